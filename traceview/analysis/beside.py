@@ -16,6 +16,7 @@ from traceview.analysis import (
     launches,
     ops,
     precision,
+    step_ops,
     steps,
     transfers,
 )
@@ -34,6 +35,7 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     balance.ANALYSIS,
     idle.ANALYSIS,
     input_topic.ANALYSIS,
+    step_ops.ANALYSIS,
 )
 """First those that do without the causes of idle time, which the first thread computes meanwhile."""
 

@@ -22,7 +22,7 @@ from traceview.analysis.transfers.blocking_reads import BlockingReads, blocking_
 from traceview.analysis.transfers.round_trips import RoundTrip, round_trips
 from traceview.analysis.transfers.rules import H2D_EXPOSED, SMALL_BYTES
 from traceview.ids import groups_of, unique_ids
-from traceview.intervals import Int64Array
+from traceview.intervals import Int64Array, places
 from traceview.record import (
     Count,
     DeviceKey,
@@ -306,11 +306,16 @@ def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int6
     columns, all_rows = trace.device_columns, trace.device_columns.rows_of(device)
     if rows.size == 0:
         return 0
-    kernels = np.flatnonzero(columns.class_[all_rows] == ActivityClass.COMPUTE) + all_rows.start
-    kernels = kernels[rows_in(columns.start_ps[kernels], columns.end_ps[kernels], window)]
     stream = np.array([line.id for line in trace.lines], dtype=np.int64)
     by_end = rows[np.argsort(columns.end_ps[rows], kind="stable")]
     end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
+    # Most kernels start long after any copy.
+    begun = columns.start_ps[all_rows]
+    since = places(end, begun, right=True)
+    is_soon = (since > 0) & (begun - end[since - 1] < BLOCKING_PS)
+    kernels = np.flatnonzero(is_soon & (columns.class_[all_rows] == ActivityClass.COMPUTE))
+    kernels += all_rows.start
+    kernels = kernels[rows_in(columns.start_ps[kernels], columns.end_ps[kernels], window)]
     start, of_kernel = columns.start_ps[kernels], stream[columns.line[kernels]]
     last = np.searchsorted(end, start, side="right") - 1
     # The last copy on another stream. Where the last copies are on the stream of the kernel: the copy before those.
