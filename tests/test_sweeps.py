@@ -1,7 +1,8 @@
-"""Do the sweeps over ids and lines, compiled and not, say what a loop in Python says?"""
+"""Do the sweeps, compiled and not, say what a loop in Python says?"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview import sweeps_reference
+from traceview.intervals import union
 from traceview.sweeping import SWEEPS
 
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
@@ -167,3 +169,286 @@ def test_lines_are_cells_with_commas(
         for line in lines
     )
     assert sweeps.lines_of(codes, numbers, packed, begin) == expected
+
+
+@both
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_places_are_grouped_by_code(sweeps: ModuleType, codes: list[int]) -> None:
+    places, begin = sweeps.grouped(np.array(codes, dtype=np.uint8), 5)
+    assert (places.dtype, begin.dtype) == (np.int64, np.int64)
+    found = [places[low:high].tolist() for low, high in pairwise(begin.tolist())]
+    assert found == [[at for at, code in enumerate(codes) if code == wanted] for wanted in range(5)]
+
+
+def _labelled(sweeps: ModuleType, rows: list[tuple[int, int, int]]) -> None:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    label, begin = sweeps.labelled(
+        table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2].astype(np.uint8)
+    )
+    assert (label.dtype, begin.dtype) == (np.int32, np.int64)
+    distinct = list(dict.fromkeys(rows))
+    assert label.tolist() == [distinct.index(row) for row in rows]
+    assert begin.tolist() == [rows.index(row) for row in distinct]
+
+
+@both
+@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(0, 2)), max_size=30))
+@example([(0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 0, 0)])
+def test_rows_are_labelled_as_they_first_occur(
+    sweeps: ModuleType, rows: list[tuple[int, int, int]]
+) -> None:
+    _labelled(sweeps, rows)
+
+
+@both
+def test_labels_stay_when_their_table_grows(sweeps: ModuleType) -> None:
+    rows = [(number % 70, number // 70, number % 3) for number in range(2500)]
+    _labelled(sweeps, rows[::2] + rows[:300] + rows)
+
+
+@both
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 9)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 2)), max_size=4),
+    st.lists(st.integers(-1, 2), min_size=4, max_size=4),
+)
+@example([(0, 1), (1, 2)], [(0, 2, 1), (1, 2, 1)], [2, -1, 0, 0])
+def test_a_table_holds_the_sums_of_spans(
+    sweeps: ModuleType,
+    values: list[tuple[int, int]],
+    spans: list[tuple[int, int, int]],
+    row_of: list[int],
+) -> None:
+    spans = [(low, min(high, len(values)), column) for low, high, column in spans]
+    labels = np.array([label for label, _ in values], dtype=np.int32)
+    sizes = np.array([value for _, value in values], dtype=np.int64)
+    low, high, column = np.array(spans, dtype=np.int64).reshape(-1, 3).T.copy()
+    sums, counts = sweeps.tabulated(labels, sizes, low, high, np.array(row_of), column, 3, 3)
+    expected: npt.NDArray[Any] = np.zeros((2, 3, 3), dtype=np.int64)
+    for begin, end, place in spans:
+        for label, value in values[begin : max(begin, end)]:
+            if row_of[label] >= 0:
+                expected[:, row_of[label], place] += value, 1
+    assert (sums.dtype, counts.dtype) == (np.int64, np.int64)
+    assert (sums.tolist(), counts.tolist()) == tuple(expected.tolist())
+
+
+_device_events = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(-1, 4), st.booleans(), st.integers(-1, 3)),
+    max_size=8,
+).map(lambda events: sorted(events, key=lambda event: event[0]))
+
+
+@both
+@given(
+    _device_events,
+    st.integers(-1, 8),
+    st.integers(4, 16),
+    st.lists(st.integers(0, 9), min_size=4, max_size=4),
+)
+@example(
+    [(0, 2, False, 0), (1, 1, True, 1), (5, 1, False, 0), (5, 1, False, 1)], 0, 9, [4, 3, 0, 0]
+)
+@example(
+    [(0, 2, False, 0), (0, 2, False, 1), (5, 1, False, -1), (5, 1, False, 1)], 2, 6, [4, 3, 0, 0]
+)
+@example([(0, 2, True, 0), (1, 1, False, 1), (1, 1, True, 0), (1, 1, True, 0)], 0, 6, [4, 3, 0, 0])
+def test_gaps_are_what_no_event_covers(
+    sweeps: ModuleType,
+    events: list[tuple[int, int, bool, int]],
+    first: int,
+    last: int,
+    launched_at: list[int],
+) -> None:
+    start, duration, wins, launch = (
+        np.array(column, dtype=dtype)
+        for column, dtype in zip(
+            zip(*events, strict=True) if events else ((),) * 4,
+            ("i8", "i8", "u1", "i4"),
+            strict=True,
+        )
+    )
+    found = sweeps.gaps_between(start, duration, wins, launch, np.array(launched_at), first, last)
+    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
+    real = [at for at, (_, length, _, _) in enumerate(events) if length > 0]
+    free = [
+        moment
+        for moment in range(first, last)
+        if not any(events[at][0] <= moment < events[at][0] + events[at][1] for at in real)
+    ]
+    expected = []
+    for begin in (moment for moment in free if moment - 1 not in free):
+        end = next(moment + 1 for moment in free if moment >= begin and moment + 1 not in free)
+        before = [at for at in real if events[at][0] + events[at][1] == begin]
+        after = [at for at in real if events[at][0] == end < last]
+        expected.append(
+            (
+                begin,
+                end,
+                min(before, key=lambda at: (not events[at][2], -events[at][0]), default=-1),
+                min(
+                    after,
+                    key=lambda at: launched_at[events[at][3]] if events[at][3] >= 0 else 99,
+                    default=-1,
+                ),
+            )
+        )
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
+
+
+@both
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-1, 2)), max_size=8),
+    st.lists(st.integers(-1, 2), min_size=3, max_size=3),
+    st.lists(st.tuples(st.integers(-2, 16), st.integers(0, 4)), min_size=3, max_size=3),
+)
+@example([(2, 4, 0), (2, 4, 1)], [0, 1, 2], [(3, 2), (3, 1), (0, 0)])
+def test_the_host_is_late_until_it_launches(
+    sweeps: ModuleType,
+    gaps: list[tuple[int, int, int]],
+    launch: list[int],
+    calls: list[tuple[int, int]],
+) -> None:
+    table = np.array(gaps, dtype=np.int64).reshape(-1, 3)
+    start, end = table[:, 0].copy(), table[:, 0] + table[:, 1]
+    late, launches = sweeps.late_until(
+        start,
+        end,
+        table[:, 2].astype(np.int32),
+        np.array(launch, dtype=np.int32),
+        *np.array(calls, dtype=np.int64).T.copy(),
+        2,
+    )
+    expected = []
+    for begin, length, after in gaps:
+        row = launch[after] if after >= 0 else -1
+        until = begin + length if after < 0 else begin
+        if row >= 0:
+            at, took = calls[row]
+            until = min(max(at + (took if took >= 2 else 0), begin), begin + length)
+        expected.append((until, row))
+    assert list(zip(late.tolist(), launches.tolist(), strict=True)) == expected
+
+
+_gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).map(
+    lambda steps: [
+        (sum(map(sum, steps[:at])) + wait, sum(map(sum, steps[: at + 1])))
+        for at, (wait, _) in enumerate(steps)
+    ]
+)
+
+
+@both
+@given(_gaps, st.sets(st.integers(-1, 40), max_size=6))
+@example([(0, 5), (7, 9)], {0, 2, 5, 8})
+def test_spans_are_cut_at_the_bounds_inside_them(
+    sweeps: ModuleType, spans: list[tuple[int, int]], bounds: set[int]
+) -> None:
+    start, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
+    known = sorted(bounds)
+    found = sweeps.cut(start, end, np.array(known, dtype=np.int64))
+    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
+    expected = []
+    for number, (begin, finish) in enumerate(spans):
+        edges = [begin, *(bound for bound in known if begin < bound < finish), finish]
+        for low, high in pairwise(edges):
+            expected.append((low, high, number, sum(bound <= low for bound in known)))
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
+
+
+_PEER, _SHORT, _LAUNCHING = 1, 2, 3
+_CAUSES = 6
+_YIELDS = np.array([0, 0, 1, 1, 0, 0], dtype=np.uint8)
+_states = st.lists(st.integers(0, _CAUSES - 1), min_size=40, max_size=40)
+
+
+@st.composite
+def _idle(draw: st.DrawFn) -> dict[str, Any]:
+    gaps = draw(_gaps)
+    offsets = [
+        (draw(st.integers(0, end - start)), draw(st.integers(0, end - start)))
+        for start, end in gaps
+    ]
+    return {
+        "gaps": gaps,
+        "late_end": [start + late for (start, _), (late, _) in zip(gaps, offsets, strict=True)],
+        "handed_over": [
+            start + min(late, handed)
+            for (start, _), (late, handed) in zip(gaps, offsets, strict=True)
+        ],
+        "line": [draw(st.integers(0, 2)) for _ in gaps],
+        "queued": [draw(st.sampled_from([_SHORT, 4, 5])) for _ in gaps],
+        "bounds": sorted(draw(st.sets(st.integers(0, 40), max_size=4))),
+        "states": [draw(_states) for _ in range(3)],
+        "peers": draw(st.sets(st.integers(0, 60), max_size=20)),
+    }
+
+
+@both
+@given(_idle())
+@example(
+    {
+        "gaps": [(0, 6), (8, 12)],
+        "late_end": [5, 10],
+        "handed_over": [2, 8],
+        "line": [1, 0],
+        "queued": [_SHORT, _SHORT],
+        "bounds": [3],
+        "states": [[4] * 2 + [3] * 38, [4] * 2 + [3] * 38, [5] * 40],
+        "peers": {5, 11},
+    }
+)
+def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str, Any]) -> None:
+    starts, ends = np.array(idle["gaps"], dtype=np.int64).reshape(-1, 2).T.copy()
+    start, end, gap, _ = sweeps.cut(starts, ends, np.array(idle["bounds"], dtype=np.int64))
+    # Each state lasts for one instant, the first from the beginning of time.
+    state_start = np.tile(np.append(-(1 << 61), np.arange(1, 40)), 3)
+    peers = union(*(np.array(sorted(idle["peers"]), dtype=np.int64) + by for by in (0, 1)))
+    by_cause, queued = sweeps.attributed(
+        start,
+        end,
+        gap,
+        *(np.array(idle[name], dtype=np.int64) for name in ("late_end", "handed_over", "line")),
+        state_start,
+        np.array(idle["states"], dtype=np.uint8).reshape(-1),
+        np.array([0, 40, 80, 120]),
+        np.array(idle["queued"], dtype=np.uint8),
+        peers.start,
+        peers.end,
+        peers.covered,
+        _YIELDS,
+        _PEER,
+        _SHORT,
+        _LAUNCHING,
+    )
+    expected_queued = []
+    cause_of: dict[int, int] = {}
+    for number, (first, last) in enumerate(idle["gaps"]):
+        late = [0] * _CAUSES
+        for moment in range(first, idle["late_end"][number]):
+            handed, line = moment >= idle["handed_over"][number], idle["line"][number]
+            if handed and not line:
+                continue
+            # After the last state begins it lasts for ever.
+            cause = idle["states"][line if handed else 0][min(moment, 39)]
+            cause_of[moment] = cause
+            late[cause] += 1
+        wait = idle["queued"][number]
+        if wait == _SHORT and any(late) and late.index(max(late)) == _LAUNCHING:
+            wait = _LAUNCHING
+        expected_queued.append(wait)
+        for moment in range(idle["late_end"][number], last):
+            cause_of[moment] = _PEER if moment in idle["peers"] and _YIELDS[wait] else wait
+    expected: dict[int, dict[int, int]] = {}
+    for piece, (low, high) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        for moment in range(low, high):
+            if moment in cause_of:
+                of_cause = expected.setdefault(cause_of[moment], {})
+                of_cause[piece] = of_cause.get(piece, 0) + 1
+    assert queued.dtype == np.uint8
+    assert queued.tolist() == expected_queued
+    assert list(by_cause) == sorted(expected)
+    for cause, (pieces, lengths) in by_cause.items():
+        assert (pieces.dtype, lengths.dtype) == (np.int32, np.int64)
+        assert pieces.tolist() == list(expected[cause])
+        assert lengths.tolist() == list(expected[cause].values())
