@@ -18,6 +18,7 @@ from traceview.ids import (
     is_in,
     labels,
     order_by,
+    sorted_within,
     unique_counts,
     unique_ids,
     unique_inverse,
@@ -99,3 +100,16 @@ def test_rows_in_order_are_recognized(rows: list[tuple[int, int]]) -> None:
 def test_the_largest_numbers_are_ordered_too() -> None:
     values = np.tile([np.iinfo(np.int64).max, 0, np.iinfo(np.int64).min], 3000)
     assert order_by(values).tolist() == np.argsort(values, kind="stable").tolist()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(-(2**62), 2**62) | st.integers(-3, 3)),
+        max_size=14,
+    )
+)
+def test_values_are_sorted_within_their_group(rows: list[tuple[int, int]]) -> None:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    found = sorted_within(table[:, 0], table[:, 1])
+    assert found.dtype == np.int64
+    assert found.tolist() == [value for _, value in sorted(rows)]

@@ -30,7 +30,7 @@ def _said() -> Iterator[None]:
             seconds = {_START: begun - STARTED, **stages.seconds}
             seconds[_REST] = seconds.pop(_REST)
             if sys.stderr is not None:
-                sys.stderr.write("\n".join(_lines(seconds, stages.beside)) + "\n")
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside))) + "\n")
 
 
 def _lines(seconds: Mapping[str, float], beside: Mapping[str, float]) -> Iterator[str]:
