@@ -20,14 +20,13 @@ from typing import Any, Final
 from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
+from traceview.capture.journal_outcome import missing_traces, why_no_trace
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
-_MOST_SHOWN: Final = 8
-"""Processes, or reasons: where there are more, they mostly say the same."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def capture_command(
     runs = list(dict.fromkeys(Path(entry.run) for entry in entries if entry.run is not None))
     if not runs:
         return Launched(code, runs, _nothing_captured(entries, is_reached=is_reached))
-    for line in _shortcomings(entries):
+    for line in missing_traces(entries):
         say(line)
     return Launched(code, runs, None)
 
@@ -126,26 +125,4 @@ def _nothing_captured(entries: Sequence[Entry], *, is_reached: bool) -> CaptureE
             "nothing was captured: no Python below the command imported TensorFlow",
             hint=f"on other hosts, set {VARIABLE} there, for example mpirun -x {VARIABLE}",
         )
-    ran = [entry for entry in entries if entry.state != "imported"] or entries
-    reasons = dict.fromkeys(_reason(entry) for entry in ran)
-    shown = "; ".join(list(reasons)[:_MOST_SHOWN])
-    hint = next((entry.hint for entry in ran if entry.hint), None)
-    return CaptureError(f"nothing was captured in {_processes(len(ran))}: {shown}", hint=hint)
-
-
-def _shortcomings(entries: Sequence[Entry]) -> Iterator[str]:
-    lacking = [entry for entry in entries if entry.run is None and entry.state != "imported"]
-    for entry in lacking[:_MOST_SHOWN]:
-        yield f"note: no trace of {entry.place}: {_reason(entry)}"
-    if len(lacking) > _MOST_SHOWN:
-        yield f"note: no trace of {_processes(len(lacking) - _MOST_SHOWN)} more"
-
-
-def _reason(entry: Entry) -> str:
-    if entry.problem is not None:
-        return entry.problem.removeprefix("nothing was captured: ")
-    return "it was killed, or still runs"
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
+    return why_no_trace(entries)
