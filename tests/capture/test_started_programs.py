@@ -86,7 +86,9 @@ def test_the_options_of_the_command_count_and_a_capture_switched_off_stays_off(
     capture: Capture, worker: Path, armed: dict[str, str], value: str, count: int
 ) -> None:
     script = f"{START}{SCRIPT_START}for number in batches(30): train_step(number)\n"
-    done = capture(f"{script}print(os.environ['{VARIABLE}'])", environment={**armed, VARIABLE: value})
+    done = capture(
+        f"{script}print(os.environ['{VARIABLE}'])", environment={**armed, VARIABLE: value}
+    )
     assert done.out.splitlines()[-1] == value
     assert len(runs(done)) == 1 + count
     assert not (worker.parent / "other").exists()

@@ -224,7 +224,9 @@ class _Ends(WindowListener):
             hang_watch.stop()
         self._problem = capture.finish(end)
         self._runs_of_children.extend(children.runs(is_waiting=is_waiting))
-        of_programs = {Path(entry.run): entry for entry in programs.entries() if entry.run is not None}
+        of_programs = {
+            Path(entry.run): entry for entry in programs.entries() if entry.run is not None
+        }
         self._runs_of_children.extend(of_programs)
         if self._runs_of_children:
             self._problem = None

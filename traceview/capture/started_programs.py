@@ -126,7 +126,9 @@ class StartedPrograms(WindowListener):
         return [
             pid
             for pid in _pids()
-            if pid != self._process and own.has(pid) and _is_other_python(pid, self._process)
+            if pid != self._process
+            and own.has(pid)
+            and _is_other_python(pid, self._process)
             # A copy that `multiprocessing` has forked has its parent's arguments, and is followed another way.
             and not (is_reached and _has_variable(pid))
         ]
