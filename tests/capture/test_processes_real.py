@@ -117,6 +117,23 @@ def test_two_processes_of_one_run(tmp_path: Path) -> None:
     check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["", "_p2"])
 
 
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ],
+)
+def test_two_ranks_of_one_named_run(tmp_path: Path, rank: str, size: str) -> None:
+    """They may be independent trainings, so only the name brings them together."""
+    (tmp_path / "train.py").write_text(ALONE, encoding="utf-8")
+    capture = ["-m", "traceview", "capture", "--run", "mine", "train.py"]
+    ranks = [{rank: str(number), size: "2"} for number in range(2)]
+    done = ended(tmp_path, [capture] * 2, ranks)
+    assert [code for code, _, _ in done] == [0, 0], done
+    check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["_r0", "_r1"])
+
+
 def test_programs_that_a_script_starts(tmp_path: Path) -> None:
     """With the losses that they have alone, and a run each."""
     (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")

@@ -201,8 +201,8 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
         pytest.param(
             (CALLBACK,), 0.0, "waits", id="a lock, a sleep or a socket in code of the user"
         ),
-        pytest.param((CALLBACK,), 0.09, "waits", id="it wakes up now and then"),
-        pytest.param((CALLBACK,), 0.11, "runs", id="it shares the cores with many others"),
+        pytest.param((CALLBACK,), 0.04, "waits", id="it wakes up now and then"),
+        pytest.param((CALLBACK,), 0.06, "runs", id="it shares the cores with many others"),
         pytest.param((SVD, CALLBACK), 1.0, "runs", id="C code that lets go of Python's lock"),
         pytest.param((WAIT, QUEUE), 1.0, "runs", id="a function that mostly waits, and computes"),
         pytest.param((WAIT, QUEUE), None, "waits", id="no processor time: by the name"),

@@ -46,7 +46,7 @@ _LATE_PS: Final = 5 * PS_PER_MS // 2
 rounds are due after 0.5 to 1.5 ms."""
 _AT_WORK_RATIO: Final = 0.5
 """Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
-_AT_REST_RATIO: Final = 0.1
+_AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
 _EXPLAINS_RATIO: Final = 0.5
