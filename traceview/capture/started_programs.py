@@ -24,11 +24,6 @@ from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None  # type: ignore[assignment]
-
 INSTEAD: Final = "traceview capture -- python SCRIPT captures every Python program below it"
 _PROC: Final = Path("/proc")
 _LEAST_PROCESSOR_S: Final = 2.0
@@ -157,7 +152,5 @@ def _has_variable(pid: int) -> bool:
 
 def _processor_s() -> float:
     """Processor time of the processes that this one has started and waited for."""
-    if resource is None:
-        return 0.0
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    times = os.times()
+    return times.children_user + times.children_system
