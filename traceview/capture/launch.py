@@ -21,6 +21,7 @@ from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.journal_outcome import missing_traces, why_no_trace
+from traceview.capture.process_list import has_variable, process_ids
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
@@ -51,11 +52,15 @@ def capture_command(
     try:
         journal = _journal(destination)
         asked = replace(request, journal=destination.private)
-        code = _run(command, _environment(os.environ, asked.as_variable()))
+        value = asked.as_variable()
+        code = _run(command, _environment(os.environ, value))
         entries, is_reached = journal.entries(), journal.is_reached
+        running = sum(has_variable(pid, VARIABLE, value) for pid in process_ids())
     finally:
         destination.clean()
     runs = list(dict.fromkeys(Path(entry.run) for entry in entries if entry.run is not None))
+    if not runs and running:
+        return Launched(code, runs, _still_running(running, request.settings.out))
     if not runs:
         return Launched(code, runs, _nothing_captured(entries, is_reached=is_reached))
     for line in missing_traces(entries):
@@ -112,6 +117,15 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _still_running(count: int, out: Path) -> CaptureError:
+    are = "1 process that it started is" if count == 1 else f"{count} processes that it started are"
+    return CaptureError(
+        f"nothing was captured so far: the command has ended, and {are} still running. Training there is captured into {out}, "
+        "and the process that trains names its run",
+        hint="to have the run named here, let the script wait for what it starts in the background: wait",
+    )
 
 
 def _nothing_captured(entries: Sequence[Entry], *, is_reached: bool) -> CaptureError:

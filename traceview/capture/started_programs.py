@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,12 +19,12 @@ from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.journal_outcome import processes, reason, why_no_trace
 from traceview.capture.other_processes import OwnProcesses
+from traceview.capture.process_list import has_variable, is_other_python, process_ids
 from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
 
 INSTEAD: Final = "traceview capture -- python SCRIPT captures every Python program below it"
-_PROC: Final = Path("/proc")
 _LEAST_PROCESSOR_S: Final = 2.0
 """Of programs that might have trained: importing TensorFlow alone takes more."""
 _SWITCHED_OFF: Final = "0"
@@ -120,34 +119,13 @@ class StartedPrograms(WindowListener):
         own = OwnProcesses()
         return [
             pid
-            for pid in _pids()
+            for pid in process_ids()
             if pid != self._process
             and own.has(pid)
-            and _is_other_python(pid, self._process)
+            and is_other_python(pid, self._process)
             # A copy that `multiprocessing` has forked has its parent's arguments, and is followed another way.
-            and not (is_reached and _has_variable(pid))
+            and not (is_reached and has_variable(pid, VARIABLE))
         ]
-
-
-def _pids() -> list[int]:
-    with suppress(OSError):
-        return [int(path.name) for path in _PROC.iterdir() if path.name.isdecimal()]
-    return []
-
-
-def _is_other_python(pid: int, than: int) -> bool:
-    with suppress(OSError):
-        program = (_PROC / str(pid) / "exe").readlink().name
-        arguments = [(_PROC / str(process) / "cmdline").read_bytes() for process in (pid, than)]
-        return program.startswith("python") and arguments[0] != arguments[1]
-    return False
-
-
-def _has_variable(pid: int) -> bool:
-    with suppress(OSError):
-        variables = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        return any(variable.startswith(f"{VARIABLE}=".encode()) for variable in variables)
-    return False
 
 
 def _processor_s() -> float:
