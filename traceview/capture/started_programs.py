@@ -25,7 +25,7 @@ from traceview.capture.variable import Request
 from traceview.errors import CaptureError
 
 INSTEAD: Final = "traceview capture -- python SCRIPT captures every Python program below it"
-_LEAST_PROCESSOR_S: Final = 2.0
+_LEAST_PROCESSOR_S: Final = 1.0
 """Of programs that might have trained: importing TensorFlow alone takes more."""
 _SWITCHED_OFF: Final = "0"
 
