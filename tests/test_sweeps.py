@@ -359,7 +359,10 @@ def test_spans_are_cut_at_the_bounds_inside_them(
 _PEER, _SHORT, _LAUNCHING = 1, 2, 3
 _CAUSES = 6
 _YIELDS = np.array([0, 0, 1, 1, 0, 0], dtype=np.uint8)
-_states = st.lists(st.integers(0, _CAUSES - 1), min_size=40, max_size=40)
+_states = st.dictionaries(st.integers(1, 40), st.integers(0, _CAUSES - 1), max_size=12).map(
+    # The first state has lasted since the beginning of time.
+    lambda states: [(-(1 << 61), 4), *sorted(states.items())]
+)
 
 
 @st.composite
@@ -394,24 +397,23 @@ def _idle(draw: st.DrawFn) -> dict[str, Any]:
         "line": [1, 0],
         "queued": [_SHORT, _SHORT],
         "bounds": [3],
-        "states": [[4] * 2 + [3] * 38, [4] * 2 + [3] * 38, [5] * 40],
+        "states": [[(-1, 4), (2, 3)], [(-1, 4), (2, 3), (9, 4)], [(-1, 5)]],
         "peers": {5, 11},
     }
 )
 def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str, Any]) -> None:
     starts, ends = np.array(idle["gaps"], dtype=np.int64).reshape(-1, 2).T.copy()
     start, end, gap, _ = sweeps.cut(starts, ends, np.array(idle["bounds"], dtype=np.int64))
-    # Each state lasts for one instant, the first from the beginning of time.
-    state_start = np.tile(np.append(-(1 << 61), np.arange(1, 40)), 3)
+    states = [state for of_line in idle["states"] for state in of_line]
     peers = union(*(np.array(sorted(idle["peers"]), dtype=np.int64) + by for by in (0, 1)))
     by_cause, queued = sweeps.attributed(
         start,
         end,
         gap,
         *(np.array(idle[name], dtype=np.int64) for name in ("late_end", "handed_over", "line")),
-        state_start,
-        np.array(idle["states"], dtype=np.uint8).reshape(-1),
-        np.array([0, 40, 80, 120]),
+        np.array([begin for begin, _ in states], dtype=np.int64),
+        np.array([cause for _, cause in states], dtype=np.uint8),
+        np.cumsum([0, *map(len, idle["states"])]),
         np.array(idle["queued"], dtype=np.uint8),
         peers.start,
         peers.end,
@@ -429,8 +431,8 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
             handed, line = moment >= idle["handed_over"][number], idle["line"][number]
             if handed and not line:
                 continue
-            # After the last state begins it lasts for ever.
-            cause = idle["states"][line if handed else 0][min(moment, 39)]
+            of_line = idle["states"][line if handed else 0]
+            cause = [cause for begin, cause in of_line if begin <= moment][-1]
             cause_of[moment] = cause
             late[cause] += 1
         wait = idle["queued"][number]
