@@ -17,9 +17,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
-from traceview.comparison.formats import schema_text
-from traceview.comparison.model import Comparison
+from traceview.gate.compared import JudgedComparison
 from traceview.record import meanings, records_of
+from traceview.report.saved import schema_of
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -75,7 +75,9 @@ def test_every_format_says_the_same(
     command: Command, runs: tuple[str, str], tmp_path: Path
 ) -> None:
     data = json.loads(command("compare", *runs, "--format", "json").out)
-    Draft202012Validator(json.loads(schema_text())).validate(data)
+    Draft202012Validator(json.loads(schema_of(JudgedComparison, "traceview comparison"))).validate(
+        data
+    )
     markdown = command("compare", *runs, "--format", "markdown").out
     html = tmp_path / "c.html"
     assert command("compare", *runs, "-o", str(html)).code == 0
@@ -340,7 +342,7 @@ def _one_gpu(folder: Path) -> Path:
 def test_the_schema_describes_every_key(command: Command) -> None:
     schema = json.loads(command("schema", "--of", "comparison").out)
     Draft202012Validator.check_schema(schema)
-    for record in records_of(Comparison):
+    for record in records_of(JudgedComparison):
         described = schema["$defs"][record.__name__]
         assert described["description"]
         assert set(meanings(record)) == set(record.__struct_fields__)

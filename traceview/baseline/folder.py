@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from traceview.document import numbers
 from traceview.errors import (
+    ComparisonError,
     OutputExistsError,
     TraceFormatError,
     TraceNotFoundError,
@@ -38,11 +39,11 @@ class Baseline(Struct, frozen=True):
 
 
 def small_file(report: Report) -> SmallFile:
-    """What a baseline of this report holds; raises `UsageError` where there are no steps to compare with."""
+    """What a baseline of this report holds; raises `ComparisonError` where there are no steps to compare with."""
     steps = report.results.steps
     if steps is None or not steps.used_count:
         reason = report.skipped.get("steps", "no step is used")
-        raise UsageError(f"the run has no step times to compare with: {reason}")
+        raise ComparisonError(f"the run has no step times to compare with: {reason}")
     return reduced(report)
 
 

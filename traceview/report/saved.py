@@ -18,6 +18,7 @@ from traceview.document.sanitize import shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
 from traceview.record import Record, meanings, records_of, summary
+from traceview.report.absent import with_reasons
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.store.address import location_of
@@ -85,7 +86,7 @@ def load_report(path: str | Location) -> Report:
     disagreement = first_disagreement(report)
     if disagreement is not None:
         raise TraceFormatError(path, f"{disagreement.place}: {disagreement.problem}")
-    return report
+    return with_reasons(report)
 
 
 def _content(path: Location) -> bytes:
