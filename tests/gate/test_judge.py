@@ -153,7 +153,7 @@ def test_a_row_without_a_value_is_passed_over_unless_strict() -> None:
         ("finding:unused-gpu absent", "the capture is unusable"),
         ("ops.rows.count >= 1", "no events"),
         ("source.files[a.xplane.pb].sha256 == x", "null where the file could not be read"),
-        ("outside_view.devices.power_watts <= 1", "the report has no outside_view"),
+        ("outside_view.devices.power_watts <= 1", "not in the saved report"),
     ],
 )
 def test_why_nothing_can_be_judged(text: str, reason: str) -> None:

@@ -47,8 +47,8 @@ def limits_of(
             lost = [words for topic, words in _COMPARED.items() if is_lost(report, topic)]
             if lost:
                 yield (
-                    f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}: "
-                    "what takes them is not compared"
+                    f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}, "
+                    "so these are not compared"
                 )
     if any(capture.lengths_ps.size == 1 for side in steps for capture in side):
         yield "A side has a single step, which shows no noise: capture ten or more"
@@ -64,10 +64,14 @@ def limits_of(
         yield f"Ops are not compared: those of {report.source.run} are {why_absent(report, 'op_steps')}"
     elif not all(table.rows for table in tables if table):
         yield "No op was recorded in the steps of a side"
-    unknown = [report for report in reports if report.results.environment is None]
-    if unknown:
-        why = why_absent(unknown[0], "environment")
-        yield f"Batch, precision, strategy and versions are not known of {unknown[0].source.run}: {why}"
+    by_reason: dict[str, dict[str, None]] = {}
+    for report in reports:
+        if report.results.environment is None:
+            why = why_absent(report, "environment")
+            by_reason.setdefault(why, {})[report.source.run] = None
+    if by_reason:
+        runs = [f"of {numbers.listed(list(runs))}: {why}" for why, runs in by_reason.items()]
+        yield f"Batch, precision, strategy and versions are not known {'; '.join(runs)}"
     overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
     if max(overheads, default=0) >= _LARGE_OVERHEAD:
         yield f"The profiler made steps up to {numbers.share(max(overheads))} longer"

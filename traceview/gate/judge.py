@@ -168,7 +168,7 @@ class _Judge(Struct, frozen=True):
         rows = []
         repeated = _repeated(values) | _repeated(before_values)
         for value in values:
-            of_before = before.get(value.where)
+            of_before = before.get(value.where, before.get(""))
             if value.where in repeated:
                 rows.append(_unknown(value.where, "several rows have this name"))
             elif of_before is None:

@@ -16,7 +16,7 @@ from traceview.document import numbers
 from traceview.gate.path import PathStep
 from traceview.gate.units import SHARE, Quantity, Unit
 from traceview.record import Record, fields_of, meanings
-from traceview.report.absent import why_absent
+from traceview.report.absent import absence
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS, Cause
 
@@ -351,7 +351,7 @@ def _first_of(row: Record, names: Sequence[str]) -> Any:
 def _reason(record: Record, field: str, report: Report) -> str:
     """Why a field is null: as the report says, as the record says, or by the meaning of the field."""
     if isinstance(record, Results):
-        return why_absent(report, field)
+        return absence(report, field)
     said = getattr(record, "reason", None)
     if isinstance(said, str):
         return said

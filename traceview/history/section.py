@@ -83,7 +83,7 @@ def _charts(history: History) -> Iterator[doc.Block]:
             continue
         batch = f", batch {rows[0].batch_size}" if rows[0].batch_size else ""
         yield Trend(
-            f"Step time: {rows[0].devices or 'no device'}{batch}",
+            f"Step time: {rows[0].devices or 'no device known'}{batch}",
             "time",
             tuple(
                 TrendPoint(

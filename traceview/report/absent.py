@@ -19,6 +19,12 @@ def why_absent(report: Report, topic: str) -> str:
     return report.skipped.get(topic, NOT_SAVED)
 
 
+def absence(report: Report, topic: str) -> str:
+    """The same reason as a sentence of its own."""
+    reason = why_absent(report, topic)
+    return f"results.{topic} is {reason}" if is_lost(report, topic) else reason
+
+
 def is_lost(report: Report, topic: str) -> bool:
     """Whether the report lacks a result that the run may have had."""
     is_there = getattr(report.results, topic) is not None

@@ -82,11 +82,11 @@ def load_report(path: str | Location) -> Report:
             f"schema_version is {_shown(version)}; this version reads {SCHEMA_VERSION}",
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
-    report = _decoded(path, content)
+    report = with_reasons(_decoded(path, content))
     disagreement = first_disagreement(report)
     if disagreement is not None:
         raise TraceFormatError(path, f"{disagreement.place}: {disagreement.problem}")
-    return with_reasons(report)
+    return report
 
 
 def _content(path: Location) -> bytes:

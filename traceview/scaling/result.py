@@ -107,7 +107,8 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
             by_count.setdefault(count, []).append(report)
     if len(by_count) < 2:
         counts = ", ".join(map(str, by_count)) or "none"
-        return Skipped(f"runs on two or more numbers of devices are needed; there is {counts}")
+        needed = f"runs on two or more numbers of devices are needed; there is {counts}"
+        return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
     groups = [by_count[count] for count in sorted(by_count)]
     for group in groups:
         remarks += _unlike(group, force=force)
@@ -115,6 +116,12 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
     has_examples = all(_batch_size(group) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
+    pathless = [report for group in groups for report in group if report.results.path is None]
+    if pathless:
+        why = why_absent(pathless[0], "path")
+        remarks.append(
+            f"What grows is not known: the critical path of {pathless[0].source.run}: {why}."
+        )
     if not has_examples:
         remarks.append(
             "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
