@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, of_run
+from traceview.analysis.base import Evidence
 from traceview.analysis.environment.result import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.path.result import CriticalPath, StepPath
@@ -22,7 +24,7 @@ from traceview.comparison.median_steps import aligned_steps
 from traceview.comparison.model import Comparison, PartDifference
 from traceview.comparison.ops import op_differences
 from traceview.comparison.sides import reports_of
-from traceview.comparison.verdict import percent
+from traceview.comparison.verdict import percent, ratio_words
 from traceview.document import html, markdown, terminal
 from traceview.document.figures_svg import drawn
 from traceview.errors import ComparisonError
@@ -205,6 +207,23 @@ def test_a_finding_that_is_not_on_the_path_is_new_unless_it_informs() -> None:
     ]
 
 
+def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> None:
+    """It is there on both sides, once inside another one and once by itself."""
+    alone = finding(code="unused-gpu", severity="critical", path_causes=(), evidence=())
+    inside = Evidence("explains", "5 of 8 visible GPUs recorded no event", None, "unused-gpu")
+    first = finding(code="first-call", severity="warning", path_causes=(), evidence=(inside,))
+    before, after = replace(report(10), findings=(first,)), replace(report(10), findings=(alone,))
+    left_out = replace(report(10), left_out_findings=("unused-gpu",))
+    for sides, expected in (
+        ((before, after), ["first-call"]),
+        ((after, before), ["first-call"]),
+        ((left_out, after), []),
+        ((report(10), after), ["unused-gpu"]),
+    ):
+        rows = finding_differences(sides[:1], sides[1:], MS, [])
+        assert [row.code for row in rows] == expected
+
+
 def test_most_captures_have_to_have_a_finding() -> None:
     made = replace(report(10), findings=(finding(severity="warning", path_causes=()),))
     for after, count in (([made, report(10)], 0), ([made, made, report(10)], 1)):
@@ -292,6 +311,35 @@ def test_a_step_that_decides_the_mean_is_named() -> None:
     assert comparison.limits[0] == (
         "1 step after, of up to 200 ms, decides the mean: the median step is 10.0 ms before and 10.0 ms after"
     )
+
+
+def test_there_and_back_have_one_number() -> None:
+    """So that neither has to be converted to be compared with the other."""
+    slow, fast = report(24, 25, 26), report(9.9, 10, 10.1)
+    there, back = compare([fast], [slow]).verdict, compare([slow], [fast]).verdict
+    assert there.startswith("2.5 times as long: 10.0 → 25.0 ms per step (95% interval ")
+    assert back.startswith("2.5 times as fast: 25.0 → 10.0 ms per step (95% interval ")
+    intervals = [re.search(r"interval ([\d.]+) to ([\d.]+) times", text) for text in (there, back)]
+    assert intervals[0]
+    assert intervals[1]
+    assert intervals[0].groups() == intervals[1].groups()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.12, "12% slower"),
+        (-0.12, "12% faster"),
+        (0.99, "99% slower"),
+        (1.0, "2 times as long"),
+        (-0.5, "2 times as fast"),
+        (-0.49, "49% faster"),
+        (199.4, "200 times as long"),
+        (-1.0, "100% faster"),
+    ],
+)
+def test_a_change_in_words(ratio: float, words: str) -> None:
+    assert ratio_words(ratio) == words
 
 
 def test_twice_as_long_is_said_so() -> None:

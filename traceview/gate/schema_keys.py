@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
@@ -261,10 +262,11 @@ def _of_rows(
     chosen = [row for row in rows if step.selector is None or _is_called(row, step.selector)]
     if step.selector is not None and not chosen:
         names = list(dict.fromkeys(filter(None, (_name(row) for row in rows))))
-        there = f"; there is {numbers.beginning(names)}" if names else ""
-        yield Value(where, None, f"{step.name} has no row {step.selector}{there}")
+        near = get_close_matches(step.selector, names) or names
+        there = f"; there is {numbers.beginning(near)}" if near else ""
+        yield Value(where, None, f"there is no row {step.selector} in {step.name}{there}")
     elif not chosen:
-        yield Value(where, None, f"{step.name} is empty")
+        yield Value(where, None, f"there is no row in {step.name}")
     for row, name in zip(chosen, _names(chosen), strict=True):
         place = ", ".join(filter(None, (where, name)))
         yield from _values(row, rest, place, report)
@@ -281,7 +283,7 @@ def _of_entries(
     if step.selector is None and rest:
         rest = rest[1:]
     if not names:
-        yield Value(where, None, f"{step.name} is empty")
+        yield Value(where, None, f"there is no entry in {step.name}")
     for name in names:
         is_named = len(names) > 1 or step.selector is not None
         place = ", ".join(filter(None, (where, name))) if is_named else where
@@ -290,7 +292,7 @@ def _of_entries(
         elif step.name in ENTRIES:
             yield Value(place, 0)
         else:
-            yield Value(place, None, f"{step.name} has no {name}")
+            yield Value(place, None, f"there is no {name} in {step.name}")
 
 
 def _leaves(value: Any, where: str) -> Iterator[Value]:

@@ -98,12 +98,12 @@ class _Line(NamedTuple):
 
 
 def _lines(result: GateResult) -> Iterator[_Line]:
-    """A line for each value that fails or has none, below their condition where there are several; of a condition that
+    """A line for each value that fails or has none, below its condition where it is that of a row; of a condition that
     holds the row nearest to its limit.
     """
     for judgement in result.judgements:
         rows = judgement.rows[:MOST_ROWS]
-        if judgement.outcome == "holds" or len(rows) == 1:
+        if judgement.outcome == "holds" or not any(row.where for row in rows):
             yield _Line(_look(rows[0]), judgement.condition, rows[0], rows[0].where)
             continue
         yield _Line(OUTCOMES[judgement.outcome], judgement.condition, None)
