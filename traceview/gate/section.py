@@ -17,6 +17,8 @@ OUTCOMES: Final = {
 }
 _WITHIN_NOISE: Final = Look("noise", "ok, noise", "ok", "green")
 """Past its limit, and let pass."""
+_LONGEST_PLACE: Final = 20
+"""Characters of a row that stands beside its condition, such as a device; a longer one stands below it."""
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
 
@@ -98,12 +100,13 @@ class _Line(NamedTuple):
 
 
 def _lines(result: GateResult) -> Iterator[_Line]:
-    """A line for each value that fails or has none, below its condition where it is that of a row; of a condition that
+    """A line for each value that fails or has none, below its condition where there are several; of a condition that
     holds the row nearest to its limit.
     """
     for judgement in result.judgements:
         rows = judgement.rows[:MOST_ROWS]
-        if judgement.outcome == "holds" or not any(row.where for row in rows):
+        is_short = len(rows) == 1 and len(rows[0].where) <= _LONGEST_PLACE
+        if judgement.outcome == "holds" or is_short:
             yield _Line(_look(rows[0]), judgement.condition, rows[0], rows[0].where)
             continue
         yield _Line(OUTCOMES[judgement.outcome], judgement.condition, None)
