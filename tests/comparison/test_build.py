@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, of_run
-from traceview.analysis.base import Evidence
+from traceview.analysis.base import Evidence, Skipped
 from traceview.analysis.environment.result import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.path.result import CriticalPath, StepPath
@@ -26,6 +27,7 @@ from traceview.comparison.ops import op_differences
 from traceview.comparison.sides import reports_of
 from traceview.comparison.verdict import percent, ratio_words
 from traceview.document import html, markdown, terminal
+from traceview.document.figures import AlignedSteps
 from traceview.document.figures_svg import drawn
 from traceview.errors import ComparisonError
 from traceview.report.model import Report
@@ -379,8 +381,9 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
         trace.write(tmp_path / name)
         folders.append(tmp_path / name)
     sides = [reports_of([folder], lanes=True) for folder in folders]
-    figure = aligned_steps(*sides)
-    assert figure is not None
+    figure = aligned_steps(*sides, parts=[part("compute", 10 * MS, "slower")])
+    assert isinstance(figure, AlignedSteps)
+    assert [lane.marked for lane in figure.lanes] == [{"compute"}, {"compute"}]
     assert [(lane.label, lane.step_ps // MS, lane.note) for lane in figure.lanes] == [
         ("before GPU:0", 30, ""),
         ("after GPU:0", 40, "+10.0 ms"),
@@ -393,7 +396,25 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
     # 740 of 1040 pixels are the longer step.
     assert 'width="555.0"' in svg
     assert "+10.0 ms" in svg
-    assert aligned_steps(reports_of([folders[0]]), sides[1]) is None
+    # Compute, which differs, stands out.
+    assert svg.count('height="26.0"') == 2
+    assert "higher: what differs beyond noise" in svg
+    unmarked = aligned_steps(*sides)
+    assert isinstance(unmarked, AlignedSteps)
+    assert 'height="26.0"' not in drawn(unmarked, lambda _, drawing: drawing)
+
+
+def test_why_median_steps_are_not_drawn_stands_on_the_page(tmp_path: Path) -> None:
+    SCENARIOS["plain"]().write(tmp_path)
+    with_lanes, without = (reports_of([tmp_path], lanes=lanes) for lanes in (True, False))
+    missing = aligned_steps(with_lanes, without)
+    assert isinstance(missing, Skipped)
+    page = html.render(lambda _: document_of(compare(with_lanes, without), missing))
+    assert "Not drawn: the saved report of the run after, run1, holds no timeline." in page
+    SCENARIOS["slow_map"]().write(tmp_path / "host")
+    bare = aligned_steps(with_lanes, reports_of([tmp_path / "host"], lanes=True))
+    assert isinstance(bare, Skipped)
+    assert bare.reason.startswith("no device was recorded in the median step of the run after")
 
 
 def test_a_side_without_devices_has_nothing_gone() -> None:

@@ -168,7 +168,9 @@ def compare(
         with reading(side[0], None):
             reports.append(reports_of(side, lanes=format_ is Format.html))
     comparison = build(reports[0], reports[1], force=force)
-    steps = aligned_steps(reports[0], reports[1]) if format_ is Format.html else None
+    steps = None
+    if format_ is Format.html:
+        steps = aligned_steps(reports[0], reports[1], comparison.parts)
     if redact:
         from traceview.report.redaction import redacted_record
 

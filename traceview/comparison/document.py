@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
+from traceview.analysis.base import Skipped
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -98,8 +99,10 @@ def section_of(comparison: Comparison) -> doc.Section:
     return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
 
 
-def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> doc.Document:
-    """The page: both mean steps on one scale, the median `steps` where timelines are known, then everything."""
+def document_of(
+    comparison: Comparison, steps: AlignedSteps | Skipped | None = None
+) -> doc.Document:
+    """The page: both mean steps on one scale, the median `steps` where they are asked for, or why not, then everything."""
     step = comparison.step
     shown = _limit_of_power(comparison)
     return doc.Document(
@@ -127,9 +130,12 @@ def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> do
     )
 
 
-def _timeline_section(steps: AlignedSteps | None) -> tuple[doc.Section, ...]:
+def _timeline_section(steps: AlignedSteps | Skipped | None) -> tuple[doc.Section, ...]:
     if steps is None:
         return ()
+    if isinstance(steps, Skipped):
+        why = doc.notes(f"Not drawn: {steps.reason}.")
+        return (doc.Section("median-steps", "Median steps", why, is_folded=False),)
     lead = "From the start of the step on one scale; the line is the end of the step."
     section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
     return (section,)

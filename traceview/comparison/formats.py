@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from traceview.analysis.base import Skipped
 from traceview.comparison.document import document_of, sections_of
 from traceview.comparison.model import Comparison
 from traceview.document.figures import AlignedSteps
@@ -21,9 +22,12 @@ def markdown(comparison: Comparison, *, further: Sequence[Section] = ()) -> str:
 
 
 def html(
-    comparison: Comparison, steps: AlignedSteps | None = None, *, further: Sequence[Section] = ()
+    comparison: Comparison,
+    steps: AlignedSteps | Skipped | None = None,
+    *,
+    further: Sequence[Section] = (),
 ) -> str:
-    """A page for a browser, complete in one file; with the median `steps` where these are known. `further` sections come
+    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections come
     first.
     """
     from traceview.document import html as printer
