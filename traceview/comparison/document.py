@@ -44,6 +44,7 @@ STATUSES: Final = {
     "faster": Look("faster", "faster", ink="green"),
     "new": Look("new", "new", ink="bold"),
     "gone": Look("gone", "gone", ink="bold"),
+    "reshaped": Look("reshaped", "other shape", ink="bold"),
     "same": Look("same", "no difference shown", ink="dim"),
 }
 """What became of an op."""
@@ -279,6 +280,11 @@ def _ops_table(
             meaning="what it takes more of the critical path, as a share of the difference of the steps",
         ),
         doc.words("calls", [_calls(row) for row in rows], priority=2),
+        *(
+            [doc.words("shape", [_shapes(row) for row in rows], priority=4)]
+            if any(row.status == "reshaped" for row in rows)
+            else []
+        ),
         doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=5),
         doc.names("kernel", list(map(_kernel, rows)), priority=6),
     )
@@ -321,6 +327,13 @@ def _calls(row: OpDifference) -> str:
     """`1 → 3` where they differ."""
     before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
     return before if before == after else f"{before} → {after}"
+
+
+def _shapes(row: OpDifference) -> str:
+    """`(float[32,784]) → (float[64,784])` where they differ."""
+    if row.status != "reshaped":
+        return ""
+    return f"{numbers.beginning(row.before_shapes, 2)} → {numbers.beginning(row.after_shapes, 2)}"
 
 
 def _kernel(row: OpDifference) -> str | None:

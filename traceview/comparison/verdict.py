@@ -241,7 +241,8 @@ def _op_clause(
             return f"{'' if op.left_out_ps else 'the new '}{shown} takes {own}"
         if op.status == "gone" and not op.left_out_ps:
             return f"{shown} is gone, which took {own}"
-        return f"{shown} takes {own} {longer}"
+        of_shape = ", with inputs of another shape," if op.status == "reshaped" else ""
+        return f"{shown}{of_shape} takes {own} {longer}"
     return None
 
 
