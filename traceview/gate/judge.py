@@ -41,6 +41,8 @@ from traceview.report.model import Report
 from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
+_MANY_TIMES: Final = 10
+"""A margin of so many limits or more is said in times, not in percent."""
 _UNUSABLE: Final = "the capture is unusable: no device recorded an event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
@@ -258,6 +260,8 @@ def _margin(room: Fraction, ratio: float | None, quantity: Quantity, *, past: st
     if quantity == "ratio":
         return f"{float(abs(room)) * 100:.3g} points {side}"
     share = "" if ratio is None else f" ({numbers.share(abs(ratio))})"
+    if ratio is not None and abs(ratio) >= _MANY_TIMES:
+        share = f" ({1 + abs(ratio):,.0f} times the limit)"
     return f"{written(abs(room), quantity)} {side}{share}"
 
 
