@@ -214,7 +214,7 @@ def test_a_condition_on_ops_names_each_op_and_its_limit_at_40_columns(
     asked = ("gate", str(tmp_path / "run"), "--require", condition)
     shown = command(*asked, "--width", "80").out
     for name in ("  GPU:0, dense ", "  GPU:0, relu, relu ", "  GPU:0, relu, sum "):
-        assert re.search(f"FAIL  {name} +40.0 ms  <= 1.00 ms  39.0 ms over", shown), shown
+        assert re.search(f"FAIL  {name} +40.0 ms  <= 1.00 ms  39.0 ms over \\(40×\\)", shown), shown
     narrow = command(*asked, "--width", "40").out.splitlines()
     assert sum("40.0 ms  <= 1.00 ms" in line for line in narrow) == 3
     saved = command(*asked, "--format", "json")

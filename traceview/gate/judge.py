@@ -42,7 +42,7 @@ from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
 _MANY_TIMES: Final = 10
-"""A margin of so many limits or more is said in times, not in percent."""
+"""Past a limit by so many limits, or far from it, the value is said in limits, not the margin in percent."""
 _UNUSABLE: Final = "the capture is unusable: no device recorded an event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
@@ -261,7 +261,7 @@ def _margin(room: Fraction, ratio: float | None, quantity: Quantity, *, past: st
         return f"{float(abs(room)) * 100:.3g} points {side}"
     share = "" if ratio is None else f" ({numbers.share(abs(ratio))})"
     if ratio is not None and abs(ratio) >= _MANY_TIMES:
-        share = f" ({1 + abs(ratio):,.0f} times the limit)"
+        share = f" ({1 + abs(ratio):,.0f}×)"
     return f"{written(abs(room), quantity)} {side}{share}"
 
 
