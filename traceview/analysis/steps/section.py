@@ -105,13 +105,25 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             "(steps_per_execution); numbers per step are of the whole call."
         )
     elif result.loop_function is not None:
-        runs = result.loop_iterations
-        count = "several training steps" if runs is None else f"{runs} training steps"
+        count = (
+            f"{result.updates_per_step} training steps"
+            if result.trains_in_loop
+            else "several training steps"
+            if result.loop_iterations is None
+            # Another loop may run inside that of the training.
+            else f"up to {result.loop_iterations} training steps"
+        )
         yield (
             f"One call of {shortened(result.loop_function, _WIDEST_NAME)} runs {count} in its graph. A step of this "
             "report is such a call, and numbers per step are of the whole call."
         )
-    elif result.loop_iterations is not None:
+    elif result.trains_in_loop:
+        yield (
+            f"A loop in the graph runs {result.loop_iterations} times in each step, and the optimizer "
+            f"{result.updates_per_step} times: one step here is several training steps, and numbers per step are of all of "
+            "them."
+        )
+    elif result.trains_in_loop is None:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
