@@ -402,8 +402,8 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
             step.kernel(0, 10, length - 2, name="dense", op="dense:MatMul")
         trace.write(tmp_path / name)
         folders.append(tmp_path / name)
-    sides = [reports_of([folder], lanes=True) for folder in folders]
-    figure = aligned_steps(*sides, parts=[part("compute", 10 * MS, "slower")])
+    before, after = (reports_of([folder], lanes=True) for folder in folders)
+    figure = aligned_steps(before, after, parts=[part("compute", 10 * MS, "slower")])
     assert isinstance(figure, AlignedSteps)
     assert [lane.marked for lane in figure.lanes] == [{"compute"}, {"compute"}]
     assert [(lane.label, lane.step_ps // MS, lane.note) for lane in figure.lanes] == [
@@ -421,7 +421,7 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
     # Compute, which differs, stands out.
     assert svg.count('height="26.0"') == 2
     assert "higher: what differs beyond noise" in svg
-    unmarked = aligned_steps(*sides)
+    unmarked = aligned_steps(before, after)
     assert isinstance(unmarked, AlignedSteps)
     assert 'height="26.0"' not in drawn(unmarked, lambda _, drawing: drawing)
 

@@ -192,11 +192,11 @@ def compare(
     else:
         from traceview.comparison import formats
 
-        further = _gate_sections(result)
+        verdict = _gate_sections(result)
         if format_ is Format.html:
-            target.write(formats.html(comparison, steps, further=further).encode())
+            target.write(formats.html(comparison, steps, further=verdict).encode())
         else:
-            target.write(formats.markdown(comparison, further=further).encode())
+            target.write(formats.markdown(comparison, further=verdict).encode())
     if result is not None:
         is_apart = target.path is None and format_ is not Format.terminal
         _say(result, width, is_apart=is_apart)
@@ -228,19 +228,21 @@ def _judged(
 
 
 def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
+    if result is None:
+        return ()
     from traceview.gate.section import gate_section
 
-    return () if result is None else (gate_section(result),)
+    return (gate_section(result),)
 
 
 def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
     """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    if not is_apart:
-        Target(None).write_section(*_gate_sections(result), width)
-        return
     from traceview.gate.github import message
-    from traceview.gate.section import headline
+    from traceview.gate.section import gate_section, headline
 
+    if not is_apart:
+        Target(None).write_section(gate_section(result), width)
+        return
     say(headline(result))
     for judgement in result.judgements:
         if judgement.outcome != "holds":

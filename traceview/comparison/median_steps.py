@@ -36,10 +36,10 @@ def aligned_steps(
     marked = {part.cause for part in parts if part.direction in ("slower", "faster")}
     sides = []
     for name, report in zip(SIDES, (before[0], after[0]), strict=True):
-        lanes = dict(_lanes_of(name, report, marked))
-        if not lanes:
+        of_side = dict(_lanes_of(name, report, marked))
+        if not of_side:
             return Skipped(_why_no_lanes(name, report))
-        sides.append(lanes)
+        sides.append(of_side)
     old, new = sides
     for device in old.keys() & new.keys():
         longer_ps = new[device].step_ps - old[device].step_ps

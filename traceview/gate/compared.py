@@ -18,5 +18,5 @@ class JudgedComparison(Comparison, frozen=True):
 
 def judged_comparison(comparison: Comparison, gate: GateResult | None) -> JudgedComparison:
     """The comparison with the verdict on it."""
-    fields = Comparison.__struct_fields__
-    return JudgedComparison(*(getattr(comparison, name) for name in fields), gate=gate)
+    fields = {name: getattr(comparison, name) for name in Comparison.__struct_fields__}
+    return JudgedComparison(**fields, gate=gate)
