@@ -412,6 +412,17 @@ def test_json_has_the_conditions_and_documents_show_them(
         assert "Gate failed: 1 of 2 conditions fails." in shown
 
 
+def test_scaling_does_not_replace_what_it_reads(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.json"
+    own.write_bytes(Path(saved[0]).read_bytes())
+    one = str(_one_gpu(tmp_path / "one"))
+    done = command("compare", one, str(own), "--scaling", "-o", str(own), "--force")
+    assert (done.code, "is what the command reads" in done.err) == (2, True)
+    assert own.read_bytes() == Path(saved[0]).read_bytes()
+
+
 def test_force_judges_changes_between_other_machines(
     command: Command, runs: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -285,7 +285,7 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
     judgement, row = only("findings[inptu-bound].cost_ratio <= 0.1", report=misspelt)
     assert (judgement.outcome, row.reason) == (
         "unknown",
-        "there is no row inptu-bound in findings; there is retracing",
+        "there is no row inptu-bound in findings, which has retracing",
     )
 
 

@@ -136,7 +136,8 @@ def compare(
                 "--scaling takes runs only, without --before, --after, --require and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
-        _compare_scaling(runs, Target.of(output, force=force), format_, width, force=force)
+        target = _target(output, runs, force=force)
+        _compare_scaling(runs, target, format_, width, force=force)
         return
     if redact and require:
         raise UsageError("--require names devices and hosts, so it does not go with --redact")
@@ -159,8 +160,7 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    targets = [Target.of(output, force=force, source=place) for side in sides for place in side]
-    target = targets[0]
+    target = _target(output, [place for side in sides for place in side], force=force)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     conditions = _conditions(require or ())
     reports = []
@@ -202,6 +202,12 @@ def compare(
         _say(result, width, is_apart=is_apart)
         if result.exit_code:
             raise typer.Exit(result.exit_code)
+
+
+def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
+    """Where to write, which is none of what is read."""
+    targets = [Target.of(output, force=force, source=source) for source in sources]
+    return targets[0] if targets else Target.of(output, force=force)
 
 
 def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:

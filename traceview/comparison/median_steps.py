@@ -55,10 +55,10 @@ def aligned_steps(
 def _why_no_lanes(name: str, report: Report) -> str:
     if report.results.lanes is None and (devices_of(report) or is_lost(report, "device_time")):
         return (
-            f"the saved report of the run {name}, {report.source.run}, holds no timeline. "
+            f"the saved report {name} holds no timeline. "
             "Log directories do, and so do reports of `traceview report`"
         )
-    return f"no device was recorded in the median step of the run {name}, {report.source.run}"
+    return f"no device was recorded in the median step {name}"
 
 
 def _lanes_of(name: str, report: Report, marked: Container[str]) -> Iterator[tuple[str, StepLane]]:

@@ -263,7 +263,7 @@ def _of_rows(
     if step.selector is not None and not chosen:
         names = list(dict.fromkeys(filter(None, (_name(row) for row in rows))))
         near = get_close_matches(step.selector, names) or names
-        there = f"; there is {numbers.beginning(near)}" if near else ""
+        there = f", which has {numbers.beginning(near)}" if near else ""
         yield Value(where, None, f"there is no row {step.selector} in {step.name}{there}")
     elif not chosen:
         yield Value(where, None, f"there is no row in {step.name}")
