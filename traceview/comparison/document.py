@@ -251,8 +251,8 @@ def _parts_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
         "Parts of the critical path before and after",
         (
             doc.words("part of the step", words),
-            doc.times("before", before),
-            doc.times("after", after),
+            doc.times("before", before, priority=1),
+            doc.times("after", after, priority=1),
             doc.signed_times("change", [new - old for old, new in zip(before, after, strict=True)]),
             doc.looks(
                 "noise",
@@ -292,8 +292,8 @@ def _ops_table(
         "Ops and kernels before and after",
         (
             doc.names("op or kernel", [row.op or row.kernel for row in rows]),
-            doc.times("before", [row.before_ps for row in rows]),
-            doc.times("after", [row.after_ps for row in rows]),
+            doc.times("before", [row.before_ps for row in rows], priority=1),
+            doc.times("after", [row.after_ps for row in rows], priority=1),
             doc.signed_times("change", [row.difference_ps for row in rows]),
             doc.looks("", list(map(_op_look, rows)), priority=1),
             *(() if is_brief else details),

@@ -15,10 +15,11 @@ from traceview.document.model import Section
 
 
 def markdown(comparison: Comparison, *, further: Sequence[Section] = ()) -> str:
-    """A page for a ticket or a pull request; `further` sections follow."""
+    """A page for a ticket or a pull request; `further` sections follow the verdict."""
     from traceview.document.markdown import render_section
 
-    return "\n".join(map(render_section, (*sections_of(comparison), *further)))
+    first, *details = sections_of(comparison)
+    return "\n".join(map(render_section, (first, *further, *details)))
 
 
 def html(
@@ -27,8 +28,8 @@ def html(
     *,
     further: Sequence[Section] = (),
 ) -> str:
-    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections come
-    first.
+    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections
+    follow the verdict.
     """
     from traceview.document import html as printer
 

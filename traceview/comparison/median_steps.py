@@ -56,7 +56,7 @@ def _why_no_lanes(name: str, report: Report) -> str:
     if report.results.lanes is None and (devices_of(report) or is_lost(report, "device_time")):
         return (
             f"the saved report {name} holds no timeline. "
-            "Log directories do, and so do reports of `traceview report`"
+            "Log directories do, and so do reports that traceview report wrote"
         )
     return f"no device was recorded in the median step {name}"
 
