@@ -245,6 +245,17 @@ def test_what_the_baseline_lacks_cannot_be_judged() -> None:
     assert only("step_time:+5%")[1].reason == "no baseline is given"
 
 
+def test_rows_of_one_name_are_not_paired() -> None:
+    """Which of them is which in the baseline, nobody can tell."""
+    table = FULL.results.ops
+    assert table is not None
+    row = table.rows[0]
+    twice = replace(table, rows=(row, replace(row, total_ps=2 * row.total_ps)))
+    report = replace(FULL, results=replace(FULL.results, ops=twice))
+    rows = only("ops.rows.total_ms:+5%", report=report, baseline=Subject("b", FULL))[0].rows
+    assert {row.reason for row in rows} == {"several rows have this name"}
+
+
 def test_runs_on_other_hardware_are_not_compared() -> None:
     times = FULL.results.device_time
     assert times is not None
