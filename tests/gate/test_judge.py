@@ -252,7 +252,7 @@ def test_rows_of_one_name_are_not_paired() -> None:
     row = table.rows[0]
     twice = replace(table, rows=(row, replace(row, total_ps=2 * row.total_ps)))
     report = replace(FULL, results=replace(FULL.results, ops=twice))
-    rows = only("ops.rows.total_ms:+5%", report=report, baseline=Subject("b", FULL))[0].rows
+    rows = only("ops.rows.total_ms:+5%", report=report, baseline=FULL)[0].rows
     assert {row.reason for row in rows} == {"several rows have this name"}
 
 
