@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
@@ -28,9 +28,21 @@ from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.model import NONE, Trace
 from traceview.trace.op_labels import OpLabels, op_labels
 from traceview.trace.ops import split_op
+from traceview.xplane.columns import joined
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
+MOST_SHAPES: Final = 8
+"""Of one op."""
+
+_SHAPE: Final = (
+    r"(?:float|double|half|bfloat16|bool|string|resource|variant|complex\d+|u?int\d+|qu?int\d+|float8_e\dm\d\w{0,3})"
+    r"(?:_ref)?\[[\d,?]*\]"
+)
+_SHAPES: Final = re.compile(rf"\((?:{_SHAPE}(?:;{_SHAPE})*)?\)")
+Shapes: TypeAlias = Annotated[str, Meta(pattern=f"^{_SHAPES.pattern}$")]
+"""The shapes of the inputs of an op: `(float[32,784];float[784,10])`."""
+
 _SIGNATURE: Final = re.compile(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
@@ -49,6 +61,7 @@ class OpInSteps(Record, frozen=True):
         error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
         error_degrees: Degrees of freedom of the standard error; null where that is.
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
+        shapes: The distinct shapes of its inputs, in order; empty where not recorded. Of very many the first.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
@@ -61,6 +74,7 @@ class OpInSteps(Record, frozen=True):
     error_ps: float | None
     error_degrees: float | None
     path_ps: Picoseconds
+    shapes: tuple[Shapes, ...] = ()
 
 
 class OpSteps(Record, frozen=True):
@@ -144,6 +158,7 @@ def compute(context: Context) -> OpSteps | Skipped:
                 error_ps=None if variance is None else round(variance**0.5, 1),
                 error_degrees=None if degrees is None else round(degrees, 2),
                 path_ps=int(on_path[op]),
+                shapes=numbering.shapes_of(op),
             )
         )
     return OpSteps(
@@ -168,6 +183,12 @@ class _Events(Struct, frozen=True, eq=False):
     low: Int64Array
     high: Int64Array
     step: Int64Array
+
+    @property
+    def started(self) -> Int64Array:
+        """The rows of the events that start in one of the steps."""
+        spans = zip(self.low.tolist(), self.high.tolist(), strict=True)
+        return joined([np.arange(low, high) + self.rows.start for low, high in spans], np.int64)
 
     def tabulated(
         self, labels: OpLabels, row_of: Int64Array, rows: int, step_count: int
@@ -220,6 +241,8 @@ def _of_device(events: _Events, numbering: _Numbering) -> _DeviceOps:
     sums, counts = events.tabulated(numbering.labels, np.arange(count), count, 1)
     label = np.flatnonzero(counts)
     op = numbering.of(events.device, label)
+    if numbering.has_shapes:
+        numbering.of_rows(events.started)
     return _DeviceOps(events, label, op, sums[label, 0], counts[label, 0])
 
 
@@ -237,6 +260,9 @@ class _Numbering:
         self._first = [
             column[self.labels.row] for column in (columns.class_, columns.op, columns.name)
         ]
+        self.has_shapes = bool((columns.shape != NONE).any())
+        self._shapes: set[tuple[int, int]] = set()
+        self._text = trace.names.text
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
@@ -249,6 +275,8 @@ class _Numbering:
             own = np.flatnonzero(device_of == device)
             labels, index = unique_inverse(self.labels.of_row[rows[own]])
             result[own] = self.of(device, labels)[index]
+        if self.has_shapes:
+            self._note_shapes(rows, result)
         return result
 
     def of(self, device: int, labels: Int64Array) -> Int64Array:
@@ -266,6 +294,19 @@ class _Numbering:
                     self.ops.append(key)
             found.append(number)
         return np.array(found, dtype=np.int64)
+
+    def _note_shapes(self, rows: Int64Array, op: Int64Array) -> None:
+        """Take down the shapes of these events, the numbers of whose ops are `op`."""
+        shape = self._columns.shape[rows]
+        known = np.flatnonzero(shape != NONE)
+        own, shape = op[known].astype(np.int32), shape[known]
+        _, first = SWEEPS.labelled(own, shape, np.zeros(known.size, dtype=np.uint8))
+        self._shapes.update(zip(own[first].tolist(), shape[first].tolist(), strict=True))
+
+    def shapes_of(self, op: int) -> tuple[str, ...]:
+        """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
+        texts = {self._text(shape) or "" for number, shape in self._shapes if number == op}
+        return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 
 def _op_of(text: str | None) -> tuple[str | None, str | None]:
