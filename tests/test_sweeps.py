@@ -204,6 +204,8 @@ def test_rows_are_labelled_as_they_first_occur(
 def test_labels_stay_when_their_table_grows(sweeps: ModuleType) -> None:
     rows = [(number % 70, number // 70, number % 3) for number in range(2500)]
     _labelled(sweeps, rows[::2] + rows[:300] + rows)
+    # Where only the last column differs, some of so many meet in the table.
+    _labelled(sweeps, [(0, 0, number) for number in range(256)])
 
 
 @both
