@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from msgspec import Struct
 
@@ -233,10 +233,26 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         with private_folder(path) as folder:
             partial = folder / "whole"
             with partial.open("xb") as file:
-                file.writelines(parts)
+                _write_beside(file, parts)
             # Behind a link the file is replaced, not the link.
             partial.replace(os.path.realpath(path))
     except BrokenPipeError:
         raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _write_beside(file: BinaryIO, parts: Iterable[bytes]) -> None:
+    """Write the parts, each while the next one is made."""
+    left = iter(parts)
+    file.write(next(left, b""))
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        writing: Future[int] | None = None
+        for part in left:
+            if writing:
+                writing.result()
+            writing = pool.submit(file.write, part)
+        if writing:
+            writing.result()

@@ -218,7 +218,7 @@ def _content(
 
         return csv.written(answer.rows, is_escaped=target.is_terminal)
     if format_ is Format.json:
-        return (_json(request, answer),)
+        return _json(request, answer)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
@@ -244,13 +244,13 @@ def _head(request: Request, answer: Answer) -> Iterator[str]:
         yield answer.order
 
 
-def _json(request: Request, answer: Answer) -> bytes:
+def _json(request: Request, answer: Answer) -> Iterator[bytes]:
     """The rows with the keys that they have in the report."""
-    from traceview.document.json_text import dumped
+    from traceview.document.json_text import dumped_with_rows
     from traceview.version import VERSION
 
     trace = request.trace
-    return dumped(
+    return dumped_with_rows(
         {
             "traceview_version": VERSION,
             "logdir": str(trace.logdir),
@@ -264,9 +264,10 @@ def _json(request: Request, answer: Answer) -> bytes:
                 }
                 for host, window in request.selection.windows.items()
             ],
-            "rows": list(answer.rows.rows()),
+            "rows": [],
             "left_out_count": answer.left_out_count,
-        }
+        },
+        answer.rows.rows(),
     )
 
 
