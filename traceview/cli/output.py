@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
@@ -233,7 +234,7 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         with private_folder(path) as folder:
             partial = folder / "whole"
             with partial.open("xb") as file:
-                _write_beside(file, parts)
+                write_beside(file, parts)
             # Behind a link the file is replaced, not the link.
             partial.replace(os.path.realpath(path))
     except BrokenPipeError:
@@ -242,17 +243,23 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _write_beside(file: BinaryIO, parts: Iterable[bytes]) -> None:
+def write_beside(file: BinaryIO, parts: Iterable[bytes]) -> None:
     """Write the parts, each while the next one is made."""
     left = iter(parts)
     file.write(next(left, b""))
-    from concurrent.futures import Future, ThreadPoolExecutor
+    part = next(left, None)
+    if part is None:
+        return
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        writing: Future[int] | None = None
-        for part in left:
-            if writing:
-                writing.result()
+        try:
             writing = pool.submit(file.write, part)
-        if writing:
+        except RuntimeError:
+            # No more threads may be started here.
+            file.writelines(chain((part,), left))
+            return
+        for part in left:
             writing.result()
+            writing = pool.submit(file.write, part)
+        writing.result()
