@@ -117,16 +117,18 @@ def test_a_signal_leaves_nothing(tmp_path: Path, what: str, number: signal.Signa
 
 
 class Disk:
-    """Keeps what is written, and by how many threads; full from `room` bytes on."""
+    """Keeps what is written, and by how many threads; the write of the number `full_at` fails."""
 
-    def __init__(self, room: int = 1 << 30) -> None:
+    def __init__(self, full_at: int | None = None) -> None:
         self.content = b""
         self.threads: set[int] = set()
-        self._room = room
+        self._full_at = full_at
+        self._count = 0
 
     def write(self, part: bytes) -> int:
         self.threads.add(get_ident())
-        if len(self.content) + len(part) > self._room:
+        self._count += 1
+        if self._count - 1 == self._full_at:
             raise OSError(ENOSPC, "No space left on device")
         self.content += part
         return len(part)
@@ -153,11 +155,11 @@ def test_parts_are_written_in_their_order(
     assert len(disk.threads) == (2 if has_threads and count > 1 else 1)
 
 
-@pytest.mark.parametrize("room", [0, 1, 5, 11])
-def test_a_disk_that_becomes_full_is_an_error(room: int) -> None:
-    """In whichever part it does, the last one too."""
+@pytest.mark.parametrize("number", range(4))
+def test_a_disk_that_is_full_once_is_an_error(number: int) -> None:
+    """In whichever part it is, and although later ones could be written."""
     with pytest.raises(OSError, match="No space left"):
-        write_beside(cast(BinaryIO, Disk(room)), (b"123" for _ in range(4)))
+        write_beside(cast(BinaryIO, Disk(full_at=number)), [b"123"] * 4)
 
 
 def test_what_makes_parts_fails_while_one_is_written(tmp_path: Path) -> None:
