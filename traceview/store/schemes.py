@@ -10,11 +10,15 @@ EXTRA: Final = "pip install 'traceview[cloud]'"
 
 
 class Scheme(Struct, frozen=True):
-    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks."""
+    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks.
+
+    `reads_ahead`: its client has no request for a range alone.
+    """
 
     package: str
     access: str
     is_web: bool = False
+    reads_ahead: bool = False
 
 
 _AZURE: Final = Scheme(
@@ -34,7 +38,11 @@ SCHEMES: Final = {
     ),
     "az": _AZURE,
     "abfs": _AZURE,
-    "hf": Scheme("huggingface_hub", "run hf auth login, or set HF_TOKEN"),
+    "hf": Scheme(
+        "huggingface_hub",
+        "run hf auth login, or set HF_TOKEN; the Hub says the same of a repository that is not there",
+        reads_ahead=True,
+    ),
     "http": _WEB,
     "https": _WEB,
     "memory": Scheme("fsspec", "the memory of this process"),
