@@ -241,7 +241,8 @@ def _filesystem(scheme: str, authority: str) -> FileSystem:
 def _open(scheme: str, authority: str) -> FileSystem:
     package = SCHEMES[scheme].package
     # Without this what a client logs goes to standard error, with tracebacks; who configures logging gets it still.
-    logging.getLogger(package).addHandler(logging.NullHandler())
+    for name in (package, *SCHEMES[scheme].loggers):
+        logging.getLogger(name).addHandler(logging.NullHandler())
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     try:
         from fsspec.core import url_to_fs
@@ -293,6 +294,8 @@ def _is_denial(error: BaseException) -> bool:
     return (
         isinstance(error, PermissionError)
         or _status(error) in _DENIALS
+        # gcsfs says it in the text alone.
+        or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))
         or any(word in names for word in _CREDENTIALS)
     )
 
