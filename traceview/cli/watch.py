@@ -105,7 +105,7 @@ def watch(
     known = None if state is None else _read_state(state)
     follower = Follower(logdir, known, last)
     outputs = _Outputs(
-        str(logdir), commands, prometheus, state, is_all_new=once or state is not None
+        str(logdir), commands, prometheus, state, once or state is not None, is_once=once
     )
     if otel:
         from traceview.watch.telemetry import Telemetry
@@ -121,7 +121,7 @@ def watch(
             pause = Event()
             while True:
                 pause.wait(interval_s)
-                outputs.look(follower, is_last=once)
+                outputs.look(follower)
                 if once:
                     return
         finally:
@@ -137,6 +137,7 @@ class _Outputs(Struct):
     prometheus: Location | None
     state: Location | None
     is_all_new: bool
+    is_once: bool = False
     telemetry: Telemetry | None = None
     run_count: int = 0
     unreadable_count: int = 0
@@ -146,7 +147,7 @@ class _Outputs(Struct):
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 
-    def look(self, follower: Follower, *, is_last: bool) -> None:
+    def look(self, follower: Follower) -> None:
         """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
         from traceview.watch.follow import Unreadable
 
@@ -163,20 +164,20 @@ class _Outputs(Struct):
                 _say("the store answers again")
             self.trouble = ""
         except StoreError as error:
-            if is_last:
+            if self.is_once:
                 raise
             if error.message != self.trouble:
                 _say(f"{error.message}; trying again")
             self.trouble = error.message
             return
-        if is_last:
+        if self.is_once:
             for run in follower.incomplete:
                 _say(f"{run} is not complete yet")
-        if is_last or self.state in self.unwritten:
+        if self.is_once or self.state in self.unwritten:
             self.remember(follower)
         if self.prometheus in self.unwritten:
             self.renew_metrics()
-        for wrong in self.unwritten.values() if is_last else ():
+        for wrong in self.unwritten.values() if self.is_once else ():
             raise wrong
 
     def report(self, news: News) -> None:
@@ -224,7 +225,8 @@ class _Outputs(Struct):
             write_file(path, [content])
         except (StoreError, UsageError) as error:
             self.unwritten[path] = error
-            if before is None or before.message != error.message:
+            is_new = before is None or before.message != error.message
+            if is_new and not self.is_once:
                 _say(f"{error.message}; trying again")
             return
         if before is not None:
