@@ -15,6 +15,7 @@ import pytest
 
 from tests.command import Command, Done
 from traceview.cli import watch as watch_module
+from traceview.cli.output import write_file
 from traceview.errors import UsageError
 from traceview.watch import commands, follow
 from traceview.watch.commands import OnFinding, run_commands
@@ -167,13 +168,12 @@ class FullDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_full = False
-        self._write = watch_module.write_file
         monkeypatch.setattr(watch_module, "write_file", self)
 
     def __call__(self, path: Path, parts: list[bytes]) -> None:
         if self.is_full:
             raise UsageError(f"cannot write {path}: No space left on device")
-        self._write(path, parts)
+        write_file(path, parts)
 
 
 def test_a_full_disk_does_not_end_the_watch(
