@@ -6,6 +6,7 @@ docs/method.md, "Difference of step times", derives the rules and states what th
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -13,7 +14,9 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
+from traceview.comparison.typical_step import TypicalChange, typical_change
 from traceview.mean_variance import variance_of_mean
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
@@ -22,6 +25,14 @@ CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown_ratio` in which it is shown."""
+ASKED_RATIO: Final = 0.08
+"""The change for which runs that do not show it are told how many steps or captures would; a choice of ours."""
+MOST_NEEDED: Final = 1000
+"""Steps or captures: more are no advice."""
+_FURTHER_NEIGHBOURS: Final = 1.25
+"""Variance of a mean of steps over that by blocks, which are too short to hold all steps that are alike; measured."""
+_BESIDE_TYPICAL: Final = 0.01
+"""How often the mean of runs without a change may differ as much where the typical step is judged, too."""
 _GRID: Final = np.linspace(0.0, 1.0, 513)
 _SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
 
@@ -60,8 +71,11 @@ class Difference(Struct, frozen=True):
         direction: slower or faster where the interval excludes zero; none where it holds zero; unknown without one.
         before_step_counts: Steps by capture.
         after_step_counts: The same of the other side.
-        chance: How often runs without a change differ as much by chance.
+        chance: How often the means of runs without a change differ as much by chance.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
+        typical: By how much the typical step differs; only of whole steps of one capture of each side.
+        needed_steps: Steps of each side with which such runs would show a change of 8%; None where these do.
+        needed_captures: The same of captures of each side, where the interval is over runs.
     """
 
     before: float | None
@@ -78,6 +92,9 @@ class Difference(Struct, frozen=True):
     after_step_counts: tuple[int, ...] = ()
     chance: float | None = None
     is_over_runs: bool = False
+    typical: TypicalChange | None = None
+    needed_steps: int | None = None
+    needed_captures: int | None = None
 
 
 class Mean(Struct, frozen=True):
@@ -118,6 +135,39 @@ def difference(
     return difference_of_means(_means(before), _means(after), spread)
 
 
+def step_difference(
+    before: Sequence[npt.ArrayLike],
+    after: Sequence[npt.ArrayLike],
+    spread: RunSpread | None = None,
+) -> Difference:
+    """The same of whole steps: where steps are all that is known, it is shown by the typical step or by the mean."""
+    result = difference(before, after, spread)
+    series = [
+        [array for values in side if (array := np.asarray(values, dtype=np.float64)).size]
+        for side in (before, after)
+    ]
+    if result.is_over_runs or [len(side) for side in series] != [1, 1]:
+        return result
+    typical = typical_change(series[0][0], series[1][0])
+    if typical is None or result.chance is None:
+        return result
+    least = typical.least_shown_ratio
+    of_mean = result.direction if result.chance < _BESIDE_TYPICAL else "none"
+    return replace(
+        result,
+        typical=typical,
+        direction=typical.direction if of_mean == "none" else of_mean,
+        least_shown_ratio=least,
+        needed_steps=_needed_steps(least, min(series[0][0].size, series[1][0].size)),
+    )
+
+
+def _needed_steps(least_ratio: float, count: int) -> int | None:
+    """The error of a mean falls with the root of the number of steps; to a multiple of five."""
+    needed = math.ceil(count * (least_ratio / ASKED_RATIO) ** 2 / 5) * 5
+    return needed if least_ratio > ASKED_RATIO and needed <= MOST_NEEDED else None
+
+
 def difference_of_means(
     before: Sequence[Mean], after: Sequence[Mean], spread: RunSpread | None = None
 ) -> Difference:
@@ -141,7 +191,7 @@ def difference_of_means(
     factor, error = student(CONFIDENCE, variance.degrees), math.sqrt(variance.both)
     low, high = change - factor * error, change + factor * error
     ratios = _interval_of_ratio(old, new, variance, factor)
-    shown = (factor + student(2 * POWER - 1, variance.degrees)) * error
+    shown = _quantiles(variance.degrees) * error
     return Difference(
         before=old,
         after=new,
@@ -157,7 +207,13 @@ def difference_of_means(
         after_step_counts=counts[1],
         chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
+        needed_captures=_needed_captures(of_runs, shown, old, len(before), len(after)),
     )
+
+
+def _quantiles(degrees: float) -> float:
+    """Standard errors of a change that is shown by `POWER` of runs."""
+    return student(CONFIDENCE, degrees) + student(2 * POWER - 1, degrees)
 
 
 def most_chance(differences: Iterable[Difference]) -> float:
@@ -229,7 +285,8 @@ def _variance_of_steps(before: Sequence[Mean], after: Sequence[Mean]) -> _Varian
             return None
         parts += of_side
         sides.append(sum(variance for variance, _ in of_side))
-    return _Variance(sides[0], sides[1], _joined_degrees(parts))
+    old, new = (_FURTHER_NEIGHBOURS * variance for variance in sides)
+    return _Variance(old, new, _joined_degrees(parts))
 
 
 def _joined_degrees(parts: Sequence[tuple[float, float]]) -> float:
@@ -259,6 +316,24 @@ def _variance_of_runs(
     share = total / degrees
     old, new = (share * float(of_side.mean()) ** 2 / of_side.size for of_side in values)
     return _Variance(old, new, degrees)
+
+
+def _needed_captures(
+    of_runs: _Variance | None, shown: float, old: float, before_count: int, after_count: int
+) -> int | None:
+    """Captures of each side that show `ASKED_RATIO`, if further ones differ as is known by now."""
+    if of_runs is None or not old or shown / old <= ASKED_RATIO:
+        return None
+    share = of_runs.before * before_count / old**2
+    others = of_runs.degrees - before_count - after_count
+
+    def is_enough(count: int) -> bool:
+        least = _quantiles(others + 2 * count) * math.sqrt(2 * share / count)
+        return least <= ASKED_RATIO
+
+    counts = range(max(before_count, after_count) + 1, MOST_NEEDED + 1)
+    place = bisect_left(counts, True, key=is_enough)
+    return counts[place] if place < len(counts) else None
 
 
 def _interval_of_ratio(
