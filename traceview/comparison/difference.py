@@ -140,25 +140,26 @@ def step_difference(
     after: Sequence[npt.ArrayLike],
     spread: RunSpread | None = None,
 ) -> Difference:
-    """The same of whole steps: where steps are all that is known, it is shown by the typical step or by the mean."""
+    """The same of whole steps: of one capture of each side alone, it is shown by the typical step or by the mean."""
     result = difference(before, after, spread)
-    series = [
-        [array for values in side if (array := np.asarray(values, dtype=np.float64)).size]
+    if result.is_over_runs or result.direction == "unknown":
+        return result
+    old, new = (
+        next(array for values in side if (array := np.asarray(values, dtype=np.float64)).size)
         for side in (before, after)
-    ]
-    if result.is_over_runs or [len(side) for side in series] != [1, 1]:
-        return result
-    typical = typical_change(series[0][0], series[1][0])
-    if typical is None or result.chance is None:
-        return result
-    least = typical.least_shown_ratio
-    of_mean = result.direction if result.chance < _BESIDE_TYPICAL else "none"
+    )
+    typical = typical_change(old, new)
+    direction, least = result.direction, result.least_shown_ratio
+    if typical is not None:
+        is_mean_shown = result.chance is not None and result.chance < _BESIDE_TYPICAL
+        direction = direction if is_mean_shown else typical.direction
+        least = typical.least_shown_ratio
     return replace(
         result,
         typical=typical,
-        direction=typical.direction if of_mean == "none" else of_mean,
+        direction=direction,
         least_shown_ratio=least,
-        needed_steps=_needed_steps(least, min(series[0][0].size, series[1][0].size)),
+        needed_steps=None if least is None else _needed_steps(least, min(old.size, new.size)),
     )
 
 

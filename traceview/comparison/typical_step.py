@@ -15,7 +15,7 @@ from msgspec import Struct
 from traceview.mean_variance import Float64Array
 
 VARIANCE_FACTOR: Final = 1.5
-"""Variance of the statistic over that of steps in random order: neighbours are alike."""
+"""Variance of the statistic over that of steps in random order, because neighbours are alike; measured."""
 _QUANTILE: Final = 1.96
 _POWER_QUANTILE: Final = 1.2816
 """Of the normal distribution: 95% of it in the middle, 90% below."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from traceview.comparison.difference import ASKED_RATIO
 from traceview.comparison.model import (
     DeviceDifference,
     OpDifference,
@@ -64,19 +65,18 @@ def _step_sentence(
     ops: Sequence[OpDifference],
 ) -> str:
     times = f"{_times(step.before_ps, step.after_ps)} per step"
-    if step.direction == "none" or not step.difference_ps:
+    if not _is_shown(step):
         cancelling = _cancelling(step, parts, devices, ops)
         return f"No difference shown: {times}{_least_shown(step)}{cancelling}"
     reasons = _reasons(step, parts, devices, ops)
     because = f", because {_joined(reasons)}" if reasons else ""
-    return f"{_change(step)}: {times} ({_interval(step)}){because}"
+    mean = "" if step.is_mean_shown else "mean "
+    return f"{_change(step)}: {mean}{times} ({_interval(step)}){because}"
 
 
 def change_words(step: StepDifference) -> str:
     """`12% faster`, `no difference shown`."""
-    if step.direction == "none" or not step.difference_ps:
-        return "no difference shown"
-    return _change(step)
+    return _change(step) if _is_shown(step) else "no difference shown"
 
 
 def interval_words(step: StepDifference) -> str:
@@ -92,13 +92,23 @@ def percent(ratio: float) -> str:
     )
 
 
+def _is_shown(step: StepDifference) -> bool:
+    return step.direction != "none" and (bool(step.difference_ps) or not step.is_mean_shown)
+
+
 def _change(step: StepDifference) -> str:
-    word = "slower" if step.difference_ps > 0 else "faster"
+    if not step.is_mean_shown and step.typical_ratio is not None:
+        return f"The typical step is {_ratio_words(step.typical_ratio)}"
     if step.ratio is None:
+        word = "slower" if step.difference_ps > 0 else "faster"
         return f"{numbers.time(abs(step.difference_ps))} {word}"
-    if step.ratio >= 1:
-        return f"{1 + step.ratio:.2g} times as long"
-    return f"{percent(step.ratio)} {word}"
+    return _ratio_words(step.ratio)
+
+
+def _ratio_words(ratio: float) -> str:
+    if ratio >= 1:
+        return f"{1 + ratio:.2g} times as long"
+    return f"{percent(ratio)} {'slower' if ratio > 0 else 'faster'}"
 
 
 def _times(before_ps: int, after_ps: int) -> str:
@@ -111,23 +121,36 @@ def _times(before_ps: int, after_ps: int) -> str:
 def _interval(step: StepDifference) -> str:
     if step.direction == "unknown":
         return "a single step shows no noise, so this may be chance"
-    if step.low_ratio is None or step.high_ratio is None:
+    ratio, low, high = step.ratio, step.low_ratio, step.high_ratio
+    if step.direction != "none" and not step.is_mean_shown:
+        ratio, low, high = step.typical_ratio, step.typical_low_ratio, step.typical_high_ratio
+    if low is None or high is None:
         return "the interval is wider than the step"
-    ends = sorted((step.low_ratio, step.high_ratio), key=abs)
-    if step.ratio is not None and step.ratio >= 1:
-        return f"95% interval {1 + ends[0]:.2g} to {1 + ends[1]:.2g} times"
+    words = f"95% interval {_range(ratio, low, high)}"
+    return words if step.is_over_runs else f"{words}, of these two runs alone"
+
+
+def _range(ratio: float | None, low: float, high: float) -> str:
+    if low < 0 < high:
+        return f"{numbers.signed_share(low)} to {numbers.signed_share(high)}"
+    ends = sorted((low, high), key=abs)
+    if ratio is not None and ratio >= 1:
+        return f"{1 + ends[0]:.2g} to {1 + ends[1]:.2g} times"
     least, most = (percent(end) for end in ends)
-    if least == most:
-        return f"95% interval {least}"
-    return f"95% interval {least.removesuffix('%')}–{most}"
+    return least if least == most else f"{least.removesuffix('%')}–{most}"
 
 
 def _least_shown(step: StepDifference) -> str:
+    """What such runs would have shown, and how many would show 8%."""
     if step.least_shown_ratio is None:
         return ""
-    if step.least_shown_ratio < 0.001:
-        return "; these runs would have shown 0.1% or more"
-    return f"; these runs would have shown {percent(step.least_shown_ratio)} or more"
+    least = "0.1%" if step.least_shown_ratio < 0.001 else percent(step.least_shown_ratio)
+    needed = ""
+    if step.needed_captures is not None:
+        needed = f", with about {step.needed_captures} captures of each side {percent(ASKED_RATIO)}"
+    elif step.needed_steps is not None:
+        needed = f", with about {step.needed_steps} steps {percent(ASKED_RATIO)}"
+    return f"; these runs would have shown {least} or more{needed}"
 
 
 def _reasons(
@@ -136,8 +159,10 @@ def _reasons(
     devices: Sequence[DeviceDifference],
     ops: Sequence[OpDifference],
 ) -> list[str]:
-    """The parts that make most of the difference, largest first."""
+    """The parts that make most of the difference, largest first; none where the mean differs the other way."""
     whole = step.difference_ps
+    if whole * (1 if step.direction == "slower" else -1) < 0 and step.direction != "unknown":
+        return []
     same = [part for part in parts if part.difference_ps * whole > 0]
     reasons = []
     covered = 0
