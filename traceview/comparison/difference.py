@@ -31,8 +31,10 @@ MOST_NEEDED: Final = 1000
 """Steps or captures: more are no advice."""
 _FURTHER_NEIGHBOURS: Final = 1.25
 """Variance of a mean of steps over that by blocks, which are too short to hold all steps that are alike; measured."""
-_BESIDE_TYPICAL: Final = 0.01
-"""How often the mean of runs without a change may differ as much where the typical step is judged, too."""
+_BESIDE_TYPICAL: Final = 0.99
+"""Share of the intervals of the mean that hold the true difference where the typical step is judged, too."""
+_OF_FEW: Final = 1.5
+"""Times what the mean would show by its error: of two errors, each known from few steps, the smaller is too small."""
 _GRID: Final = np.linspace(0.0, 1.0, 513)
 _SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
 
@@ -71,6 +73,7 @@ class Difference(Struct, frozen=True):
         direction: slower or faster where the interval excludes zero; none where it holds zero; unknown without one.
         before_step_counts: Steps by capture.
         after_step_counts: The same of the other side.
+        degrees: Degrees of freedom of the interval.
         chance: How often the means of runs without a change differ as much by chance.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
         typical: By how much the typical step differs; only of whole steps of one capture of each side.
@@ -90,6 +93,7 @@ class Difference(Struct, frozen=True):
     direction: Direction = "unknown"
     before_step_counts: tuple[int, ...] = ()
     after_step_counts: tuple[int, ...] = ()
+    degrees: float | None = None
     chance: float | None = None
     is_over_runs: bool = False
     typical: TypicalChange | None = None
@@ -151,9 +155,13 @@ def step_difference(
     typical = typical_change(old, new)
     direction, least = result.direction, result.least_shown_ratio
     if typical is not None:
-        is_mean_shown = result.chance is not None and result.chance < _BESIDE_TYPICAL
+        is_mean_shown = result.chance is not None and result.chance < 1 - _BESIDE_TYPICAL
         direction = direction if is_mean_shown else typical.direction
-        least = typical.least_shown_ratio
+        if least is not None and result.degrees is not None:
+            least *= (
+                _OF_FEW * _quantiles(result.degrees, _BESIDE_TYPICAL) / _quantiles(result.degrees)
+            )
+            least = min(least, typical.least_shown_ratio)
     return replace(
         result,
         typical=typical,
@@ -206,15 +214,16 @@ def difference_of_means(
         direction="slower" if low > 0 else "faster" if high < 0 else "none",
         before_step_counts=counts[0],
         after_step_counts=counts[1],
+        degrees=variance.degrees,
         chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
         needed_captures=_needed_captures(of_runs, shown, old, len(before), len(after)),
     )
 
 
-def _quantiles(degrees: float) -> float:
+def _quantiles(degrees: float, confidence: float = CONFIDENCE) -> float:
     """Standard errors of a change that is shown by `POWER` of runs."""
-    return student(CONFIDENCE, degrees) + student(2 * POWER - 1, degrees)
+    return student(confidence, degrees) + student(2 * POWER - 1, degrees)
 
 
 def most_chance(differences: Iterable[Difference]) -> float:

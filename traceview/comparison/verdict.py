@@ -127,7 +127,7 @@ def _interval(step: StepDifference) -> str:
     if low is None or high is None:
         return "the interval is wider than the step"
     words = f"95% interval {_range(ratio, low, high)}"
-    return words if step.is_over_runs else f"{words}, of these two runs alone"
+    return words if step.is_over_runs else f"{words} for these two runs"
 
 
 def _range(ratio: float | None, low: float, high: float) -> str:
