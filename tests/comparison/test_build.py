@@ -22,7 +22,7 @@ from traceview.comparison.median_steps import aligned_steps
 from traceview.comparison.model import Comparison, PartDifference
 from traceview.comparison.ops import op_differences
 from traceview.comparison.sides import reports_of
-from traceview.comparison.verdict import percent
+from traceview.comparison.verdict import interval_words, percent
 from traceview.document import html, markdown, terminal
 from traceview.document.figures_svg import drawn
 from traceview.errors import ComparisonError
@@ -292,6 +292,42 @@ def test_a_step_that_decides_the_mean_is_named() -> None:
     assert comparison.limits[0] == (
         "1 step after, of up to 200 ms, decides the mean: the median step is 10.0 ms before and 10.0 ms after"
     )
+
+
+def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
+    before = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
+    after = [1.1 * length for length in before]
+    after[3] = after[7] = 900
+    comparison = compare([report(*before)], [report(*after)])
+    assert lines_of(comparison).startswith(
+        "The typical step is 10% slower: mean 104 → 272 ms per step (95% interval "
+    )
+    faster = compare([report(*after)], [report(*before)])
+    assert lines_of(faster).startswith("The typical step is 9.1% faster: mean 272 → 104 ms")
+    assert (faster.step.direction, faster.step.is_mean_shown) == ("faster", False)
+    assert {row.share_ratio for row in faster.ops} <= {None}
+
+
+def test_steps_that_would_show_8_percent_are_said() -> None:
+    lengths = [100.0, 112, 95, 130, 104, 99, 121, 108, 97, 117]
+    comparison = compare([report(*lengths)], [report(*reversed(lengths))])
+    needed = comparison.step.needed_steps
+    assert needed is not None
+    assert lines_of(comparison).endswith(f"% or more, with about {needed} steps 8%")
+    assert interval_words(comparison.step).startswith("95% interval -")
+    assert " to +" in interval_words(comparison.step)
+
+
+def test_captures_that_would_show_8_percent_are_said() -> None:
+    sides = [
+        [of_run(report(length, length + 1, length), f"run {length}") for length in side]
+        for side in ((90.0, 110.0), (95.0, 105.0))
+    ]
+    comparison = compare(*sides)
+    needed = comparison.step.needed_captures
+    assert needed is not None
+    assert comparison.step.needed_steps is None
+    assert f"with about {needed} captures of each side 8%" in lines_of(comparison)
 
 
 def test_twice_as_long_is_said_so() -> None:

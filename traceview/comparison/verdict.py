@@ -147,9 +147,9 @@ def _least_shown(step: StepDifference) -> str:
     least = "0.1%" if step.least_shown_ratio < 0.001 else percent(step.least_shown_ratio)
     needed = ""
     if step.needed_captures is not None:
-        needed = f", with about {step.needed_captures} captures of each side {percent(ASKED_RATIO)}"
+        needed = f", with about {step.needed_captures} captures of each side {ASKED_RATIO:.0%}"
     elif step.needed_steps is not None:
-        needed = f", with about {step.needed_steps} steps {percent(ASKED_RATIO)}"
+        needed = f", with about {step.needed_steps} steps {ASKED_RATIO:.0%}"
     return f"; these runs would have shown {least} or more{needed}"
 
 
