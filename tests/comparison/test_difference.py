@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -219,7 +221,7 @@ def test_more_steps_or_captures_are_advised_where_8_percent_does_not_show() -> N
 
     def least(captures: int) -> float:
         degrees = 8 + 2 * (captures - 1)
-        return (student(0.95, degrees) + student(0.8, degrees)) * 0.05 * (2 / captures) ** 0.5
+        return (student(0.95, degrees) + student(0.8, degrees)) * 0.05 * math.sqrt(2 / captures)
 
     assert least(count) <= 0.08 < least(count - 1)
     assert (
