@@ -96,19 +96,33 @@ def _is_shown(step: StepDifference) -> bool:
     return step.direction != "none" and (bool(step.difference_ps) or not step.is_mean_shown)
 
 
+def ratio_words(ratio: float) -> str:
+    """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
+
+    So what is there and back has one number.
+    """
+    if _is_in_times(ratio):
+        return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
+    return f"{percent(ratio)} {'slower' if ratio > 0 else 'faster'}"
+
+
+def _is_in_times(ratio: float) -> bool:
+    return ratio >= 1 or -1 < ratio <= -0.5
+
+
+def _times_as(ratio: float) -> str:
+    """How many times as long, or as fast where it is shorter."""
+    times = 1 + ratio if ratio > 0 else 1 / (1 + ratio)
+    return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
+
+
 def _change(step: StepDifference) -> str:
     if not step.is_mean_shown and step.typical_ratio is not None:
-        return f"The typical step is {_ratio_words(step.typical_ratio)}"
+        return f"The typical step is {ratio_words(step.typical_ratio)}"
     if step.ratio is None:
         word = "slower" if step.difference_ps > 0 else "faster"
         return f"{numbers.time(abs(step.difference_ps))} {word}"
-    return _ratio_words(step.ratio)
-
-
-def _ratio_words(ratio: float) -> str:
-    if ratio >= 1:
-        return f"{1 + ratio:.2g} times as long"
-    return f"{percent(ratio)} {'slower' if ratio > 0 else 'faster'}"
+    return ratio_words(step.ratio)
 
 
 def _times(before_ps: int, after_ps: int) -> str:
@@ -134,8 +148,10 @@ def _range(ratio: float | None, low: float, high: float) -> str:
     if low < 0 < high:
         return f"{numbers.signed_share(low)} to {numbers.signed_share(high)}"
     ends = sorted((low, high), key=abs)
-    if ratio is not None and ratio >= 1:
-        return f"{1 + ends[0]:.2g} to {1 + ends[1]:.2g} times"
+    if ratio is not None and _is_in_times(ratio):
+        if min(ends) <= -1:
+            return f"{_times_as(ends[0])} times or more"
+        return f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
     least, most = (percent(end) for end in ends)
     return least if least == most else f"{least.removesuffix('%')}–{most}"
 
@@ -246,7 +262,8 @@ def _op_clause(
             return f"{'' if op.left_out_ps else 'the new '}{shown} takes {own}"
         if op.status == "gone" and not op.left_out_ps:
             return f"{shown} is gone, which took {own}"
-        return f"{shown} takes {own} {longer}"
+        of_shape = ", with inputs of another shape," if op.status == "reshaped" else ""
+        return f"{shown}{of_shape} takes {own} {longer}"
     return None
 
 
