@@ -356,7 +356,9 @@ def test_steps_that_would_show_8_percent_are_said() -> None:
     comparison = compare([report(*lengths)], [report(*reversed(lengths))])
     needed = comparison.step.needed_steps
     assert needed is not None
-    assert lines_of(comparison).endswith(f"% or more, with about {needed} steps 8%")
+    assert lines_of(comparison).endswith(
+        f"% or more; for 8%, record about {needed} steps of each side"
+    )
     assert interval_words(comparison.step).startswith("95% interval -")
     assert " to +" in interval_words(comparison.step)
 
@@ -370,7 +372,25 @@ def test_captures_that_would_show_8_percent_are_said() -> None:
     needed = comparison.step.needed_captures
     assert needed is not None
     assert comparison.step.needed_steps is None
-    assert f"with about {needed} captures of each side 8%" in lines_of(comparison)
+    assert f"; for 8%, compare about {needed} captures of each side" in lines_of(comparison)
+
+
+def test_captures_that_would_show_a_larger_change_are_said() -> None:
+    sides = [
+        [of_run(report(length, length + 1, length), f"run {length}") for length in side]
+        for side in ((90.0, 110.0), (110.0, 130.0))
+    ]
+    comparison = compare(*sides)
+    needed = comparison.step.needed_captures
+    assert comparison.step.direction == "none"
+    assert needed is not None
+    assert f"; for 20%, compare about {needed} captures of each side" in lines_of(comparison)
+    smaller = compare(
+        sides[0],
+        [of_run(report(length, length + 1, length), f"run {length}") for length in (95.0, 105.0)],
+    )
+    assert smaller.step.needed_captures is not None
+    assert needed < smaller.step.needed_captures
 
 
 def test_there_and_back_have_one_number() -> None:

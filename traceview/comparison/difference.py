@@ -78,7 +78,8 @@ class Difference(Struct, frozen=True):
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
         typical: By how much the typical step differs; only of whole steps of one capture of each side.
         needed_steps: Steps of each side with which such runs would show a change of 8%; None where these do.
-        needed_captures: The same of captures of each side, where the interval is over runs.
+        needed_captures: Captures of each side with which runs would show this change, or 8% where it is smaller; None
+            where these do, or the interval is not over runs.
     """
 
     before: float | None
@@ -217,7 +218,7 @@ def difference_of_means(
         degrees=variance.degrees,
         chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
-        needed_captures=_needed_captures(of_runs, shown, old, len(before), len(after)),
+        needed_captures=_needed_captures(of_runs, shown, change, old, len(before), len(after)),
     )
 
 
@@ -329,17 +330,23 @@ def _variance_of_runs(
 
 
 def _needed_captures(
-    of_runs: _Variance | None, shown: float, old: float, before_count: int, after_count: int
+    of_runs: _Variance | None,
+    shown: float,
+    change: float,
+    old: float,
+    before_count: int,
+    after_count: int,
 ) -> int | None:
-    """Captures of each side that show `ASKED_RATIO`, if further ones differ as is known by now."""
-    if of_runs is None or not old or shown / old <= ASKED_RATIO:
+    """Captures of each side that show the change, or `ASKED_RATIO`, if further ones differ as is known by now."""
+    asked = max(abs(change), ASKED_RATIO * old)
+    if of_runs is None or not old or shown <= asked:
         return None
     share = of_runs.before * before_count / old**2
     others = of_runs.degrees - before_count - after_count
 
     def is_enough(count: int) -> bool:
         least = _quantiles(others + 2 * count) * math.sqrt(2 * share / count)
-        return least <= ASKED_RATIO
+        return least * old <= asked
 
     counts = range(max(before_count, after_count) + 1, MOST_NEEDED + 1)
     place = bisect_left(counts, True, key=is_enough)

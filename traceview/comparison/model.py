@@ -85,7 +85,8 @@ class StepDifference(Record, frozen=True):
         typical_high_ratio: Upper end of it.
         needed_steps: Steps of each side with which runs as noisy as these show 8%; null where they do, or where it takes
             several captures.
-        needed_captures: Captures of each side with which such runs show 8%; null where the interval is not over runs.
+        needed_captures: Captures of each side with which such runs show the difference, or 8% where it is smaller; null
+            where these do, or the interval is not over runs.
     """
 
     before_ps: Picoseconds

@@ -157,16 +157,18 @@ def _range(ratio: float | None, low: float, high: float) -> str:
 
 
 def _least_shown(step: StepDifference) -> str:
-    """What such runs would have shown, and how many would show 8%."""
+    """What such runs show, and how many more would show."""
     if step.least_shown_ratio is None:
         return ""
     least = "0.1%" if step.least_shown_ratio < 0.001 else percent(step.least_shown_ratio)
     needed = ""
     if step.needed_captures is not None:
-        needed = f", with about {step.needed_captures} captures of each side {ASKED_RATIO:.0%}"
+        seen = abs(step.ratio or 0.0)
+        asked = percent(seen) if seen > ASKED_RATIO else f"{ASKED_RATIO:.0%}"
+        needed = f"; for {asked}, compare about {step.needed_captures} captures of each side"
     elif step.needed_steps is not None:
-        needed = f", with about {step.needed_steps} steps {ASKED_RATIO:.0%}"
-    return f"; these runs would have shown {least} or more{needed}"
+        needed = f"; for {ASKED_RATIO:.0%}, record about {step.needed_steps} steps of each side"
+    return f"; such runs show a change of {least} or more{needed}"
 
 
 def _reasons(
