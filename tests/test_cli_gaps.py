@@ -45,7 +45,7 @@ def write(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
 
 COLUMNS = (
     *("device", "start_ps", "duration_ps", "step", "cause", "before", "after", "thread"),
-    *("host_event", "python", "python_inner", "python_ratio", "host_stack"),
+    *("host_event", "python", "python_inner", "python_ratio", "host_outer"),
     *("previous_event", "next_event"),
     *(f"{cause.key}_ps" for cause in Cause),
 )
@@ -65,7 +65,8 @@ def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: P
         ("GPU:0", "1", "input", str(20 * MS)),
     ]
     assert (rows[0]["input_ps"], rows[0]["launch_ps"]) == (str(20 * MS), str(5 * MS))
-    assert rows[2]["host_stack"] == "train > IteratorGetNext:IteratorGetNext"
+    assert rows[2]["host_outer"] == "train"
+    assert rows[2]["host_event"] == "IteratorGetNext:IteratorGetNext"
     data = json.loads(command("gaps", logs, "--format", "json").out)
     assert (data["left_out_count"], data["run"]) == (0, "run1")
     assert [
@@ -117,6 +118,43 @@ def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:
     data = json.loads(command("gaps", logs, "--format", "json", "--top", "1").out)
     assert (len(data["rows"]), data["left_out_count"]) == (1, 3)
     assert len(table(command("gaps", logs, "--format", "csv", "--window", "trace").out)) > 4
+
+
+def test_columns_can_be_chosen(command: Command, logs: str, tmp_path: Path) -> None:
+    chosen = ("--columns", "duration_ps,device", "--columns", "host_event", "--top", "1")
+    done = command("gaps", logs, "--format", "csv", *chosen)
+    length = str(25 * MS)
+    assert done.out.splitlines() == [
+        "duration_ps,device,host_event",
+        f"{length},GPU:1,IteratorGetNext:IteratorGetNext",
+    ]
+    (row,) = json.loads(command("gaps", logs, "--format", "json", *chosen).out)["rows"]
+    assert list(row) == ["duration_ps", "device", "host_event"]
+    command("gaps", logs, "-o", str(tmp_path / "gaps.parquet"), *chosen)
+    assert list(pd.read_parquet(tmp_path / "gaps.parquet")) == list(row)
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ("durations_ps", "--columns durations_ps: no such choice\nhint: did you mean duration_ps?"),
+        ("device,step,device", "--columns: device is given twice"),
+        (",", "--columns: no column is given"),
+    ],
+)
+def test_columns_that_are_not_there(
+    command: Command, logs: str, columns: str, error: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "gaps.csv"
+    done = command("gaps", logs, "-o", str(place), "--columns", columns)
+    assert (done.code, done.out, place.exists()) == (2, "", False)
+    assert done.err.startswith(f"traceview: error: {error}")
+
+
+def test_columns_of_text_are_those_that_fit(command: Command, logs: str) -> None:
+    done = command("gaps", logs, "--columns", "device")
+    assert (done.code, done.out) == (2, "")
+    assert "--columns: text has the columns that fit its width" in done.err
 
 
 def test_a_terminal_is_shown_the_longest_only(command: Command, tmp_path: Path) -> None:

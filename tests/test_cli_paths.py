@@ -53,14 +53,14 @@ def test_a_folder_may_be_the_current_one(
 def test_a_folder_may_be_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Path] = []
 
-    def keep(path: Path, content: bytes) -> int:
+    def keep(path: Path, mode: str) -> None:
         written.append(path)
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "write_bytes", keep)
+    monkeypatch.setattr(Path, "open", keep)
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
     with pytest.raises(Exception, match="cannot write /: Permission denied"):
-        Bundle(Path("/"), ["a"], force=False).write({"a": b""})
+        Bundle(Path("/"), ["a"], force=False).write({"a": [b""]})
     assert written[0].parents[2] == Path("/")
 
 

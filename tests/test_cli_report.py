@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 import pandas as pd
 import pytest
@@ -13,7 +15,9 @@ from jsonschema import Draft202012Validator
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
+from traceview.cli import bundle as bundle_module
 from traceview.cli import report as command_module
+from traceview.cli.output import write_beside
 from traceview.cli.report import TABLE_FILES
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.report.model import Report
@@ -141,14 +145,13 @@ def test_a_full_disk_leaves_what_was_there(
     out = tmp_path / "out"
     assert command("report", loop, "-o", str(out)).code == 0
     before = {name: (out / name).read_bytes() for name in written(out)}
-    whole = Path.write_bytes
 
-    def fills_up(path: Path, content: bytes) -> int:
-        if path.name == DOCUMENTS[-1].file_name:
+    def fills_up(file: BinaryIO, parts: Iterable[bytes]) -> None:
+        if Path(file.name).name == DOCUMENTS[-1].file_name:
             raise OSError(28, "No space left on device")
-        return whole(path, content)
+        write_beside(file, parts)
 
-    monkeypatch.setattr(Path, "write_bytes", fills_up)
+    monkeypatch.setattr(bundle_module, "write_beside", fills_up)
     done = command("report", loop, "--force", "--steps", "4:6", "-o", str(out))
     assert (done.code, done.out) == (2, "")
     assert done.err == f"traceview: error: cannot write {out}: No space left on device\n"

@@ -49,6 +49,17 @@ def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> Non
     assert [values[i] for i in index.tolist()] == ids.tolist()
 
 
+@pytest.mark.parametrize("count", [1 << 21, (1 << 21) + 1, 1 << 16])
+def test_long_ranges_are_counted_where_there_are_as_many_ids(count: int) -> None:
+    """From 2 ** 22 places on, on both sides of the limit."""
+    ids = (np.arange(count, dtype=np.int64) * 2)[::-1]
+    ids[0], ids[1] = _SPARSE + 1, 4
+    values, index = unique_inverse(ids)
+    expected = sorted(set(ids.tolist()))
+    assert values.tolist() == unique_ids(ids).tolist() == expected
+    assert (values[index] == ids).all()
+
+
 @given(*[st.sampled_from(["i1", "u1", "i2", "i4", "i8"]).flatmap(_ids_of)] * 2)
 def test_membership_and_counts_are_those_of_sets(
     ids: npt.NDArray[Any], known: npt.NDArray[Any]

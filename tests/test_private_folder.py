@@ -8,13 +8,17 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from errno import ENOSPC
 from pathlib import Path
+from threading import Thread, get_ident
+from typing import BinaryIO, cast
 
 import pytest
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.output import Target
+from traceview.cli.output import Target, write_beside
+from traceview.errors import UsageError
 
 
 def partial_names(folder: Path, name: str) -> list[Path]:
@@ -30,7 +34,7 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     for name in ("report", "ops.csv"):
         for path in partial_names(shared, name):
             path.symlink_to(victim)
-    Bundle(shared / "report", ["report.md"], force=False).write({"report.md": b"text"})
+    Bundle(shared / "report", ["report.md"], force=False).write({"report.md": [b"text"]})
     Target(shared / "ops.csv").write(b"a,b\n")
     assert (shared / "report" / "report.md").read_bytes() == b"text"
     assert (shared / "ops.csv").read_bytes() == b"a,b\n"
@@ -54,7 +58,7 @@ def test_while_it_is_written_only_its_owner_sees_it(tmp_path: Path) -> None:
 def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        Bundle(tmp_path / "report", ["report.md"], force=False).write({"report.md": b"text"})
+        Bundle(tmp_path / "report", ["report.md"], force=False).write({"report.md": [b"text"]})
         Target(tmp_path / "ops.csv").write(b"a,b\n")
     finally:
         os.umask(before)
@@ -69,20 +73,23 @@ WRITES = """
 import sys, time
 from pathlib import Path
 from traceview.cli.bundle import Bundle
-from traceview.cli.output import Target
+from traceview.cli.output import Target, write_beside
+from traceview.errors import UsageError
 
 class Slow(dict):
     def items(self):
-        yield "report.md", b"text"
-        yield from wait()
+        yield "report.md", [b"text"]
+        yield "more", wait()
 
 def wait():
+    yield b"some"
+    yield b"more"
     print("writing", flush=True)
     time.sleep(60)
-    yield "more", b"text"
+    yield b"text"
 
 if sys.argv[1] == "file":
-    Target(Path("ops.csv")).write_parts(part for pair in wait() for part in pair)
+    Target(Path("ops.csv")).write_parts(wait())
 else:
     Bundle(Path("report"), ["report.md"], force=False).write(Slow())
 """
@@ -106,4 +113,61 @@ def test_a_signal_leaves_nothing(tmp_path: Path, what: str, number: signal.Signa
         process.send_signal(number)
         assert process.wait(30) != 0
         assert time.monotonic() - begun_s < 30
+    assert list(tmp_path.iterdir()) == []
+
+
+class Disk:
+    """Keeps what is written, and by how many threads; the write of the number `full_at` fails."""
+
+    def __init__(self, full_at: int | None = None) -> None:
+        self.content = b""
+        self.threads: set[int] = set()
+        self._full_at = full_at
+        self._count = 0
+
+    def write(self, part: bytes) -> int:
+        self.threads.add(get_ident())
+        self._count += 1
+        if self._count - 1 == self._full_at:
+            raise OSError(ENOSPC, "No space left on device")
+        self.content += part
+        return len(part)
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        for part in parts:
+            self.write(part)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 40])
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_parts_are_written_in_their_order(
+    count: int, has_threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if not has_threads:
+        monkeypatch.setattr(Thread, "start", refuse)
+    parts = [b"%d " % number for number in range(count)]
+    disk = Disk()
+    write_beside(cast(BinaryIO, disk), iter(parts))
+    assert disk.content == b"".join(parts)
+    assert len(disk.threads) == (2 if has_threads and count > 1 else 1)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_disk_that_is_full_once_is_an_error(number: int) -> None:
+    """In whichever part it is, and although later ones could be written."""
+    with pytest.raises(OSError, match="No space left"):
+        write_beside(cast(BinaryIO, Disk(full_at=number)), [b"123"] * 4)
+
+
+def test_what_makes_parts_fails_while_one_is_written(tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"some"
+        yield b"more"
+        raise UsageError("no more")
+
+    with pytest.raises(UsageError, match="no more"):
+        Target(tmp_path / "ops.csv").write_parts(parts())
     assert list(tmp_path.iterdir()) == []

@@ -22,6 +22,9 @@ _FEW_VALUES: Final = 6
 _DENSE_PER_ROW: Final = 16
 """A table of so many places per row is made in less time than the rows are sorted."""
 
+_SURELY_PER_ROW: Final = 2
+"""A table of so many places per row takes less time and hardly more memory than sorting, however long it is."""
+
 _SPARSE_PER_ROW: Final = 64
 """A table of more places per row takes longer to look through than it takes to sort the rows."""
 
@@ -201,7 +204,8 @@ def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
         countable = ids.astype(np.int64)
     least, most = int(countable.min(initial=0)), int(countable.max(initial=0))
     length = most - least + 1
-    if length > min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS):
+    most_length = min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS)
+    if length > max(most_length, _SURELY_PER_ROW * ids.size):
         return None
     return _Table(countable, least, SWEEPS.marked(countable, least, length))
 

@@ -24,6 +24,7 @@ FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fi
 @pytest.fixture
 def threaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
@@ -125,3 +126,28 @@ def test_a_small_trace_is_analysed_on_one_thread(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(beside, "Thread", None)
     with beside.computed_beside(_context()):
         pass
+
+
+@pytest.mark.usefixtures("threaded")
+@pytest.mark.parametrize(("fewer", "thread_count"), [(0, 1), (1, 0)])
+def test_many_devices_of_few_events_are_one_thread_s_work(
+    fewer: int, thread_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arrays of each are so short that two threads only take turns."""
+    context = _context()
+    trace = context.trace
+    count = trace.device_columns.count + trace.host_columns.count
+    per_device = count // len(trace.device_list) + fewer
+    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", per_device)
+    threads: set[Thread] = set()
+    begun = Event()
+
+    def compute(_: Context) -> Skipped:
+        threads.add(current_thread())
+        begun.set()
+        return Skipped("it was asked for")
+
+    monkeypatch.setattr(beside, "_TOPICS", (_topic("slow", compute),))
+    with beside.computed_beside(context):
+        begun.wait(20 if thread_count else 0.2)
+    assert len(threads) == thread_count

@@ -68,6 +68,41 @@ def test_gaps_are_chosen_by_device_cause_and_length(tmp_path: Path) -> None:
     assert rows["step"] == [1]
 
 
+@pytest.mark.parametrize("top", range(1, 9))
+def test_the_longest_gaps_are_the_first_of_all(top: int, tmp_path: Path) -> None:
+    """Their rows hold the same; of equal lengths the device comes first, then the time."""
+    trace = new_trace()
+    starts_ms = ((0, 3, 10, 12, 30, 33), (0, 2, 20, 22, 29, 33))
+    for number, step in enumerate(marked_steps(trace, count=2)):
+        for ordinal, starts in enumerate(starts_ms):
+            for start in starts:
+                step.kernel(ordinal, start, start + 1, launch_ms=start, op=f"op{number}/{start}")
+    trace.write(tmp_path)
+    context = Context(load(tmp_path), select(load(tmp_path)))
+    keys = ("GPU:0", "GPU:1")
+    every, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    rows, left = gap_table(context.trace, context.selection, context.idle, devices=keys, top=top)
+    assert list(rows.rows()) == list(every.rows())[:top]
+    assert rows.count + left == every.count > 8
+    order = list(zip(every["duration_ps"], every["device"], every["start_ps"], strict=True))
+    assert order == sorted(order, key=lambda row: (-row[0], *row[1:]))
+    assert len(set(every["duration_ps"])) < every.count - 2
+
+
+def test_of_two_equal_parts_the_earlier_cause_is_the_largest(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.host("IteratorGetNext:IteratorGetNext", 10, 20)
+        step.host("EagerExecute", 20, 30)
+        step.kernel(0, 0, 10, launch_ms=0)
+        step.kernel(0, 30, 50, launch_ms=30)
+    trace.write(tmp_path)
+    context = Context(load(tmp_path), select(load(tmp_path)))
+    rows, _ = gap_table(context.trace, context.selection, context.idle, devices={"GPU:0"})
+    assert set(zip(rows["input_ps"], rows["launch_ps"], strict=True)) == {(10 * MS, 10 * MS)}
+    assert set(rows["cause"]) == {"input"}
+
+
 def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
     trace = new_trace()
     trace.gpu(0)

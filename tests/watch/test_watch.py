@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Done
+from traceview.cli import watch as watch_module
+from traceview.cli.output import write_file
+from traceview.errors import UsageError
 from traceview.watch import commands, follow
 from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
@@ -158,6 +161,75 @@ def test_once_names_what_is_not_complete(command: Command, logs: Path, fixtures:
     done = once(command, logs)
     assert (done.code, done.err) == (0, "traceview: 2026_01_02_00_00_00 is not complete yet\n")
     assert done.out.startswith("2026_01_01_00_00_00 · ")
+
+
+class FullDisk:
+    """Takes no file while it is full."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_full = False
+        monkeypatch.setattr(watch_module, "write_file", self)
+
+    def __call__(self, path: Path, parts: list[bytes]) -> None:
+        if self.is_full:
+            raise UsageError(f"cannot write {path}: No space left on device")
+        write_file(path, parts)
+
+
+def test_a_full_disk_does_not_end_the_watch(
+    logs: Path,
+    fixtures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its files are written again when there is room; each trouble is said once."""
+    disk = FullDisk(monkeypatch)
+    prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
+    follower = Follower(logs, None, 5)
+    outputs = watch_module._Outputs(str(logs), (), prometheus, state, is_all_new=False)
+    follower.begin()
+
+    def look() -> tuple[int, list[str]]:
+        outputs.look(follower)
+        done = capsys.readouterr()
+        return len(done.out.splitlines()), done.err.splitlines()
+
+    assert look() == (1, [])
+    before = prometheus.read_bytes(), state.read_bytes()
+    disk.is_full = True
+    land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_02_00_00_00")
+    assert look() == (0, [])
+    said = [
+        f"traceview: cannot write {path}: No space left on device; trying again"
+        for path in (prometheus, state)
+    ]
+    assert look() == (1, said)
+    assert look() == (0, [])
+    assert (prometheus.read_bytes(), state.read_bytes()) == before
+    disk.is_full = False
+    count, said = look()
+    assert (count, set(said)) == (
+        0,
+        {f"traceview: {path} is written again" for path in (prometheus, state)},
+    )
+    assert b"2026_01_02_00_00_00" in prometheus.read_bytes()
+    assert b"2026_01_02_00_00_00" in state.read_bytes()
+    assert look() == (0, [])
+
+
+def test_a_full_disk_is_the_error_of_the_only_look(
+    command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After what could be done: the line, and the file in another place."""
+    disk = FullDisk(monkeypatch)
+    disk.is_full = True
+    done = once(command, logs, "--prometheus", str(tmp_path / "x.prom"))
+    assert done.code == 2
+    assert done.out.startswith("2026_01_01_00_00_00 · ")
+    assert done.err == (
+        f"traceview: error: cannot write {tmp_path / 'x.prom'}: No space left on device\n"
+    )
 
 
 def test_a_state_goes_on_where_the_last_call_ended(

@@ -60,11 +60,13 @@ def test_a_store_that_fails_does_not_end_the_watch(
 
     with monkeypatch.context() as patch:
         patch.setattr("traceview.watch.arrivals.find_runs", fail)
-        outputs.look(follower, is_last=False)
-        outputs.look(follower, is_last=False)
+        outputs.look(follower)
+        outputs.look(follower)
+        outputs.is_once = True
         with pytest.raises(StoreError):
-            outputs.look(follower, is_last=True)
-    outputs.look(follower, is_last=False)
+            outputs.look(follower)
+    outputs.is_once = False
+    outputs.look(follower)
     out, err = capfd.readouterr()
     assert out.startswith("one · ")
     assert err.splitlines() == [

@@ -40,7 +40,8 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
 """First those that do without the causes of idle time, which the first thread computes meanwhile."""
 
 _FEWEST_EVENTS: Final = 100_000
-"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock."""
+_FEWEST_PER_DEVICE: Final = 20_000
+"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock: they take it for each array."""
 
 
 @contextmanager
@@ -48,7 +49,8 @@ def computed_beside(context: Context) -> Iterator[None]:
     """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count
-    if count < _FEWEST_EVENTS or (os.cpu_count() or 1) < 2:
+    fewest = max(_FEWEST_EVENTS, _FEWEST_PER_DEVICE * len(trace.device_list))
+    if count < fewest or (os.cpu_count() or 1) < 2:
         yield
         return
     ended, first = Event(), get_ident()

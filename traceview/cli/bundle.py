@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from traceview.cli.output import checked_place
+from traceview.cli.output import checked_place, write_beside
 from traceview.cli.private_folder import private_folder
 from traceview.errors import OutputExistsError, UsageError
 from traceview.location import Location
@@ -39,8 +39,8 @@ class Bundle(Struct, frozen=True):
                 f"cannot write {self.folder}: there is no directory {self.folder.parent}"
             )
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Write everything beside the folder, then put it in place."""
+    def write(self, files: Mapping[str, Iterable[bytes]]) -> None:
+        """Write everything, each file given in parts, beside the folder, then put it in place."""
         self.check()
         try:
             if isinstance(self.folder, Path):
@@ -52,17 +52,20 @@ class Bundle(Struct, frozen=True):
         except OSError as error:
             raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
 
-    def _write_folder(self, place: Path, files: Mapping[str, bytes]) -> None:
+    def _write_folder(self, place: Path, files: Mapping[str, Iterable[bytes]]) -> None:
         with private_folder(place) as folder:
             # Not the private folder itself: this one gets the permissions of any new folder.
             partial = folder / "whole"
-            for name, content in files.items():
+            for name, parts in files.items():
                 path = partial / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+                with path.open("xb") as file:
+                    write_beside(file, parts)
             self._put_in_place(partial, place, files)
 
-    def _put_in_place(self, partial: Path, place: Path, files: Mapping[str, bytes]) -> None:
+    def _put_in_place(
+        self, partial: Path, place: Path, files: Mapping[str, Iterable[bytes]]
+    ) -> None:
         if not place.exists():
             partial.rename(place)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -180,14 +180,16 @@ def _parts(
     return compressed(parts) if output.name.lower().endswith(_COMPRESSED) else parts
 
 
-def _tables(to: Format, trace: Trace, selection: Selection, report: Report) -> dict[str, bytes]:
+def _tables(
+    to: Format, trace: Trace, selection: Selection, report: Report
+) -> dict[str, Iterable[bytes]]:
     from traceview.export import csv, parquet
     from traceview.export.tables import window_tables
 
     tables = window_tables(trace, selection, report)
     if to is Format.parquet:
-        return {f"{table.name}.parquet": parquet.written(table) for table in tables}
-    return {f"{table.name}.csv": b"".join(csv.written(table)) for table in tables}
+        return {f"{table.name}.parquet": (parquet.written(table),) for table in tables}
+    return {f"{table.name}.csv": csv.written(table) for table in tables}
 
 
 def _advice(to: Format) -> str:

@@ -150,6 +150,15 @@ Scheduler = Annotated[
     ),
 ]
 Salvage = Annotated[bool, typer.Option("--salvage", help="Use what is readable of a damaged file.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help="Only these columns, in this order, of CSV, JSON and Parquet: device,duration_ps.",
+        show_default=False,
+    ),
+]
 Width = Annotated[
     int | None,
     typer.Option(
@@ -265,6 +274,16 @@ def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
     spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
     return [spelled.get(name.lower(), name) for name in wanted]
+
+
+def column_names(values: Sequence[str]) -> list[str]:
+    """The names in the values of `--columns`; raises `UsageError` for none, or for one that comes twice."""
+    names = listed(values)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice or not names:
+        text = f"{twice} is given twice" if twice else "no column is given"
+        raise UsageError(f"--columns: {text}", hint="names with commas between: device,duration_ps")
+    return names
 
 
 def memory_size(text: str) -> int:

@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from msgspec import Struct
 
@@ -233,10 +234,32 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         with private_folder(path) as folder:
             partial = folder / "whole"
             with partial.open("xb") as file:
-                file.writelines(parts)
+                write_beside(file, parts)
             # Behind a link the file is replaced, not the link.
             partial.replace(os.path.realpath(path))
     except BrokenPipeError:
         raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_beside(file: BinaryIO, parts: Iterable[bytes]) -> None:
+    """Write the parts, each while the next one is made."""
+    left = iter(parts)
+    file.write(next(left, b""))
+    part = next(left, None)
+    if part is None:
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            writing = pool.submit(file.write, part)
+        except RuntimeError:
+            # No more threads may be started here.
+            file.writelines(chain((part,), left))
+            return
+        for part in left:
+            writing.result()
+            writing = pool.submit(file.write, part)
+        writing.result()

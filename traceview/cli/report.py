@@ -158,12 +158,12 @@ def _with_own_choices(made: Report, *, salvage: bool) -> Report:
 def _write(
     bundle: Bundle, made: Report, trace: Trace, selection: Selection, with_data: bool
 ) -> None:
-    files = {document.file_name: document.render(made).encode() for document in DOCUMENTS}
+    files = {document.file_name: (document.render(made).encode(),) for document in DOCUMENTS}
     if with_data:
         from traceview.export import parquet
         from traceview.export.tables import window_tables
 
         tables = window_tables(trace, selection, made)
-        files |= {TABLE_FILES[table.name]: parquet.written(table) for table in tables}
+        files |= {TABLE_FILES[table.name]: (parquet.written(table),) for table in tables}
     bundle.write(files)
     typer.echo(f"traceview: wrote {', '.join(files)} to {bundle.folder}", err=True)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.cli.options import (
     FORMAT_OPTION,
+    Columns,
     Devices,
     Force,
     Logdir,
@@ -26,9 +28,11 @@ from traceview.cli.options import (
     Window,
     WindowChoice,
     Workers,
+    column_names,
     device_names,
     hosts_read_by,
     step_range,
+    word_of,
 )
 from traceview.cli.output import Target, format_of
 from traceview.errors import UsageError
@@ -149,6 +153,7 @@ def _write_table(
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     device: Devices = None,
+    columns: Columns = None,
     salvage: Salvage = False,
     workers: Workers = 1,
     scheduler: Scheduler = None,
@@ -164,6 +169,7 @@ def _write_table(
     step_numbers = step_range(steps)
     hosts = hosts_read_by(workers, scheduler)
     format_ = _checked_format(format_, target)
+    names = _checked_columns(columns, format_)
     with reading(logdir, run, is_here=hosts is None):
         trace = load(logdir, run=run, salvage=salvage, read=hosts)
         request = Request(
@@ -174,6 +180,8 @@ def _write_table(
             is_terminal=format_ is Format.terminal,
         )
         answer = make(request)
+        if names:
+            answer = replace(answer, rows=_with_columns(answer.rows, names))
         with stage("writing"):
             target.write_parts(_content(target, format_, request, answer, width))
     for remark in answer.remarks:
@@ -190,6 +198,23 @@ def _checked_format(format_: Format | None, target: Target) -> Format:
                 "a terminal cannot show Parquet", hint="write it to a file: -o table.parquet"
             )
     return format_
+
+
+def _checked_columns(columns: list[str] | None, format_: Format) -> list[str]:
+    """The columns that `--columns` names, none without it; raises `UsageError` where a terminal chooses them."""
+    if columns and format_ is Format.terminal:
+        raise UsageError(
+            "--columns: text has the columns that fit its width",
+            hint="--format csv, or -o FILE.csv, FILE.json or FILE.parquet, has those that are named",
+        )
+    return column_names(columns) if columns else []
+
+
+def _with_columns(rows: Table, names: list[str]) -> Table:
+    """The table with these columns alone; raises `UsageError` for one that it has not."""
+    by_name = {column.name: column for column in rows.columns}
+    known = word_of("--columns", by_name)
+    return replace(rows, columns=tuple(by_name[known(name)] for name in names))
 
 
 def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
@@ -218,7 +243,7 @@ def _content(
 
         return csv.written(answer.rows, is_escaped=target.is_terminal)
     if format_ is Format.json:
-        return (_json(request, answer),)
+        return _json(request, answer)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
@@ -244,13 +269,13 @@ def _head(request: Request, answer: Answer) -> Iterator[str]:
         yield answer.order
 
 
-def _json(request: Request, answer: Answer) -> bytes:
+def _json(request: Request, answer: Answer) -> Iterator[bytes]:
     """The rows with the keys that they have in the report."""
-    from traceview.document.json_text import dumped
+    from traceview.document.json_text import dumped_with_rows
     from traceview.version import VERSION
 
     trace = request.trace
-    return dumped(
+    return dumped_with_rows(
         {
             "traceview_version": VERSION,
             "logdir": str(trace.logdir),
@@ -264,9 +289,10 @@ def _json(request: Request, answer: Answer) -> bytes:
                 }
                 for host, window in request.selection.windows.items()
             ],
-            "rows": list(answer.rows.rows()),
+            "rows": [],
             "left_out_count": answer.left_out_count,
-        }
+        },
+        answer.rows.rows(),
     )
 
 

@@ -7,12 +7,18 @@ from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceview.cli.options import Logdir
 from traceview.cli.output import Target, write_file
 from traceview.document.sanitize import sanitize
-from traceview.errors import OutputExistsError, StoreError, TraceFormatError, UsageError
+from traceview.errors import (
+    OutputExistsError,
+    StoreError,
+    TraceFormatError,
+    TraceviewError,
+    UsageError,
+)
 from traceview.location import Location
 from traceview.store.address import is_remote, location_of
 
@@ -99,7 +105,7 @@ def watch(
     known = None if state is None else _read_state(state)
     follower = Follower(logdir, known, last)
     outputs = _Outputs(
-        str(logdir), commands, prometheus, state, is_all_new=once or state is not None
+        str(logdir), commands, prometheus, state, once or state is not None, is_once=once
     )
     if otel:
         from traceview.watch.telemetry import Telemetry
@@ -115,7 +121,7 @@ def watch(
             pause = Event()
             while True:
                 pause.wait(interval_s)
-                outputs.look(follower, is_last=once)
+                outputs.look(follower)
                 if once:
                     return
         finally:
@@ -131,15 +137,18 @@ class _Outputs(Struct):
     prometheus: Location | None
     state: Location | None
     is_all_new: bool
+    is_once: bool = False
     telemetry: Telemetry | None = None
     run_count: int = 0
     unreadable_count: int = 0
     newest: News | None = None
     trouble: str = ""
     """What has been said of a store that does not answer; it is said once."""
+    unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
+    """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 
-    def look(self, follower: Follower, *, is_last: bool) -> None:
-        """Report what has come. A store that does not answer ends the command only if this is the only look."""
+    def look(self, follower: Follower) -> None:
+        """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
         from traceview.watch.follow import Unreadable
 
         try:
@@ -155,16 +164,21 @@ class _Outputs(Struct):
                 _say("the store answers again")
             self.trouble = ""
         except StoreError as error:
-            if is_last:
+            if self.is_once:
                 raise
             if error.message != self.trouble:
                 _say(f"{error.message}; trying again")
             self.trouble = error.message
             return
-        if is_last:
+        if self.is_once:
             for run in follower.incomplete:
                 _say(f"{run} is not complete yet")
+        if self.is_once or self.state in self.unwritten:
             self.remember(follower)
+        if self.prometheus in self.unwritten:
+            self.renew_metrics()
+        for wrong in self.unwritten.values() if self.is_once else ():
+            raise wrong
 
     def report(self, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
@@ -191,18 +205,32 @@ class _Outputs(Struct):
         newest = self.newest
         counts = (self.run_count, self.unreadable_count)
         text = metrics_text(self.logdir, newest.facts, newest.change, *counts)
-        write_file(self.prometheus, [text.encode()])
+        self._write(self.prometheus, text.encode())
 
     def remember(self, follower: Follower) -> None:
         """Renew the file of the state, and let go of what was read from a store."""
         if self.state is not None:
             from msgspec import json
 
-            write_file(self.state, [json.encode(follower.memory)])
+            self._write(self.state, json.encode(follower.memory))
         if is_remote(follower.logdir):
             from traceview.store.ranges import forget
 
             forget()
+
+    def _write(self, path: Location, content: bytes) -> None:
+        """Replace a file. Where that fails, say so once; the next look tries again."""
+        before = self.unwritten.pop(path, None)
+        try:
+            write_file(path, [content])
+        except (StoreError, UsageError) as error:
+            self.unwritten[path] = error
+            is_new = before is None or before.message != error.message
+            if is_new and not self.is_once:
+                _say(f"{error.message}; trying again")
+            return
+        if before is not None:
+            _say(f"{path} is written again")
 
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:

@@ -54,13 +54,11 @@ def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
 def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
     """The rows of a host that overlap its window."""
     columns = trace.host_columns
-    first, last = np.searchsorted(columns.host, [host, host + 1])
+    rows = columns.rows_of_host(host)
     window = selection.windows.get(host)
     if window is None:
         return np.empty(0, dtype=np.int64)
-    inside: Int64Array = first + rows_in(
-        columns.start_ps[first:last], columns.end_ps[first:last], window
-    )
+    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
     return inside
 
 

@@ -37,6 +37,7 @@ def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
     """
     yield (",".join(column.name for column in table.columns) + "\n").encode()
     cells = _Cells(is_escaped)
+    (nothing,) = cells.codes([None]).tolist()
     labels = [cells.codes([*column.labels, None]) for column in table.columns]
     for first in range(0, table.count, _ROWS_AT_ONCE):
         rows = slice(first, min(first + _ROWS_AT_ONCE, table.count))
@@ -50,12 +51,13 @@ def written(table: Table, *, is_escaped: bool = False) -> Iterator[bytes]:
                 codes[place] = labels[place][values]
             elif column.kind == "text":
                 codes[place] = cells.codes(values)
-            else:
-                codes[place] = cells.codes_of_values(values)
-            missing = np.isnan(values) if column.kind == "float" else column.missing
+            missing = column.missing[rows] if column.missing is not None else None
+            if column.kind in ("float", "bool"):
+                missing = np.isnan(values) if column.kind == "float" else missing
+                known = slice(None) if missing is None else ~missing
+                codes[place, known] = cells.codes_of_values(values[known])
             if missing is not None:
-                missing = missing if column.kind == "float" else missing[rows]
-                codes[place, missing] = cells.codes([None])
+                codes[place, missing] = nothing
         yield SWEEPS.lines_of(codes, numbers, *cells.packed())
 
 

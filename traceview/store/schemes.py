@@ -10,19 +10,27 @@ EXTRA: Final = "pip install 'traceview[cloud]'"
 
 
 class Scheme(Struct, frozen=True):
-    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks."""
+    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks.
+
+    `reads_ahead`: its client has no request for a range alone. `loggers`: what else logs, beside the package.
+    """
 
     package: str
     access: str
     is_web: bool = False
+    reads_ahead: bool = False
+    loggers: tuple[str, ...] = ()
 
 
 _AZURE: Final = Scheme(
     "adlfs",
     "set AZURE_STORAGE_ACCOUNT_NAME and run az login, or set AZURE_STORAGE_CONNECTION_STRING",
+    loggers=("azure",),
 )
 _GOOGLE: Final = Scheme(
-    "gcsfs", "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
+    "gcsfs",
+    "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+    loggers=("google",),
 )
 _WEB: Final = Scheme("aiohttp", "the server wants credentials or denies them", is_web=True)
 SCHEMES: Final = {
@@ -34,7 +42,11 @@ SCHEMES: Final = {
     ),
     "az": _AZURE,
     "abfs": _AZURE,
-    "hf": Scheme("huggingface_hub", "run hf auth login, or set HF_TOKEN"),
+    "hf": Scheme(
+        "huggingface_hub",
+        "run hf auth login, or set HF_TOKEN; the Hub says the same of a repository that is not there",
+        reads_ahead=True,
+    ),
     "http": _WEB,
     "https": _WEB,
     "memory": Scheme("fsspec", "the memory of this process"),

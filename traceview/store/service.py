@@ -70,7 +70,9 @@ class FileSystem(Protocol):
     def info(self, path: str) -> dict[str, Any]:
         """What is known of a file or a folder."""
 
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **options: Any
+    ) -> bytes:
         """A part of a file."""
 
     def put_file(self, lpath: str, rpath: str) -> None:
@@ -163,7 +165,11 @@ class Service:
         address = self._address(path, query)
         if end is None:
             return self.ask(lambda: self._filesystem.cat_file(address), path)
-        return self.ask(lambda: self._filesystem.cat_file(address, start=begin, end=end), path)
+        # What fsspec reads by its own files it reads ahead of what was asked for, by megabytes.
+        options = {"cache_type": "none"} if self._kind.reads_ahead else {}
+        return self.ask(
+            lambda: self._filesystem.cat_file(address, start=begin, end=end, **options), path
+        )
 
     def put(self, path: str, file: str) -> None:
         """Store a local file; readers see it whole or not at all."""
@@ -192,11 +198,15 @@ class Service:
                 raise
             except Exception as raised:
                 error = raised
+                cause = raised.__cause__
                 if isinstance(raised, FileNotFoundError):
-                    # For a web server, whatever fails is a file that is not there, with the failure as its cause.
-                    if not self._kind.is_web or not isinstance(raised.__cause__, Exception):
+                    # For a web server, whatever fails is a file that is not there, with the failure as its cause. So it
+                    # is for the Hub with a repository that is private.
+                    if not isinstance(cause, Exception):
                         raise
-                    error = raised.__cause__
+                    if not self._kind.is_web and _status(cause) not in _DENIALS:
+                        raise
+                    error = cause
                 if pause_s is None or _is_final(error):
                     raise self._store_error(error, path) from error
                 time.sleep(pause_s)
@@ -231,7 +241,8 @@ def _filesystem(scheme: str, authority: str) -> FileSystem:
 def _open(scheme: str, authority: str) -> FileSystem:
     package = SCHEMES[scheme].package
     # Without this what a client logs goes to standard error, with tracebacks; who configures logging gets it still.
-    logging.getLogger(package).addHandler(logging.NullHandler())
+    for name in (package, *SCHEMES[scheme].loggers):
+        logging.getLogger(name).addHandler(logging.NullHandler())
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     try:
         from fsspec.core import url_to_fs
@@ -283,6 +294,8 @@ def _is_denial(error: BaseException) -> bool:
     return (
         isinstance(error, PermissionError)
         or _status(error) in _DENIALS
+        # gcsfs says it in the text alone.
+        or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))
         or any(word in names for word in _CREDENTIALS)
     )
 

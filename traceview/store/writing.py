@@ -46,8 +46,10 @@ def _put(path: RemotePath, file: str) -> None:
         raise UsageError(f"cannot write {path}: there is no {path.parents[-1]}") from None
 
 
-def write_folder(place: Location, files: Mapping[str, bytes], *, others: Collection[str]) -> None:
-    """Write several files below a place, and remove `others` there, which belong to another report.
+def write_folder(
+    place: Location, files: Mapping[str, Iterable[bytes]], *, others: Collection[str]
+) -> None:
+    """Write several files, given in parts, below a place, and remove `others` there, which belong to another report.
 
     If a file cannot be written, those that are new are removed. Raises `StoreError`.
     """
@@ -57,8 +59,9 @@ def write_folder(place: Location, files: Mapping[str, bytes], *, others: Collect
     with tempfile.TemporaryDirectory(prefix="traceview-") as made_in:
         partial = Path(made_in) / "whole"
         try:
-            for name, content in files.items():
-                partial.write_bytes(content)
+            for name, parts in files.items():
+                with partial.open("wb") as file:
+                    file.writelines(parts)
                 path = folder / name
                 _put(path, str(partial))
                 written += [path] if is_new[name] else []

@@ -141,8 +141,10 @@ def innermost_value(
     result = np.full(rows.size, NONE, dtype=np.int64)
     by_thread = np.argsort(thread[rows], kind="stable")
     sorted_thread = thread[rows][by_thread]
-    for carrier_thread in unique_ids(thread[carriers]):
-        first, last = np.searchsorted(sorted_thread, [carrier_thread, carrier_thread + 1])
+    for carrier_thread in unique_ids(thread[carriers]).tolist():
+        # Bounds of another type would convert the whole column.
+        bounds = np.array((carrier_thread, carrier_thread + 1), dtype=sorted_thread.dtype)
+        first, last = np.searchsorted(sorted_thread, bounds).tolist()
         if first == last:
             continue
         on_thread = np.flatnonzero(thread[carriers] == carrier_thread)

@@ -158,14 +158,16 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     def causes_of(self, chosen: Int64Array) -> Int64Array:
         """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
         result = np.zeros((len(Cause), chosen.size), dtype=np.int64)
-        place_of = np.full(self.count, NONE, dtype=np.int64)
-        place_of[chosen] = np.arange(chosen.size)
-        for cause, (pieces, lengths) in self.by_cause.items():
-            place = place_of[self.gap[pieces]]
-            wanted = place != NONE
-            # The pieces of a gap add up.
-            np.add.at(result[cause], place[wanted], lengths[wanted])
+        for cause, lengths in self.of_gaps().items():
+            result[cause] = lengths[chosen]
         return result
+
+    def of_gaps(self) -> dict[int, Int64Array]:
+        """The time of each whole gap, int64 `[m]`, by cause; in the order of causes, those that occur."""
+        return {
+            cause: SWEEPS.totals(self.gap[pieces].astype(np.int64), lengths, self.count)
+            for cause, (pieces, lengths) in sorted(self.by_cause.items())
+        }
 
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""

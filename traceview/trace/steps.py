@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import unique_ids
+from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int64Array, nesting
 from traceview.robust import median
 from traceview.trace.correlation import Roots, steps_of_rows
@@ -253,11 +253,13 @@ def _linked_span(
     """Start of the first device event linked to each marker, and end of the last event linked to the last marker."""
     device: DeviceColumns = recording.device_columns
     rows = recording.device_rows(host)
-    rows = rows[device.launch[rows] != NONE]
+    launch = device.launch[rows]
+    is_launched = launch != NONE
+    rows, launch = rows[is_launched], launch[is_launched]
     count = markers.row.size
-    launched = unique_ids(device.launch[rows])
+    launched, place = unique_inverse(launch)
     step_of_launch = steps_of_rows(launched, markers.roots, recording.host_columns, thread_of_line)
-    step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
+    step = step_of_launch[place]
     rows, step = rows[step != NONE], step[step != NONE]
     never = np.iinfo(np.int64).max
     first = np.full(count, never, dtype=np.int64)

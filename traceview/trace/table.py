@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,14 @@ from traceview.trace.model import NONE, Names
 
 Kind: TypeAlias = Literal["int", "float", "bool", "category", "text"]
 
+_ROWS_AT_ONCE: Final = 1 << 12
+"""Bounds the memory that cells take as objects."""
+
 
 class Column(Struct, frozen=True, eq=False):
     """One column of n cells.
 
-    `values`, `[n]`: int64, float64, bool, int64 codes into `labels` of a category, or texts as objects. `missing`: bool
+    `values`, `[n]`: int64, float64, bool, whole codes into `labels` of a category, or texts as objects. `missing`: bool
     `[n]`, None where every cell is known; of a category `NONE` says what is not, of a float NaN, of a text None.
     """
 
@@ -43,7 +46,7 @@ class Column(Struct, frozen=True, eq=False):
                 cells[place] = None
         return cells
 
-    def at(self, rows: npt.NDArray[np.int64]) -> Column:
+    def at(self, rows: npt.NDArray[np.int64] | slice) -> Column:
         """The cells of these rows, in their order."""
         missing = None if self.missing is None else self.missing[rows]
         return replace(self, values=self.values[rows], missing=missing)
@@ -63,8 +66,10 @@ class Table(Struct, frozen=True, eq=False):
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each row with its cells by the names of their columns."""
         names = [column.name for column in self.columns]
-        for cells in zip(*(column.cells() for column in self.columns), strict=True):
-            yield dict(zip(names, cells, strict=True))
+        for first in range(0, self.count, _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            for cells in zip(*(column.at(some).cells() for column in self.columns), strict=True):
+                yield dict(zip(names, cells, strict=True))
 
     def at(self, rows: Sequence[int]) -> Table:
         """The table with these rows alone, in their order."""
