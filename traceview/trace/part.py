@@ -113,15 +113,18 @@ def read_host(path: Location, *, salvage: bool = False) -> HostFile:
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
     size = path.stat().st_size if path.exists() else 0
-    failure = None
     try:
-        space = read_file(path, salvage=salvage)
+        return _read_host(path, salvage=salvage, failure=None)
     except (TraceFormatError, TraceNotFoundError) as error:
         failure = Failure.of(path, error)
-        try:
-            space = read_file(path, salvage=True)
-        except (TraceFormatError, TraceNotFoundError):
-            return HostFile(size, None, failure)
+    try:
+        return _read_host(path, salvage=True, failure=failure)
+    except (TraceFormatError, TraceNotFoundError):
+        return HostFile(size, None, failure)
+
+
+def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
+    space = read_file(path, salvage=salvage)
     return HostFile(space.size, _PartReader(space).part(), failure)
 
 
@@ -187,7 +190,7 @@ class _PartReader:
             recording = self.recording(host)
         with stage("finding steps"):
             (steps,) = find_steps(recording)
-        return Part(recording, steps, tuple(self.problems), self.space.sha256, host.event_count)
+        return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
