@@ -240,7 +240,7 @@ class _PartReader:
         for plane, lines in planes:
             count = sum(line.columns.metadata_id.size for line in lines)
             self.add_plane(plane, build_table(plane, lines, origin))
-            if count >= _MANY_EVENTS:
+            if 0 and count >= _MANY_EVENTS:
                 SWEEPS.release_free_memory()
         return Host(
             name=self.host,

@@ -252,12 +252,15 @@ def _linked_span(
 ) -> tuple[list[int | None], int | None]:
     """Start of the first device event linked to each marker, and end of the last event linked to the last marker."""
     device: DeviceColumns = recording.device_columns
+    columns = recording.host_columns
     rows = recording.device_rows(host)
-    rows = rows[device.launch[rows] != NONE]
+    launch = device.launch[rows]
     count = markers.row.size
-    launched = unique_ids(device.launch[rows])
-    step_of_launch = steps_of_rows(launched, markers.roots, recording.host_columns, thread_of_line)
-    step = step_of_launch[np.searchsorted(launched, device.launch[rows])]
+    launched = unique_ids(launch[launch != NONE])
+    # One place more: `NONE` is the last.
+    step_of = np.full(columns.count + 1, NONE, dtype=np.int32)
+    step_of[launched] = steps_of_rows(launched, markers.roots, columns, thread_of_line)
+    step = step_of[launch]
     rows, step = rows[step != NONE], step[step != NONE]
     never = np.iinfo(np.int64).max
     first = np.full(count, never, dtype=np.int64)

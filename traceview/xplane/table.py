@@ -268,14 +268,14 @@ class _ColumnParts:
     def take(
         self, key: str, dtype: type[_Scalar], added: Sequence[int] | None = None
     ) -> npt.NDArray[_Scalar]:
-        """A whole column, with a number `added` to the part of each line; it can be taken once."""
+        """A whole column of events, with a number `added` to the part of each line; it can be taken once."""
         parts = [of_line.pop(key) for of_line in self._parts]
         if added is None:
             return joined(parts, dtype)
-        whole = [part.astype(dtype) for part in parts]
-        for part, number in zip(whole, added, strict=True):
-            part += number
-        return joined(whole, dtype)
+        whole = np.empty(sum(self.event_counts), dtype=dtype)
+        for part, first, number in zip(parts, self.first_events, added, strict=True):
+            np.add(part, number, out=whole[first : first + part.size])
+        return whole
 
     def take_stats(self, slots: int) -> StatsBySlot:
         """The stats, with events and texts numbered over all lines; they can be taken once."""
