@@ -48,7 +48,7 @@ def find_launches(
 
 def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: SmallIntArray) -> Int64Array:
     """The row of the first call with each of the wanted ids, `NONE` where there is none."""
-    ids = np.ascontiguousarray(calls.value)
+    ids = np.ascontiguousarray(calls.value, dtype=np.int64)
     least, most = int(ids.min()), int(ids.max())
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)

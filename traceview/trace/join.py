@@ -6,6 +6,7 @@ a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -25,6 +26,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SMALL: Final = ("correlation_id", "group", "position")
 """Columns of activity whose values mostly fit into 32 bits."""
 
+_OF_EVERY_LAUNCH: Final = ("correlation_id",)
+"""Stats of most host events, whose rows and values mostly fit into 32 bits."""
+
 
 class _Parts:
     def __init__(self) -> None:
@@ -39,8 +43,12 @@ class _Parts:
 
     def take_small(self, key: str) -> SmallIntArray:
         """The same of a column of either type."""
-        parts = [part.pop(key) for part in self._parts]
-        return joined(parts, np.result_type(np.int32, *parts).type)
+        return _joined_small([part.pop(key) for part in self._parts])
+
+
+def _joined_small(parts: Sequence[npt.NDArray[Any]]) -> SmallIntArray:
+    """Columns of either type as one."""
+    return joined(parts, np.result_type(np.int32, *parts).type)
 
 
 class HostParts:
@@ -76,7 +84,11 @@ class HostParts:
 
     def _number(self, table: PlaneTable, key: str) -> HostStat:
         ints = table.ints(key)
-        return HostStat(ints.event + self._count, ints.value)
+        row = ints.event + self._count
+        if key in _OF_EVERY_LAUNCH:
+            return HostStat(small(row), small(ints.value))
+        # A part of the column of all stats would keep all of it.
+        return HostStat(row, ints.value.copy())
 
     def joined(self) -> HostColumns:
         """All host events of the file, as those of host 0."""
@@ -89,8 +101,8 @@ class HostParts:
             position=self._columns.take_small("position"),
             stats={
                 key: HostStat(
-                    joined([piece.row for piece in pieces], np.int64),
-                    joined([piece.value for piece in pieces], np.int64),
+                    _joined_small([piece.row for piece in pieces]),
+                    _joined_small([piece.value for piece in pieces]),
                 )
                 for key, pieces in self._stats.items()
             },

@@ -299,17 +299,18 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
 
 class HostStat(Struct, frozen=True, eq=False):
-    """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
+    """A stat of some host events: `row` (sorted) and `value`, both `[n]`, int64; those of `correlation_id` int32 if they fit.
 
     For text stats the values are indices into `Trace.names`.
     """
 
-    row: Int64Array
-    value: Int64Array
+    row: SmallIntArray
+    value: SmallIntArray
 
     def among(self, rows: slice) -> HostStat:
         """The same of a range of rows."""
-        first, last = np.searchsorted(self.row, [rows.start, rows.stop])
+        bounds = np.array([rows.start, rows.stop], dtype=self.row.dtype)
+        first, last = np.searchsorted(self.row, bounds).tolist()
         return HostStat(self.row[first:last], self.value[first:last])
 
     def dense(self, count: int, default: int) -> Int64Array:
@@ -331,7 +332,8 @@ class HostStat(Struct, frozen=True, eq=False):
         if self.row.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
         place = np.minimum(places(self.row, rows), self.row.size - 1)
-        return np.where(self.row[place] == rows, self.value[place], default)
+        value = self.value[place].astype(np.int64, copy=False)
+        return np.where(self.row[place] == rows, value, default)
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):
