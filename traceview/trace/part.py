@@ -53,9 +53,6 @@ _NAMED_FIELDS: Final = 5
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
 
-_MANY_EVENTS: Final = 1 << 15
-"""After a plane with so many, freed memory is given back: it is more than that takes."""
-
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
 
@@ -238,10 +235,7 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            count = sum(line.columns.metadata_id.size for line in lines)
             self.add_plane(plane, build_table(plane, lines, origin))
-            if 0 and count >= _MANY_EVENTS:
-                SWEEPS.release_free_memory()
         return Host(
             name=self.host,
             file=space.path.name,

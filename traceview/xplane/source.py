@@ -84,8 +84,7 @@ class FileBytes:
             return cast("BufferedReader", self._file).readinto(part)
 
     def duplicate(self) -> FileBytes | None:
-        """The same, until it is closed itself; only for `read_into`. None where that cannot be: of several readers of a
-        file one would move the position of all."""
+        """The same for `read_into`, until it is closed itself; None where all that read a file share its one position."""
         if not _READS_ANYWHERE:
             return None
         file = os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0)

@@ -288,7 +288,9 @@ class _ColumnParts:
             )
             for of_line in self._parts
         ]
-        found: StatsBySlot = DECODER.stats_by_slot(lines, self.first_events, self.first_texts, slots)
+        found: StatsBySlot = DECODER.stats_by_slot(
+            lines, self.first_events, self.first_texts, slots
+        )
         return found
 
 
