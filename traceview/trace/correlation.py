@@ -39,7 +39,7 @@ def find_launches(
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
         return np.full(correlation_id.size, NONE, dtype=np.int64)
-    result = _first_calls(calls, host.start_ps.take(calls.row), correlation_id)
+    result = _first_calls(calls, host.start_ps.take(calls.stored_row), correlation_id)
     is_linked = has_correlation & (correlation_id != 0)
     if not is_linked.all():
         result[~is_linked] = NONE
@@ -48,7 +48,7 @@ def find_launches(
 
 def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: SmallIntArray) -> Int64Array:
     """The row of the first call with each of the wanted ids, `NONE` where there is none."""
-    ids = np.ascontiguousarray(calls.value, dtype=np.int64)
+    ids = np.ascontiguousarray(calls.value)
     least, most = int(ids.min()), int(ids.max())
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)

@@ -101,8 +101,8 @@ class HostParts:
             position=self._columns.take_small("position"),
             stats={
                 key: HostStat(
-                    _joined_small([piece.row for piece in pieces]),
-                    _joined_small([piece.value for piece in pieces]),
+                    _joined_small([piece.stored_row for piece in pieces]),
+                    _joined_small([piece.stored_value for piece in pieces]),
                 )
                 for key, pieces in self._stats.items()
             },
