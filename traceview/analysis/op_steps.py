@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
@@ -30,6 +30,17 @@ from traceview.trace.ops import split_op
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
+MOST_SHAPES: Final = 8
+"""Of one op."""
+
+_SHAPE: Final = (
+    r"(?:float|double|half|bfloat16|bool|string|resource|variant|complex\d+|u?int\d+|qu?int\d+|float8_e\dm\d\w{0,3})"
+    r"(?:_ref)?\[[\d,?]*\]"
+)
+_SHAPES: Final = re.compile(rf"\((?:{_SHAPE}(?:;{_SHAPE})*)?\)")
+Shapes: TypeAlias = Annotated[str, Meta(pattern=f"^{_SHAPES.pattern}$")]
+"""The shapes of the inputs of an op: `(float[32,784];float[784,10])`."""
+
 _SIGNATURE: Final = re.compile(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
@@ -48,6 +59,7 @@ class OpInSteps(Record, frozen=True):
         error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
         error_degrees: Degrees of freedom of the standard error; null where that is.
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
+        shapes: The distinct shapes of its inputs, in order; empty where not recorded. Of very many the first.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
@@ -60,6 +72,7 @@ class OpInSteps(Record, frozen=True):
     error_ps: float | None
     error_degrees: float | None
     path_ps: Picoseconds
+    shapes: tuple[Shapes, ...] = ()
 
 
 class OpSteps(Record, frozen=True):
@@ -134,6 +147,7 @@ def compute(context: Context) -> OpSteps | Skipped:
                 error_ps=None if variance is None else round(variance**0.5, 1),
                 error_degrees=None if degrees is None else round(degrees, 2),
                 path_ps=int(on_path[op]),
+                shapes=numbering.shapes_of(op),
             )
         )
     return OpSteps(
@@ -209,6 +223,9 @@ class _Numbering:
         self._columns = trace.device_columns
         self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
         self._number_of: dict[_Op, int] = {}
+        self._has_shapes = bool((self._columns.shape != NONE).any())
+        self._shapes: set[tuple[int, int]] = set()
+        self._text = trace.names.text
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
@@ -234,7 +251,18 @@ class _Numbering:
                 self._number_of[op] = len(self.ops)
                 self.ops.append(op)
             numbers.append(self._number_of[op])
-        return np.array(numbers, dtype=np.int32)[index]
+        number = np.array(numbers, dtype=np.int32)[index]
+        if self._has_shapes:
+            shape = columns.shape[rows]
+            known = shape != NONE
+            pairs = np.unique(np.stack((number[known], shape[known])), axis=1)
+            self._shapes.update(zip(*pairs.tolist(), strict=True))
+        return number
+
+    def shapes_of(self, op: int) -> tuple[str, ...]:
+        """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
+        texts = {self._text(shape) or "" for number, shape in self._shapes if number == op}
+        return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 
 def _op_of(text: str | None) -> tuple[str | None, str | None]:

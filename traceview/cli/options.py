@@ -36,6 +36,13 @@ def _logdir(text: str) -> Location:
     return location_of(text)
 
 
+def folder_of(text: str) -> Path:
+    """A folder on this machine; raises `UsageError` for an empty text."""
+    if not text:
+        raise UsageError("the name of the folder is empty", hint="the current directory is .")
+    return Path(text)
+
+
 def output_folder(text: str) -> Path:
     """The folder that `--out` of a capture names; raises `UsageError` for an empty text or an address."""
     from traceview.capture import destination
