@@ -93,7 +93,7 @@ class HostParts:
     def joined(self) -> HostColumns:
         """All host events of the file, as those of host 0."""
         return HostColumns(
-            host=np.zeros(self._count, dtype=np.int16),
+            host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
             line=self._columns.take("line", np.int32),
             start_ps=self._columns.take("start_ps", np.int64),
             duration_ps=self._columns.take("duration_ps", np.int64),
@@ -157,7 +157,14 @@ class DeviceParts:
         )
         # Events that begin together have an order of their own, whatever that of the file is.
         keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
-        if in_order(*keys):
-            return columns
-        order = np.lexsort(keys[::-1])
-        return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})
+        order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
+        return DeviceColumns(
+            **{key: _without_repeats(column[order]) for key, column in asdict(columns).items()}
+        )
+
+
+def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
+    if column.size and (column == column[0]).all():
+        return np.broadcast_to(column[:1].copy(), column.shape)
+    return column
