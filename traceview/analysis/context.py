@@ -22,7 +22,6 @@ from traceview.document.model import Section
 from traceview.intervals import Int64Array
 from traceview.record import Record
 from traceview.stages import stage
-from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
@@ -166,12 +165,7 @@ class Context:
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
         with stage(f"analysis of {analysis.name}"):
-            return self._once(("result", analysis.name), lambda: self._computed(analysis))
-
-    def _computed(self, analysis: Analysis[R]) -> R | Skipped:
-        result = analysis.compute(self)
-        SWEEPS.release_free_memory()
-        return result
+            return self._once(("result", analysis.name), lambda: analysis.compute(self))
 
     def record(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if there is none."""

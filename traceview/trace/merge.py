@@ -136,8 +136,8 @@ class _Merger:
         pieces = {host: asdict(self._stats[host].pop(key)) for host in having}
         change = self._named if key in TEXT_STATS else _as_it_is
         return HostStat(
-            _joined(having, pieces, "row", _plus(self._first_row)),
-            _joined(having, pieces, "value", change),
+            _joined(having, pieces, "stored_row", self._rows),
+            _joined(having, pieces, "stored_value", change),
         )
 
     def _device_columns(self) -> DeviceColumns:

@@ -303,16 +303,27 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 class HostStat(Struct, frozen=True, eq=False):
     """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
 
-    For text stats the values are indices into `Trace.names`.
+    They are stored in 32 bits where that saves much. For text stats the values are indices into `Trace.names`.
     """
 
-    row: Int64Array
-    value: Int64Array
+    stored_row: SmallIntArray
+    stored_value: SmallIntArray
+
+    @property
+    def row(self) -> Int64Array:
+        """Rows of host columns."""
+        return self.stored_row.astype(np.int64, copy=False)
+
+    @property
+    def value(self) -> Int64Array:
+        """The value at each row."""
+        return self.stored_value.astype(np.int64, copy=False)
 
     def among(self, rows: slice) -> HostStat:
         """The same of a range of rows."""
-        first, last = np.searchsorted(self.row, [rows.start, rows.stop])
-        return HostStat(self.row[first:last], self.value[first:last])
+        bounds = np.array([rows.start, rows.stop], dtype=self.stored_row.dtype)
+        first, last = np.searchsorted(self.stored_row, bounds).tolist()
+        return HostStat(self.stored_row[first:last], self.stored_value[first:last])
 
     def dense(self, count: int, default: int) -> Int64Array:
         """One value per host event, `default` where it has none."""
@@ -322,18 +333,20 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
-        if self.row.size == 0:
+        known = self.row
+        if known.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
-        place = np.minimum(places(self.row, rows), self.row.size - 1)
-        result: BoolArray = self.row[place] == rows
+        place = np.minimum(places(known, rows), known.size - 1)
+        result: BoolArray = known[place] == rows
         return result
 
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
-        if self.row.size == 0:
+        known = self.row
+        if known.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
-        place = np.minimum(places(self.row, rows), self.row.size - 1)
-        return np.where(self.row[place] == rows, self.value[place], default)
+        place = np.minimum(places(known, rows), known.size - 1)
+        return np.where(known[place] == rows, self.value[place], default)
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):
