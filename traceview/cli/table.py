@@ -164,8 +164,8 @@ def _write_table(
     step_numbers = step_range(steps)
     hosts = hosts_read_by(workers, scheduler)
     format_ = _checked_format(format_, target)
-    with reading(logdir, run, is_here=hosts is None):
-        trace = load(logdir, run=run, salvage=salvage, read=hosts)
+    with hosts as readers, reading(logdir, run, is_here=readers is None):
+        trace = load(logdir, run=run, salvage=salvage, read=readers and readers.read)
         request = Request(
             trace,
             select(trace, window.value, step_numbers),

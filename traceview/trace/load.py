@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import asdict
 
@@ -22,6 +22,24 @@ from traceview.trace.replicas import with_detected_strategies
 
 ReadHosts: TypeAlias = Callable[[Sequence[Location], bool], Iterable[tuple[int, HostFile]]]
 """Reads files, salvaging or not, and gives each with its number among them, in any order."""
+
+Answering: TypeAlias = Callable[[HostFile, Any], object]
+"""Makes the answer to a question from what a file says; a function of a module, for other processes call it."""
+
+
+class Readers(Protocol):
+    """Processes, here or elsewhere, that read files and can be asked about them later."""
+
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        """Read files, as `ReadHosts` does."""
+        ...
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        """Ask about files by their numbers. Gives those answers that there are, in any order."""
+        ...
+
 
 
 def load(
