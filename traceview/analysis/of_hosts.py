@@ -12,6 +12,12 @@ R = TypeVar("R")
 Row = TypeVar("Row")
 
 
+def by_device(recording: Recording, hosts: Iterable[int]) -> list[int]:
+    """These hosts in the order of their devices, in which replicas come last; those without any at the end."""
+    devices, last = recording.devices_of_host, (len(recording.device_list),)
+    return sorted(hosts, key=lambda host: devices[host] or last)
+
+
 class OfHosts(Generic[R]):
     """What a topic found on the hosts that have a result, by index."""
 
@@ -27,11 +33,7 @@ class OfHosts(Generic[R]):
     @property
     def by_device(self) -> tuple[R, ...]:
         """In the order of their devices, in which replicas come last; those without any at the end."""
-        devices = self._recording.devices_of_host
-        return tuple(
-            self._results[host]
-            for host in sorted(self._results, key=lambda host: devices[host] or (len(devices) << 16,))
-        )
+        return tuple(self._results[host] for host in by_device(self._recording, self._results))
 
     def rows(self, of: Callable[[R], Iterable[Row]]) -> tuple[Row, ...]:
         """The rows about the devices of all hosts, in the order of devices."""

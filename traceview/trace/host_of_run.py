@@ -44,7 +44,7 @@ class KnownOfRun(Struct, frozen=True, eq=False):
     peers: CollectivePeers
 
 
-class HostOfRun(Trace, frozen=True, eq=False):
+class HostOfRun(Trace, frozen=True, eq=False, kw_only=True):
     """A run of several hosts, of which only one is here. It has neither files nor problems."""
 
     known: KnownOfRun
