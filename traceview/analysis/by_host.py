@@ -91,8 +91,12 @@ def _take_over(context: Context, answers: dict[int, Answer]) -> None:
     ops = {host: answer.ops_of_steps for host, answer in answers.items()}
     context.take_over(ops_of_steps, joined_ops_of_steps(trace, ops))
     for topic in _JOINED:
-        results: dict[int, Any] = {host: answer.results[topic.name] for host, answer in answers.items()}
-        found = {host: result for host, result in results.items() if not isinstance(result, Skipped)}
+        results: dict[int, Any] = {
+            host: answer.results[topic.name] for host, answer in answers.items()
+        }
+        found = {
+            host: result for host, result in results.items() if not isinstance(result, Skipped)
+        }
         # Why a run has no result may be another reason than that of each host.
         if found and topic.join:
             context.take_over(result_key(topic), topic.join(OfHosts(trace, found)))

@@ -126,9 +126,7 @@ def export(
         from traceview.report.build import analyze
 
         selection = select(trace, window.value, chosen_steps)
-        report = analyze(
-            trace, window=window.value, steps=chosen_steps, top=0, readers=readers
-        )
+        report = analyze(trace, window=window.value, steps=chosen_steps, top=0, readers=readers)
         with stage("writing"):
             if bundle:
                 bundle.write(_tables(to, trace, selection, report))

@@ -41,7 +41,6 @@ class Readers(Protocol):
         ...
 
 
-
 def load(
     path: str | Location,
     *,
