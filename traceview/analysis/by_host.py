@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.context import Context, Options, idle_time, result_key
+from traceview.analysis.context import Analysis, Context, Options, idle_time, result_key
 from traceview.analysis.idle_attribution import IdleOfHost, joined_idle_time
 from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.op_steps import OpsOfSteps, joined_ops_of_steps, ops_of_steps
@@ -23,7 +23,7 @@ from traceview.errors import WorkerError
 from traceview.record import Record
 from traceview.trace.host_of_run import KnownOfRun, host_of_run, known_by_file
 from traceview.trace.load import Readers
-from traceview.trace.model import Step
+from traceview.trace.model import Step, Trace
 from traceview.trace.part import HostFile
 from traceview.trace.windows import Window
 
@@ -91,12 +91,21 @@ def _take_over(context: Context, answers: dict[int, Answer]) -> None:
     ops = {host: answer.ops_of_steps for host, answer in answers.items()}
     context.take_over(ops_of_steps, joined_ops_of_steps(trace, ops))
     for topic in _JOINED:
-        results: dict[int, Any] = {
-            host: answer.results[topic.name] for host, answer in answers.items()
-        }
-        found = {
-            host: result for host, result in results.items() if not isinstance(result, Skipped)
-        }
-        # Why a run has no result may be another reason than that of each host.
-        if found and topic.join:
-            context.take_over(result_key(topic), topic.join(OfHosts(trace, found)))
+        results = {host: answer.results[topic.name] for host, answer in answers.items()}
+        joined = _joined(trace, topic, results)
+        if joined is not None:
+            context.take_over(result_key(topic), joined)
+
+
+def _joined(
+    trace: Trace, topic: Analysis[Any], results: dict[int, Record | Skipped]
+) -> Record | Skipped | None:
+    """The result of a run; None where the reason why it has none is not that of each host."""
+    found = {host: result for host, result in results.items() if not isinstance(result, Skipped)}
+    if found and topic.join:
+        made: Record = topic.join(OfHosts(trace, found))
+        return made
+    reasons = {result.reason: result for result in results.values() if isinstance(result, Skipped)}
+    if len(reasons) == 1 and len(results) == len(trace.hosts):
+        return next(iter(reasons.values()))
+    return None
