@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import asdict
 
 import traceview
-from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
@@ -141,6 +141,40 @@ def test_what_hosts_answer_is_not_computed_again(
     monkeypatch.setattr(readers, "ask", ask_first)
     assert to_json(analyze(trace, readers=readers)) == alone
     assert [number for number, _ in asked] == [2, 1, 0]
+
+
+def names_in_another_order(logdir: Path) -> None:
+    """Two programs take as long; the one that host1 has first comes second in the names of the run."""
+    for name, programs in (("host0", ("a", "b")), ("host1", ("b", "a"))):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            for number, program in enumerate(programs):
+                start = 2 + 20 * number
+                step.kernel(0, start, start + 10, stats={"hlo_op": "f", "hlo_module": program})
+        trace.write(logdir)
+
+
+def devices_that_wait_for_those_of_other_hosts(logdir: Path) -> None:
+    """Each device is in a collective while those of the other hosts have queued work."""
+    for host, name in enumerate(("host0", "host1", "host2")):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            for device in (0, 1):
+                begin = 5 + 12 * host + 5 * device
+                step.kernel(device, 1, 3)
+                step.kernel(device, begin, begin + 5, name=NCCL_NAME)
+                step.kernel(device, 45, 48)
+        trace.write(logdir)
+
+
+@pytest.mark.parametrize(
+    "write", [names_in_another_order, devices_that_wait_for_those_of_other_hosts]
+)
+def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: Path) -> None:
+    write(tmp_path)
+    readers = Elsewhere()
+    assert report_of(tmp_path, readers) == report_of(tmp_path)
+    assert readers.answers > 1
 
 
 COMPUTED_BY_HOSTS = (
