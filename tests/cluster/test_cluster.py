@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,12 @@ from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
+from traceview.analysis.by_host import Answer
 from traceview.errors import WorkerError
+from traceview.report.build import analyze
+from traceview.report.saved import to_json
 from traceview.trace import cluster as reading
-from traceview.trace.load import load
+from traceview.trace.load import Answering, load
 from traceview.trace.model import Trace
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
@@ -219,6 +222,50 @@ def test_without_a_scheduler_any_more_the_command_ends(cluster: Cluster, tmp_pat
     assert b"the scheduler has gone away" in said
     assert len(said.splitlines()) == 1
     assert not output.exists()
+
+
+def test_what_a_killed_worker_kept_is_read_again(cluster: Cluster, tmp_path: Path) -> None:
+    first, logdir = cluster.add_worker(), write_hosts(tmp_path, 4)
+    answers: list[tuple[int, object]] = []
+    with reading.Cluster(cluster.address, keeps=True) as readers:
+        trace = load(logdir, read=readers.read)
+        first.kill()
+        cluster.add_worker()
+        answers += ask_hosts_of(trace, readers)
+        assert sorted(number for number, answer in answers if isinstance(answer, Answer)) == [
+            *range(4)
+        ]
+
+
+def ask_hosts_of(trace: Trace, readers: reading.Cluster) -> list[tuple[int, object]]:
+    """What the hosts answer, from which the same report is made as without them."""
+    alone, ask, answers = to_json(analyze(trace)), readers.ask, []
+
+    class Asked:
+        read = readers.read
+
+        def ask(
+            self, answering: Answering, questions: Mapping[int, object]
+        ) -> Iterator[tuple[int, object]]:
+            for answer in ask(answering, questions):
+                answers.append(answer)
+                yield answer
+
+    assert to_json(analyze(trace, readers=Asked())) == alone
+    return answers
+
+
+@pytest.mark.parametrize("gone", ["worker", "scheduler"])
+def test_what_no_worker_answers_is_computed_here(
+    gone: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    worker, logdir = cluster.add_worker(), write_hosts(tmp_path, 3)
+    with reading.Cluster(cluster.address, keeps=True) as readers:
+        trace = load(logdir, read=readers.read)
+        process = worker if gone == "worker" else cluster.scheduler
+        process.kill()
+        process.wait()
+        assert ask_hosts_of(trace, readers) == []
 
 
 def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:

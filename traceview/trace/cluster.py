@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -157,11 +157,11 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
     pending = set(futures)
     lonely_since = None
     while pending:
+        ended: set[Future] = set()
         try:
-            ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            with suppress(LateError):
+                ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
             has_workers = bool(ended or client.nthreads())
-        except LateError:
-            ended, has_workers = set(), bool(client.nthreads())
         except (CancelledError, OSError):
             raise WorkerError(f"--scheduler {address}: the scheduler has gone away") from None
         pending -= ended
