@@ -121,7 +121,7 @@ def simulated(host_count: int, events: str, *, is_alone: bool) -> dict[str, Any]
         arrivals = Arrivals(stream.getvalue())
         begun = time.perf_counter()
         with measured() as stages:
-            trace = load(logdir, read=arrivals.read)
+            trace = load(logdir, readers=arrivals)
         loaded = time.perf_counter() - begun
     after_merge = peak_mb()
     begun = time.perf_counter()

@@ -112,7 +112,7 @@ def report_by(cluster: Cluster, logdir: Path) -> str:
 
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
     with reading.Cluster(cluster.address) as readers:
-        return load(logdir, read=readers.read)
+        return load(logdir, readers=readers)
 
 
 # The same report
@@ -228,7 +228,7 @@ def test_what_a_killed_worker_kept_is_read_again(cluster: Cluster, tmp_path: Pat
     first, logdir = cluster.add_worker(), write_hosts(tmp_path, 4)
     answers: list[tuple[int, object]] = []
     with reading.Cluster(cluster.address, keeps=True) as readers:
-        trace = load(logdir, read=readers.read)
+        trace = load(logdir, readers=readers)
         first.kill()
         cluster.add_worker()
         answers += ask_hosts_of(trace, readers)
@@ -261,7 +261,7 @@ def test_what_no_worker_answers_is_computed_here(
 ) -> None:
     worker, logdir = cluster.add_worker(), write_hosts(tmp_path, 3)
     with reading.Cluster(cluster.address, keeps=True) as readers:
-        trace = load(logdir, read=readers.read)
+        trace = load(logdir, readers=readers)
         process = worker if gone == "worker" else cluster.scheduler
         process.kill()
         process.wait()

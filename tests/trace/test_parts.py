@@ -20,7 +20,7 @@ from scripts.scenarios.model import marked_steps
 from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace.load import Answering, Readers, load, read_here
+from traceview.trace.load import Answering, Readers, load
 from traceview.trace.messages import receive, send
 from traceview.trace.model import Trace
 from traceview.trace.part import HostFile, read_host
@@ -32,7 +32,7 @@ FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"
 
 
 def report_of(logdir: Path, readers: Readers | None = None) -> str:
-    trace = load(logdir, read=readers and readers.read)
+    trace = load(logdir, readers=readers)
     return to_json(analyze(trace, readers=readers))
 
 
@@ -124,7 +124,8 @@ def test_what_hosts_answer_is_not_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The causes of idle time, the ops of steps, and the topics that can be joined."""
-    trace = load(write_hosts(tmp_path, 3), read=(readers := Elsewhere()).read)
+    readers = Elsewhere()
+    trace = load(write_hosts(tmp_path, 3), readers=readers)
     alone = to_json(analyze(trace))
     ask, asked = readers.ask, []
 
@@ -193,7 +194,7 @@ COMPUTED_BY_HOSTS = (
 def test_a_host_whose_file_has_changed_does_not_answer(tmp_path: Path) -> None:
     logdir = write_hosts(tmp_path / "logs", 3)
     readers = Elsewhere()
-    trace = load(logdir, read=readers.read)
+    trace = load(logdir, readers=readers)
     alone = to_json(analyze(trace))
     (other,) = write_hosts(tmp_path / "other", 1).rglob("*.xplane.pb")
     other.write_bytes(other.read_bytes() + b"\x22\x00")
@@ -249,7 +250,7 @@ def test_devices_with_a_plane_come_before_replicas(tmp_path: Path) -> None:
 def test_every_column_is_the_same(tmp_path: Path) -> None:
     """The report does not show all of a trace: exports do."""
     logdir = mixed_hosts(tmp_path)
-    here, there = load(logdir), load(logdir, read=Elsewhere().read)
+    here, there = load(logdir), load(logdir, readers=Elsewhere())
     assert list(here.names) == list(there.names)
     assert (here.lines, here.device_list, here.hosts) == (
         there.lines,
@@ -288,7 +289,7 @@ def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
 
 def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
     logdir = mixed_hosts(tmp_path)
-    trace = load(logdir, read=Elsewhere().read)
+    trace = load(logdir, readers=Elsewhere())
     device = trace.device_columns
     for index in range(4):
         row = device.rows_of(index).start
@@ -336,7 +337,6 @@ def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
         assert lines == {index}
     assert len(trace.steps_by_host) == 3
     assert all(line.host == trace.host_columns.host[row] for row, line in first_rows(trace))
-    assert to_json(analyze(load(tmp_path, read=read_here))) == to_json(analyze(load(tmp_path)))
     # A host that knows of more devices than the run does not answer.
     readers = Elsewhere()
     assert report_of(tmp_path, readers) == report_of(tmp_path)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def report_by_processes(logdir: Path) -> str:
 
 def loaded_by_processes(logdir: Path, *, salvage: bool = False) -> Trace:
     with by_processes() as processes:
-        return load(logdir, salvage=salvage, read=processes.read)
+        return load(logdir, salvage=salvage, readers=processes)
 
 
 def processes_below(parent: int) -> list[int]:
@@ -261,13 +262,16 @@ def test_what_a_killed_process_kept_is_read_again(
 ) -> None:
     logdir = write_hosts(tmp_path / "logs", 5)
     when_asked(monkeypatch, tmp_path / "killed", KILL)
-    answers: list[object] = []
+    answers: list[tuple[int, object]] = []
     with by_processes() as processes:
-        trace = load(logdir, read=processes.read)
+        trace = load(logdir, readers=processes)
         ask = processes.ask
-        monkeypatch.setattr(
-            processes, "ask", lambda *question: answers.extend(ask(*question)) or iter(answers)
-        )
+
+        def asked(*question: Any) -> Iterator[tuple[int, object]]:
+            answers.extend(ask(*question))
+            yield from answers
+
+        monkeypatch.setattr(processes, "ask", asked)
         assert to_json(analyze(trace, readers=processes)) == report_of(logdir)
     assert len(answers) == 5
     assert (tmp_path / "killed").exists()

@@ -100,7 +100,7 @@ def analyze(
     with hosts as readers:
         try:
             with reading(logdir, run, is_here=readers is None):
-                trace = load(logdir, run=run, salvage=salvage, read=readers and readers.read)
+                trace = load(logdir, run=run, salvage=salvage, readers=readers)
         except TraceNotFoundError:
             # A job that hangs before its window has no trace, but says where it hangs.
             if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):

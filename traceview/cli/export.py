@@ -121,7 +121,7 @@ def export(
     chosen_steps = step_range(steps)
     hosts = hosts_read_by(workers, scheduler, are_asked=True)
     with hosts as readers, reading(logdir, run, is_here=readers is None):
-        trace = load(logdir, run=run, salvage=salvage, read=readers and readers.read)
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         from traceview.analysis.selection import select
         from traceview.report.build import analyze
 

@@ -114,7 +114,7 @@ def report(
     hosts = hosts_read_by(workers, scheduler, are_asked=True)
     select_codes, ignore_codes = finding_codes(select, ignore)
     with hosts as readers, reading(logdir, run, is_here=readers is None):
-        trace = load(logdir, run=run, salvage=salvage, read=readers and readers.read)
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         from traceview.analysis.selection import select as selection_of
         from traceview.report.build import analyze
 

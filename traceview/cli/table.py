@@ -165,7 +165,7 @@ def _write_table(
     hosts = hosts_read_by(workers, scheduler)
     format_ = _checked_format(format_, target)
     with hosts as readers, reading(logdir, run, is_here=readers is None):
-        trace = load(logdir, run=run, salvage=salvage, read=readers and readers.read)
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         request = Request(
             trace,
             select(trace, window.value, step_numbers),
