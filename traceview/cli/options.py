@@ -131,7 +131,7 @@ Workers = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Processes that read the files of several hosts.",
+        help="Processes that read the files of several hosts, and analyse each by itself.",
     ),
 ]
 Scheduler = Annotated[
