@@ -16,6 +16,7 @@ from tests.oracle import run_answer
 from tests.oracle.costs import ROUNDED_PS, compute_excess, cost_of
 from traceview.analysis.idle.result import Idle
 from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
+from traceview.analysis.op_steps import MOST_SHAPES
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
@@ -89,6 +90,7 @@ def same_op_steps(report: Report, expected: list[dict[str, Any]]) -> None:
             assert result is not None
             assert expected_row["ps_per_step"] <= result.left_out_ps_per_step
             continue
+        assert list(row["shapes"]) == expected_row["shapes"][:MOST_SHAPES]
         for key in ("device_count", "count", "ps_per_step"):
             assert row[key] == expected_row[key], (row["op"], key)
         if expected_row["error_ps"] is not None:

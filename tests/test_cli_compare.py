@@ -17,9 +17,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
-from traceview.comparison.formats import schema_text
-from traceview.comparison.model import Comparison
+from traceview.gate.compared import JudgedComparison
 from traceview.record import meanings, records_of
+from traceview.report.saved import schema_of
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -41,6 +41,11 @@ def saved(runs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> tu
     for run, path in zip(runs, paths, strict=True):
         path.write_text(traceview.analyze(run).to_json(), encoding="utf-8")
     return str(paths[0]), str(paths[1])
+
+
+def check_schema(data: Any) -> None:
+    schema = json.loads(schema_of(JudgedComparison, "traceview comparison"))
+    Draft202012Validator(schema).validate(data)
 
 
 def short_run(folder: Path, count: int) -> str:
@@ -75,7 +80,7 @@ def test_every_format_says_the_same(
     command: Command, runs: tuple[str, str], tmp_path: Path
 ) -> None:
     data = json.loads(command("compare", *runs, "--format", "json").out)
-    Draft202012Validator(json.loads(schema_text())).validate(data)
+    check_schema(data)
     markdown = command("compare", *runs, "--format", "markdown").out
     html = tmp_path / "c.html"
     assert command("compare", *runs, "-o", str(html)).code == 0
@@ -257,7 +262,10 @@ def test_a_report_without_ops_in_steps_says_so(
     older = changed(saved[0], tmp_path, results=results, traceview_version="0.0.9")
     data = json.loads(command("compare", older, saved[1], "--format", "json").out)
     assert data["ops"] == []
-    assert any("so ops are not compared" in limit for limit in data["limits"])
+    assert any(
+        limit.startswith("Ops are not compared: ") and "not in the saved" in limit
+        for limit in data["limits"]
+    )
     assert data["parts"]
 
 
@@ -270,7 +278,10 @@ def test_a_report_without_a_path_is_not_explained(
     report = changed(saved[0], tmp_path, results=results)
     data = json.loads(command("compare", report, saved[1], "--format", "json").out)
     assert data["parts"] == []
-    assert any("no critical path" in limit for limit in data["limits"])
+    assert any(
+        limit.endswith(": not in the saved report") and "critical path" in limit
+        for limit in data["limits"]
+    )
     assert data["verdict"].startswith("13% slower: 29.1 → 32.9 ms per step (95% interval 12–14%)")
 
 
@@ -340,7 +351,7 @@ def _one_gpu(folder: Path) -> Path:
 def test_the_schema_describes_every_key(command: Command) -> None:
     schema = json.loads(command("schema", "--of", "comparison").out)
     Draft202012Validator.check_schema(schema)
-    for record in records_of(Comparison):
+    for record in records_of(JudgedComparison):
         described = schema["$defs"][record.__name__]
         assert described["description"]
         assert set(meanings(record)) == set(record.__struct_fields__)
@@ -381,6 +392,65 @@ def test_conditions_judge_what_is_after(command: Command, saved: tuple[str, str]
         assert len(shown) == 3
     done = command("compare", *saved, "--require", "step_tim <= 5 ms")
     assert (done.code, done.out) == (2, "")
+
+
+def test_json_has_the_conditions_and_documents_show_them(
+    command: Command, saved: tuple[str, str]
+) -> None:
+    asked = ("--require", "step_time:+5%", "--require", "step_time_ms <= 500")
+    done = command("compare", *saved, *asked, "--format", "json")
+    made = json.loads(done.out)
+    check_schema(made)
+    assert (done.code, made["gate"]["outcome"], made["gate"]["exit_code"]) == (10, "failed", 10)
+    changed, limited = made["gate"]["judgements"]
+    assert (changed["outcome"], limited["outcome"]) == ("fails", "holds")
+    assert changed["rows"][0]["margin_ratio"] < 0 < limited["rows"][0]["margin_ratio"]
+    assert changed["rows"][0]["change_ratio"] == made["step"]["ratio"]
+    assert json.loads(command("compare", *saved, "--format", "json").out)["gate"] is None
+    for document in ("markdown", "html"):
+        shown = command("compare", *saved, *asked, "--format", document).out
+        assert "Gate failed: 1 of 2 conditions fails." in shown
+
+
+def test_scaling_does_not_replace_what_it_reads(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.json"
+    own.write_bytes(Path(saved[0]).read_bytes())
+    one = str(_one_gpu(tmp_path / "one"))
+    done = command("compare", one, str(own), "--scaling", "-o", str(own), "--force")
+    assert (done.code, "is what the command reads" in done.err) == (2, True)
+    assert own.read_bytes() == Path(saved[0]).read_bytes()
+
+
+def test_force_judges_changes_between_other_machines(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    one = str(_one_gpu(tmp_path / "one"))
+    asked = (runs[0], one, "--require", "step_time:+1%", "--format", "json")
+    assert command("compare", *asked).code == 7
+    forced = command("compare", *asked, "--force")
+    (judgement,) = json.loads(forced.out)["gate"]["judgements"]
+    assert (forced.code, judgement["outcome"]) == (10, "fails")
+
+
+def test_output_that_cannot_be_written_is_one_exit_code(
+    command: Command, saved: tuple[str, str], tmp_path: Path
+) -> None:
+    """As of every command: 2."""
+    file = tmp_path / "file"
+    file.write_text("")
+    for arguments in (
+        ("render", saved[0], "-o", "{}/out.md"),
+        ("compare", *saved, "-o", "{}/out.md"),
+        ("compare", *saved, "--require", "step_time_ms <= 1", "-o", "{}/out.json"),
+        ("gate", saved[0], "--require", "step_time_ms <= 500", "-o", "{}/out.json"),
+        ("history", str(Path(saved[0]).parent), "-o", "{}/out.csv"),
+        ("baseline", "save", "main", saved[0], "--dir", "{}/baselines"),
+    ):
+        done = command(*(argument.format(file) for argument in arguments))
+        assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), arguments
+        assert re.search("cannot (write|make) ", done.err)
 
 
 def test_runs_on_other_numbers_of_devices_stand_beside_each_other(

@@ -21,7 +21,7 @@ class TraceviewError(Exception):
 
 
 class UsageError(TraceviewError):
-    """An invalid request: a bad flag value, a missing extra."""
+    """An invalid request: a bad flag value, a missing extra, output that cannot be written."""
 
     exit_code = 2
 

@@ -20,8 +20,8 @@ LOOP = "A loop in the graph runs"
 CALL = "One step here is one call"
 
 
-def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
-    """Four steps; in the first `loops_in` an executor runs a loop of so many iterations."""
+def looping(iterations: int, *, loops_in: int = 4, updates: int = 0) -> CudaTrace:
+    """Four steps; in the first `loops_in` an executor runs a loop of so many iterations; the optimizer runs `updates` times."""
     trace = new_trace()
     line = trace.thread("executor", 77)
     for number, step in enumerate(marked_steps(trace)):
@@ -31,6 +31,13 @@ def looping(iterations: int, *, loops_in: int = 4) -> CudaTrace:
             start_ms = 1 + iteration
             step.host("ExecutorState::Process", start_ms, start_ms + 0.5, stats, thread=line)
         step.kernel(0, 30, 40)
+        for update in range(updates):
+            step.kernel(
+                0,
+                41 + update,
+                41.5 + update,
+                op="adam/update_0/ResourceApplyAdam:ResourceApplyAdam",
+            )
     return trace
 
 
@@ -76,6 +83,25 @@ def test_a_loop_inside_each_step(tmp_path: Path) -> None:
     assert report.results.steps is not None
     assert report.results.steps.loop_iterations == 8
     assert f"{LOOP} 8 times in each step." in text
+
+
+@pytest.mark.parametrize(
+    ("updates", "note"),
+    [
+        (1, ""),
+        (8, f"{LOOP} 8 times in each step, and the optimizer 8 times: one step here is several"),
+        (0, f"{LOOP} 8 times in each step. If it is the training loop"),
+    ],
+)
+def test_the_optimizer_shows_whether_it_is_the_training_loop(
+    updates: int, note: str, tmp_path: Path
+) -> None:
+    looping(8, updates=updates).write(tmp_path)
+    report, text = shown(tmp_path)
+    assert report.results.steps is not None
+    assert report.results.steps.updates_per_step == (updates or None)
+    assert note in text
+    assert (LOOP in text) is bool(note)
 
 
 @pytest.mark.parametrize(("iterations", "loops_in"), [(1, 4), (8, 1)])

@@ -16,7 +16,7 @@ from tests.command import Command
 from tests.reports import bare_report, full_report
 from traceview.baseline.folder import checked_name, paths_called
 from traceview.comparison.build import compare
-from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.model import Report
@@ -204,7 +204,7 @@ def test_a_run_without_steps_is_no_baseline(command: Command, folder: Path, tmp_
     path = tmp_path / "bare.json"
     path.write_text(saved.to_json(bare_report()), encoding="utf-8")
     done = command("baseline", "save", "main", str(path))
-    assert done.code == 2
+    assert done.code == 7
     assert "no step times to compare with: no steps: nothing repeats" in done.err
     assert not folder.exists()
 
@@ -215,6 +215,25 @@ def test_a_run_without_steps_is_no_baseline(command: Command, folder: Path, tmp_
 def test_names_that_could_lead_elsewhere(name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a baseline"):
         checked_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mian", "did you mean main?"),
+        ("MAIN", "did you mean main?"),
+        ("v1", "did you mean v1.2?"),
+        ("else", "there is main, v1.2"),
+        ("main.json", "its name is that of the file without the ending: main"),
+    ],
+)
+def test_an_unknown_name_leads_to_the_nearest(name: str, hint: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for known in ("main", "v1.2"):
+        (folder / f"{known}.json").write_bytes(reduced(full_report()).content)
+    with pytest.raises(TraceviewError) as caught:
+        paths_called(folder, name)
+    assert caught.value.hint == hint
 
 
 def test_names() -> None:
@@ -229,6 +248,9 @@ def test_names() -> None:
         (["baseline", "sav"], "no such command 'sav'"),
         (["baseline", "save", "main"], "missing argument"),
         (["baseline", "list", "--dir", "nowhere"], "nowhere is no folder"),
+        (["baseline", "list", "--dir", ""], "the name of the folder is empty"),
+        (["history", ""], "the name of the folder is empty"),
+        (["compare", "", "logs"], "the path is empty"),
     ],
 )
 def test_wrong_usage_is_one_line(

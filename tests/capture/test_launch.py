@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from errno import ENOSPC
@@ -433,6 +434,28 @@ def test_why_nothing_was_captured_and_the_exit_code_stays(
     assert done.code == 3
     assert said in " ".join(done.said)
     assert not done.logdir.exists()
+
+
+def test_a_command_that_leaves_its_training_in_the_background_says_so(
+    launch: Start, tmp_path: Path
+) -> None:
+    write(tmp_path, "train.py", f"import time; time.sleep(2)\n{TRAIN}")
+    write(tmp_path, "train.sh", f"nohup {PYTHON} train.py > train.log 2>&1 &")
+    done = launch("--out", "logs", "train.sh")
+    assert done.code == 0
+    assert done.said == [
+        (
+            "nothing was captured so far: the command has ended, and 1 process that it started is still running. Training there is "
+            "captured into logs, and the process that trains names its run"
+        ),
+        "hint: to have the run named here, let the script wait for what it starts in the background: wait",
+    ]
+    log = tmp_path / "train.log"
+    end_s = time.monotonic() + 30
+    while "the trace is in" not in log.read_text("utf-8") and time.monotonic() < end_s:
+        time.sleep(0.1)
+    (run,) = done.runs
+    assert f"the trace is in {run}" in log.read_text("utf-8")
 
 
 def test_a_process_that_is_killed_after_its_window_has_its_trace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.launch import STARTUP
+from traceview.document import terminal
+from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -271,6 +274,7 @@ loss = loss.fetch()
 """
     + RESULT
 )
+THREADS = "config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=4)"
 NOTEBOOK = """
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -332,6 +336,30 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     if script == PARAMETER_SERVER:
         # The main thread waits in `coordinator.join`; another one runs the steps.
         assert "in <module>" not in traceview.analyze(captured.run).to_json()
+
+
+def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_path: Path) -> None:
+    two = PARAMETER_SERVER.replace('"worker": [address()]', '"worker": [address(), address()]')
+    # Where there are fewer cores than workers, each would wait for the other's threads.
+    two = two.replace("servers = [", f"{THREADS}\nservers = [").replace(
+        'job_name=job, task_index=0) for job in ("worker", "ps")',
+        'job_name=job, task_index=index, config=config) for job, index in (("worker", 0), ("worker", 1), ("ps", 0))',
+    )
+    script = two.replace("range(10)", "range(100)")
+    (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, "-m", "traceview", "capture", "--steps", "40:50", "train.py"]
+    code, _, err = run(tmp_path, command)
+    assert code == 0, err
+    (captured,) = captured_runs(tmp_path)
+    assert steps_of(captured) == [*range(39, 51)]
+    (count,) = re.findall(r"by one thread; meanwhile other threads called it (\d+) times", err)
+    assert int(count) > 1
+    page = " ".join(
+        terminal.render(
+            document_of(traceview.analyze(captured.run)), width=200, color=False
+        ).split()
+    )
+    assert "The steps here are those of one worker" in page
 
 
 def test_a_cell_of_a_notebook_trains_the_same(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import ROOT, environment_with
 from tests.capture.recorded_markers import markers_of
+from traceview.capture.launch import STARTUP
 
 pytestmark = pytest.mark.tensorflow
 
@@ -57,6 +59,11 @@ if __name__ == "__main__":
     for child in children: child.join()
     sys.exit(sum(child.exitcode for child in children))
 """
+STARTS = """
+import os, subprocess, sys
+code = subprocess.call([sys.executable, "alone.py"])
+sys.exit(code or os.system(f"'{sys.executable}' alone.py"))
+"""
 STEPS = [9, 10, 11, 12, 13, 14, 15]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
@@ -69,7 +76,7 @@ def ended(
         subprocess.Popen(
             [sys.executable, *command],
             cwd=folder,
-            env=environment_with(**QUIET, **environment),
+            env={**environment_with(**QUIET), **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -108,6 +115,39 @@ def test_two_processes_of_one_run(tmp_path: Path) -> None:
     done = ended(tmp_path, [capture] * 2, [{}] * 2)
     assert [code for code, _, _ in done] == [0, 0], done
     check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["", "_p2"])
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ],
+)
+def test_two_ranks_of_one_named_run(tmp_path: Path, rank: str, size: str) -> None:
+    """They may be independent trainings, so only the name brings them together."""
+    (tmp_path / "train.py").write_text(ALONE, encoding="utf-8")
+    capture = ["-m", "traceview", "capture", "--run", "mine", "train.py"]
+    ranks = [{rank: str(number), size: "2"} for number in range(2)]
+    done = ended(tmp_path, [capture] * 2, ranks)
+    assert [code for code, _, _ in done] == [0, 0], done
+    check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["_r0", "_r1"])
+
+
+def test_programs_that_a_script_starts(tmp_path: Path) -> None:
+    """With the losses that they have alone, and a run each."""
+    (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
+    (tmp_path / "train.py").write_text(STARTS, encoding="utf-8")
+    armed = {"PYTHONPATH": os.pathsep.join(map(str, (STARTUP, ROOT)))}
+    ((code, alone, _),) = ended(tmp_path, [["alone.py"]], [{}])
+    capture = ["-m", "traceview", "capture", "train.py"]
+    ((captured_code, out, lines),) = ended(tmp_path, [capture], [armed])
+    assert (captured_code, out) == (code, alone * 2), lines
+    runs = sorted((tmp_path / "logs" / "plugins" / "profile").iterdir())
+    assert len(runs) == 2
+    assert Path(lines[-1]) in runs
+    for run in runs:
+        check_run(run, [""])
 
 
 def test_two_ranks_of_horovod(tmp_path: Path) -> None:

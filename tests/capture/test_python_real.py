@@ -1,4 +1,4 @@
-"""Real captures whose slow Python is known: the report has to name its line. The work is real, nothing sleeps."""
+"""Real captures whose slow Python is known: the report has to name its line. The work is real."""
 
 from __future__ import annotations
 
@@ -126,6 +126,52 @@ def test_a_callback_of_keras_is_named(tmp_path: Path) -> None:
         assert longest.count(expected) > 0.8 * len(longest)
     assert "Python: " in done.err
     assert "of one core" in done.err
+
+
+BODIES = """
+import queue, socket, threading, time, zlib
+lock, work, (ours, theirs) = threading.Lock(), queue.Queue(), socket.socketpair()
+begins = threading.Event()
+PAYLOAD = np.random.default_rng(1).bytes(300_000)
+def helper():
+    while True:
+        begins.wait()
+        begins.clear()
+        with lock: time.sleep(0.02)
+        work.put(1)
+        theirs.send(b"x")
+threading.Thread(target=helper, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "state"),
+    [
+        ("time.sleep(0.02)", "waits"),
+        ("begins.set(); time.sleep(0.001); lock.acquire(); lock.release()", "waits"),
+        ("begins.set(); work.get()", "waits"),
+        ("begins.set(); ours.recv(1)", "waits"),
+        ("zlib.compress(PAYLOAD, 9)", "runs"),
+        ("np.linalg.svd(np.random.default_rng(batch).normal(size=(220, 220)))", "runs"),
+        ("sum(hash(str(number)) for number in range(100_000))", "runs"),
+    ],
+    ids=["sleep", "lock", "queue", "socket", "zlib", "numpy", "python"],
+)
+def test_what_waits_is_told_from_what_computes(tmp_path: Path, body: str, state: str) -> None:
+    script = CALLBACK.replace("class Plot", f"{BODIES}\nclass Plot")
+    script = script.replace("        np.linalg.svd(image)  # slow", f"        {body}  # slow")
+    script = script.replace(
+        "        image = np.random.default_rng(batch).normal(size=(220, 220))\n", ""
+    )
+    done = captured(tmp_path, script)
+    report = traceview.analyze(done.run)
+    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
+    says = "the thread waited in train.py:" if state == "waits" else "Python was in train.py:"
+    assert says in stall.explanation
+    assert report.results.between_steps is not None
+    (between,) = report.results.between_steps.hosts
+    assert between.python is not None
+    assert between.python.state == state
 
 
 def test_python_in_a_loop_is_named_and_the_clocks_agree(tmp_path: Path) -> None:

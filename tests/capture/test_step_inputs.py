@@ -193,3 +193,26 @@ def test_replicas_that_share_a_tensor_are_not_guessed_either() -> None:
         inputs.sizes(2, 2)
     inputs.asked(DistributedIterator(SPLIT), is_recorded=True)
     assert inputs.sizes(2, 2) == ("dataset", 16, 8)
+
+
+def test_datasets_are_not_asked_for_their_size_while_steps_are_recorded() -> None:
+    asked: list[Any] = []
+
+    class Counted(_PrefetchDataset):
+        @property
+        def size(self) -> int:
+            asked.append(self)
+            return 8
+
+        @size.setter
+        def size(self, _: int) -> None: ...
+
+    inputs = StepInputs()
+    iterator = DistributedIterator(Counted(8))
+    for _ in range(3):
+        inputs.follow(iterator)
+        inputs.given(iterator)
+        inputs.asked(iterator, is_recorded=True)
+    assert asked == []
+    assert inputs.sizes(2, 2) == ("dataset", 16, 8)
+    assert len(asked) == 1

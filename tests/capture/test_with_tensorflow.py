@@ -429,6 +429,13 @@ def test_a_loop_in_a_graph_runs_on_as_many_replicas_as_there_are(
     ]
 
 
+def test_no_op_of_traceview_is_in_a_recorded_step(captured: dict[str, Row]) -> None:
+    """The size of a batch is told by an op of TensorFlow, which is not run while steps are recorded."""
+    traces = [trace for row in captured.values() for trace in row.run.glob("*.xplane.pb")]
+    assert len(traces) == len(KINDS)
+    assert [trace for trace in traces if b"ComputeBatchSize" in trace.read_bytes()] == []
+
+
 def test_accumulation_and_evaluation_are_named(captured: dict[str, Row]) -> None:
     steps = traceview.analyze(captured["accumulated gradients"].run).results.steps
     assert steps is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, of_run
+from traceview.analysis.base import Evidence, Skipped
 from traceview.analysis.environment.result import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.path.result import CriticalPath, StepPath
@@ -22,8 +25,9 @@ from traceview.comparison.median_steps import aligned_steps
 from traceview.comparison.model import Comparison, PartDifference
 from traceview.comparison.ops import op_differences
 from traceview.comparison.sides import reports_of
-from traceview.comparison.verdict import percent
+from traceview.comparison.verdict import percent, ratio_words, verdict_of
 from traceview.document import html, markdown, terminal
+from traceview.document.figures import AlignedSteps
 from traceview.document.figures_svg import drawn
 from traceview.errors import ComparisonError
 from traceview.report.model import Report
@@ -157,7 +161,7 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
 
 def test_reports_on_other_steps_of_one_trace_are_compared() -> None:
     early, late = report(30, 31, 29), report(10, 11, 9)
-    assert compare([early], [late]).verdict.startswith("67% faster")
+    assert compare([early], [late]).verdict.startswith("3 times as fast")
     assert compare([late], [late]).verdict.startswith("Both sides are one run")
 
 
@@ -203,6 +207,23 @@ def test_a_finding_that_is_not_on_the_path_is_new_unless_it_informs() -> None:
     assert [row.code for row in finding_differences([report(10)], [made], MS, [])] == [
         "memory-held-idle-gpu"
     ]
+
+
+def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> None:
+    """It is there on both sides, once inside another one and once by itself."""
+    alone = finding(code="unused-gpu", severity="critical", path_causes=(), evidence=())
+    inside = Evidence("explains", "5 of 8 visible GPUs recorded no event", None, "unused-gpu")
+    first = finding(code="first-call", severity="warning", path_causes=(), evidence=(inside,))
+    before, after = replace(report(10), findings=(first,)), replace(report(10), findings=(alone,))
+    left_out = replace(report(10), left_out_findings=("unused-gpu",))
+    for sides, expected in (
+        ((before, after), ["first-call"]),
+        ((after, before), ["first-call"]),
+        ((left_out, after), []),
+        ((report(10), after), ["unused-gpu"]),
+    ):
+        rows = finding_differences(sides[:1], sides[1:], MS, [])
+        assert [row.code for row in rows] == expected
 
 
 def test_most_captures_have_to_have_a_finding() -> None:
@@ -253,6 +274,28 @@ def test_another_kernel_of_the_same_op_is_the_same_op() -> None:
     assert (row.status, row.before_kernel, row.kernel) == ("faster", "gemm", "gemm_tensor_core")
 
 
+def test_an_op_on_another_shape_is_neither_slower_nor_faster() -> None:
+    """Its time is of other work; where a side recorded no shape, nothing is known to differ."""
+    small, large = ("(float[32,784])",), ("(float[64,784])",)
+    before = ops(op("a", ps=5 * MS, shapes=small))
+    for shapes, status in ((large, "reshaped"), (small, "slower"), ((), "slower")):
+        after = ops(op("a", ps=9 * MS, shapes=shapes))
+        (row,) = op_differences([before], [after], 0, None)
+        assert (row.status, row.before_shapes, row.after_shapes) == (status, small, shapes)
+    comparison = compare([before], [ops(op("a", ps=9 * MS, shapes=large))])
+    text = "".join(map(markdown.render_section, sections_of(comparison)))
+    assert "other shape" in text
+    assert "(`float[32,784]`) → (`float[64,784]`)" in text
+    reshaped = op_differences([before], [ops(op("a", ps=9 * MS, shapes=large))], 4 * MS, None)
+    clause = verdict_of(
+        replace(comparison.step, direction="slower", difference_ps=4 * MS, ratio=0.4),
+        [part("compute", reshaped[0].path_ps, "slower")],
+        (),
+        reshaped,
+    )
+    assert "because a, with inputs of another shape, takes " in clause
+
+
 def test_what_a_side_left_out_is_not_new() -> None:
     before = ops(op("a", ps=1000), left_out_ps=400)
     after = ops(
@@ -294,6 +337,35 @@ def test_a_step_that_decides_the_mean_is_named() -> None:
     )
 
 
+def test_there_and_back_have_one_number() -> None:
+    """So that neither has to be converted to be compared with the other."""
+    slow, fast = report(24, 25, 26), report(9.9, 10, 10.1)
+    there, back = compare([fast], [slow]).verdict, compare([slow], [fast]).verdict
+    assert there.startswith("2.5 times as long: 10.0 → 25.0 ms per step (95% interval ")
+    assert back.startswith("2.5 times as fast: 25.0 → 10.0 ms per step (95% interval ")
+    intervals = [re.search(r"interval ([\d.]+) to ([\d.]+) times", text) for text in (there, back)]
+    assert intervals[0]
+    assert intervals[1]
+    assert intervals[0].groups() == intervals[1].groups()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (0.12, "12% slower"),
+        (-0.12, "12% faster"),
+        (0.99, "99% slower"),
+        (1.0, "2 times as long"),
+        (-0.5, "2 times as fast"),
+        (-0.49, "49% faster"),
+        (199.4, "200 times as long"),
+        (-1.0, "100% faster"),
+    ],
+)
+def test_a_change_in_words(ratio: float, words: str) -> None:
+    assert ratio_words(ratio) == words
+
+
 def test_twice_as_long_is_said_so() -> None:
     comparison = compare([report(10, 10.1, 9.9)], [report(25, 25.1, 24.9)])
     assert lines_of(comparison).startswith(
@@ -330,9 +402,10 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
             step.kernel(0, 10, length - 2, name="dense", op="dense:MatMul")
         trace.write(tmp_path / name)
         folders.append(tmp_path / name)
-    sides = [reports_of([folder], lanes=True) for folder in folders]
-    figure = aligned_steps(*sides)
-    assert figure is not None
+    before, after = (reports_of([folder], lanes=True) for folder in folders)
+    figure = aligned_steps(before, after, parts=[part("compute", 10 * MS, "slower")])
+    assert isinstance(figure, AlignedSteps)
+    assert [lane.marked for lane in figure.lanes] == [{"compute"}, {"compute"}]
     assert [(lane.label, lane.step_ps // MS, lane.note) for lane in figure.lanes] == [
         ("before GPU:0", 30, ""),
         ("after GPU:0", 40, "+10.0 ms"),
@@ -345,7 +418,25 @@ def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
     # 740 of 1040 pixels are the longer step.
     assert 'width="555.0"' in svg
     assert "+10.0 ms" in svg
-    assert aligned_steps(reports_of([folders[0]]), sides[1]) is None
+    # Compute, which differs, stands out.
+    assert svg.count('height="26.0"') == 2
+    assert "higher: what differs beyond noise" in svg
+    unmarked = aligned_steps(before, after)
+    assert isinstance(unmarked, AlignedSteps)
+    assert 'height="26.0"' not in drawn(unmarked, lambda _, drawing: drawing)
+
+
+def test_why_median_steps_are_not_drawn_stands_on_the_page(tmp_path: Path) -> None:
+    SCENARIOS["plain"]().write(tmp_path)
+    with_lanes, without = (reports_of([tmp_path], lanes=lanes) for lanes in (True, False))
+    missing = aligned_steps(with_lanes, without)
+    assert isinstance(missing, Skipped)
+    page = html.render(lambda _: document_of(compare(with_lanes, without), missing))
+    assert "Not drawn: the saved report after holds no timeline." in page
+    SCENARIOS["slow_map"]().write(tmp_path / "host")
+    bare = aligned_steps(with_lanes, reports_of([tmp_path / "host"], lanes=True))
+    assert isinstance(bare, Skipped)
+    assert bare.reason == "no device was recorded in the median step after"
 
 
 def test_a_side_without_devices_has_nothing_gone() -> None:
@@ -357,7 +448,7 @@ def test_a_side_without_devices_has_nothing_gone() -> None:
     assert (comparison.parts, comparison.devices, comparison.ops) == ((), (), ())
     assert "gone" not in comparison.verdict
     assert "no longer used" not in comparison.verdict
-    assert comparison.limits[0].startswith("A side has no critical path, because no device")
+    assert comparison.limits[0].startswith("The difference is not explained by its parts: ")
     assert "No op was recorded in the steps of a side" in comparison.limits
 
 

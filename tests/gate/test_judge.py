@@ -153,7 +153,7 @@ def test_a_row_without_a_value_is_passed_over_unless_strict() -> None:
         ("finding:unused-gpu absent", "the capture is unusable"),
         ("ops.rows.count >= 1", "no events"),
         ("source.files[a.xplane.pb].sha256 == x", "null where the file could not be read"),
-        ("outside_view.devices.power_watts <= 1", "the report has no outside_view"),
+        ("outside_view.devices.power_watts <= 1", "not in the saved report"),
     ],
 )
 def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
@@ -245,6 +245,17 @@ def test_what_the_baseline_lacks_cannot_be_judged() -> None:
     assert only("step_time:+5%")[1].reason == "no baseline is given"
 
 
+def test_rows_of_one_name_are_not_paired() -> None:
+    """Which of them is which in the baseline, nobody can tell."""
+    table = FULL.results.ops
+    assert table is not None
+    row = table.rows[0]
+    twice = replace(table, rows=(row, replace(row, total_ps=2 * row.total_ps)))
+    report = replace(FULL, results=replace(FULL.results, ops=twice))
+    rows = only("ops.rows.total_ms:+5%", report=report, baseline=FULL)[0].rows
+    assert {row.reason for row in rows} == {"several rows have this name"}
+
+
 def test_runs_on_other_hardware_are_not_compared() -> None:
     times = FULL.results.device_time
     assert times is not None
@@ -285,7 +296,7 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
     judgement, row = only("findings[inptu-bound].cost_ratio <= 0.1", report=misspelt)
     assert (judgement.outcome, row.reason) == (
         "unknown",
-        "findings has no row inptu-bound; there is retracing",
+        "there is no row inptu-bound in findings, which has retracing",
     )
 
 

@@ -13,6 +13,17 @@ def stem_of(kernel: str) -> str:
     return re.sub(r"[<(].*", "", short, flags=re.DOTALL).strip() or kernel
 
 
+def shape_of(activity: Activity) -> str:
+    """The shapes of a kernel's op: types of TensorFlow with numbers in brackets, between parentheses; else nothing."""
+    text = activity.event.text("shape")
+    inner = re.fullmatch(r"\((.*)\)", text)
+    if inner is None or activity.self_ps_children:
+        return ""
+    tensors = inner[1].split(";") if inner[1] else []
+    known = all(re.fullmatch(r"(float|half|int32|int64|bool)\w*\[[\d,]*\]", row) for row in tensors)
+    return text if known else ""
+
+
 def error_of(series: list[int]) -> float:
     """The standard error of the mean by blocks of neighbours, the first value following the last."""
     count = len(series)
@@ -51,6 +62,7 @@ def op_step_rows(answers: list[HostAnswer]) -> list[Row]:
                 "count": len(events),
                 "ps_per_step": sum(series) // len(numbers),
                 "error_ps": error_of(series) if len(numbers) > 1 else None,
+                "shapes": sorted(set(filter(None, (shape_of(event) for _, _, event in events)))),
             }
         )
     return rows

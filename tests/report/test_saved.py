@@ -14,6 +14,7 @@ from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.ops import Ops
 from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.report.absent import with_reasons
 from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
@@ -46,7 +47,7 @@ def changed(change: Callable[[Any], None]) -> str:
 
 @pytest.mark.parametrize("report", [full_report(), bare_report()], ids=["full", "bare"])
 def test_hand_made_reports_come_back(report: Report, tmp_path: Path) -> None:
-    assert returned(report, tmp_path) == report
+    assert returned(report, tmp_path) == with_reasons(report)
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
@@ -90,7 +91,7 @@ def test_added_keys_are_passed_over_and_later_ones_are_absent(tmp_path: Path) ->
     (tmp_path / "report.json").write_text(changed(change), encoding="utf-8")
     results = replace(full_report().results, collectives=None)
     expected = replace(full_report(), results=results, command=())
-    assert load_report(tmp_path / "report.json") == expected
+    assert load_report(tmp_path / "report.json") == with_reasons(expected)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_a_number_that_is_none_is_refused_with_the_byte(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_bytes(b"\xef\xbb\xbf" + to_json(full_report()).encode())
-    assert load_report(path) == full_report()
+    assert load_report(path) == with_reasons(full_report())
 
 
 def test_another_version_is_refused_by_name(tmp_path: Path) -> None:

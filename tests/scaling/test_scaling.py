@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.gate.test_judge import with_steps
 from tests.html_page import parsed
-from tests.reports import balance_result, bare_report, device
+from tests.reports import balance_result, bare_report, device, environment
 from traceview.analysis.base import Skipped
+from traceview.analysis.environment.result import Environment
 from traceview.analysis.path.result import CriticalPath
 from traceview.document.html import render_sections
 from traceview.document.terminal import render_section
+from traceview.errors import ComparisonError
 from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.scaling import ScaledRuns, scaled_runs
@@ -46,7 +50,11 @@ def run(
         balance=replace(balance, throughput=throughput),
         path=path,
     )
-    return replace(report, results=results, source=replace(report.source, run=f"{count}-gpus"))
+    # Each of another trace, or it would count as one run.
+    digest = sha256(repr((count, step_ms, batch, model, parts_ms)).encode()).hexdigest()
+    files = tuple(replace(file, sha256=digest) for file in report.source.files)
+    source = replace(report.source, run=f"{count}-gpus", files=files)
+    return replace(report, results=results, source=source)
 
 
 def scaled(*reports: Report) -> ScaledRuns:
@@ -100,11 +108,46 @@ def test_several_runs_of_one_count_are_one_row() -> None:
     assert result.rows[-1].parts_ps == {"compute": 40 * MS, "collective": 15 * MS}
 
 
+def test_a_run_given_again_counts_once() -> None:
+    result = scaled(*WEAK, WEAK[0])
+    assert result.rows == scaled(*WEAK).rows
+    assert result.remarks == ("4 captures are of 3 runs, each of which counts once.",)
+
+
+def precise(report: Report, policy: str) -> Report:
+    """The run with a precision policy in its sidecar."""
+    host = environment(precision={"policy": {"keras": policy}})
+    return replace(report, results=replace(report.results, environment=Environment((host,), ())))
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (run(4, 30, 800, compute=30), "batch: 400 and 800"),
+        (run(4, 30, 400, model="A100", compute=30), "model of GPU: V100 and A100"),
+        (
+            precise(run(4, 30, 400, compute=30), "mixed_float16"),
+            "precision: float32 and mixed_float16",
+        ),
+    ],
+)
+def test_unlike_runs_on_one_number_of_devices_are_not_averaged(other: Report, reason: str) -> None:
+    """Their mean would be the step of neither; asked for all the same, the row says what it mixes."""
+    reports = (precise(WEAK[0], "float32"), *WEAK[1:], other)
+    with pytest.raises(ComparisonError, match="the runs on 4 devices are not alike") as caught:
+        scaled_runs(reports)
+    assert reason in str(caught.value)
+    forced = scaled_runs(reports, force=True)
+    assert isinstance(forced, ScaledRuns)
+    assert forced.rows[-1].step_ps == 40 * MS
+    assert any(reason in text and "the row is their mean" in text for text in forced.remarks)
+
+
 def test_what_limits_the_comparison_is_said() -> None:
     result = scaled(*WEAK, run(8, 60, 800, model="A100", compute=60), bare_report())
     assert result.remarks == (
         "run1 is left out: no device computed.",
-        "The runs were recorded on different models of devices.",
+        "Between the numbers of devices more differs: model of GPU: V100 and A100.",
     )
 
 

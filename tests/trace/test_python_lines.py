@@ -162,10 +162,10 @@ def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: P
             (WAIT, QUEUE),
             "waits",
             "cluster_coordinator.py:470 in get",
-            "waiting for other threads",
+            "waiting for threads, files or timers",
             (
-                "runs no Python there: it waits, for work, a lock, a queue, a process or a file. For 100% of the sampled time "
-                "the thread waited in"
+                "runs no Python there: it waits, for work, a lock, a queue, a process, a file, the network or a timer. For 100% "
+                "of the sampled time the thread waited in"
             ),
         ),
         (
@@ -193,6 +193,58 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
     assert sum(host.parts_ps.values()) == host.total_ps
     assert "python" not in host.parts_ps
     assert f"{part} (" in re.sub(r"\s+", " ", report.to_markdown())
+
+
+@pytest.mark.parametrize(
+    ("between", "load", "state"),
+    [
+        pytest.param(
+            (CALLBACK,), 0.0, "waits", id="a lock, a sleep or a socket in code of the user"
+        ),
+        pytest.param((CALLBACK,), 0.04, "waits", id="it wakes up now and then"),
+        pytest.param((CALLBACK,), 0.06, "runs", id="it shares the cores with many others"),
+        pytest.param((SVD, CALLBACK), 1.0, "runs", id="C code that lets go of Python's lock"),
+        pytest.param((WAIT, QUEUE), 1.0, "runs", id="a function that mostly waits, and computes"),
+        pytest.param((WAIT, QUEUE), None, "waits", id="no processor time: by the name"),
+        pytest.param((CALLBACK,), None, "runs", id="no processor time, and no name that waits"),
+        pytest.param((IDENTITY,), 0.0, "native", id="a call of TensorFlow, which waits"),
+    ],
+)
+def test_processor_time_says_whether_a_thread_waits(
+    tmp_path: Path, between: tuple[Line, ...], load: float | None, state: str
+) -> None:
+    samples = [row for row in waiting_samples(between, LOADER) if row[1] == MAIN]
+    used_us = 0.0
+    cpu_us = []
+    for _, _, stack in samples:
+        # The step computes: it must not count for what runs after it.
+        used_us += 1000 * (1 if stack == (EXECUTE, STEP) else load or 0)
+        cpu_us.append(-1 if load is None else round(used_us))
+    report = analyzed(tmp_path, python_group(samples, THREADS, cpu_us))
+    assert report.results.between_steps is not None
+    (host,) = report.results.between_steps.hosts
+    assert host.python is not None
+    assert host.python.state == state
+
+
+@pytest.mark.parametrize(
+    ("loads", "line"),
+    [(True, "loader.py:12 in parse"), (False, "train.py:9 in heartbeat")],
+)
+def test_a_thread_that_only_waits_is_named_where_nothing_else_runs(
+    tmp_path: Path, loads: bool, line: str
+) -> None:
+    """It may wait for a disk, and the step for it; or it is a heartbeat beside a generator."""
+    samples: list[Sample] = []
+    for ms in range(245):
+        samples.append((at_ms(ms + 0.5), 2, (("train.py", "heartbeat", 9, True),)))
+        samples.append((at_ms(ms + 0.5), LOADER, (PARSE,) if loads else (EXECUTE,)))
+    threads = [*THREADS, {"ident": 160_000, "name": "heartbeat", "native_id": 3}]
+    cpu_us = [5 if thread == 2 else -1 for _, thread, _ in samples]
+    report = analyzed(tmp_path, python_group(samples, threads, cpu_us))
+    assert report.results.idle is not None
+    (device,) = report.results.idle.devices
+    assert device.python["input"].line == line
 
 
 def test_without_samples_there_is_no_line(tmp_path: Path) -> None:

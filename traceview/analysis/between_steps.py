@@ -36,7 +36,7 @@ KINDS: Final = {
     "input": "asking for input",
     "graph_call": "calling graphs",
     "eager_op": "running eager ops",
-    "waiting": "waiting for other threads",
+    "waiting": "waiting for threads, files or timers",
     "native": "in calls of TensorFlow",
     "python": "running Python",
 }

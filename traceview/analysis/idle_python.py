@@ -85,13 +85,15 @@ class HostPython(Struct, frozen=True, eq=False):
         if cause in _QUEUED:
             return None
         if cause in _BY_OTHER_THREADS:
-            return self.lines.of_others(self.caller, start_ps, end_ps)
+            # Input waits for what loads it, even where that waits for a disk; an op waits for what computes.
+            may_wait = cause == Cause.INPUT
+            return self.lines.of_others(self.caller, start_ps, end_ps, may_wait=may_wait)
         return self.of_caller(start_ps, end_ps)
 
     def of_others(self, window: Window) -> PythonLine | None:
         """The line of the user's code that the other threads ran in a window."""
         start, end = np.array([window.start_ps]), np.array([window.end_ps])
-        return self.lines.of_others(self.caller, start, end)
+        return self.lines.of_others(self.caller, start, end, may_wait=True)
 
     def of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
         """The line in which the thread that runs the steps was in these spans."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
@@ -31,6 +31,17 @@ from traceview.trace.ops import split_op
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
+MOST_SHAPES: Final = 8
+"""Of one op."""
+
+_SHAPE: Final = (
+    r"(?:float|double|half|bfloat16|bool|string|resource|variant|complex\d+|u?int\d+|qu?int\d+|float8_e\dm\d\w{0,3})"
+    r"(?:_ref)?\[[\d,?]*\]"
+)
+_SHAPES: Final = re.compile(rf"\((?:{_SHAPE}(?:;{_SHAPE})*)?\)")
+Shapes: TypeAlias = Annotated[str, Meta(pattern=f"^{_SHAPES.pattern}$")]
+"""The shapes of the inputs of an op: `(float[32,784];float[784,10])`."""
+
 _SIGNATURE: Final = re.compile(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
@@ -49,6 +60,7 @@ class OpInSteps(Record, frozen=True):
         error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
         error_degrees: Degrees of freedom of the standard error; null where that is.
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
+        shapes: The distinct shapes of its inputs, in order; empty where not recorded. Of very many the first.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
@@ -61,6 +73,7 @@ class OpInSteps(Record, frozen=True):
     error_ps: float | None
     error_degrees: float | None
     path_ps: Picoseconds
+    shapes: tuple[Shapes, ...] = ()
 
 
 class OpSteps(Record, frozen=True):
@@ -102,7 +115,7 @@ def compute(context: Context) -> OpSteps | Skipped:
         return Skipped("no used step")
     of_steps = context.once(ops_of_steps)
     numbers, devices = of_steps.numbers, of_steps.devices
-    numbering = _Numbering(context.trace, of_steps.ops)
+    numbering = _Numbering(context.trace, of_steps.ops, of_steps.shapes)
     walked = context.once(walked_steps)
     path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
@@ -135,6 +148,7 @@ def compute(context: Context) -> OpSteps | Skipped:
                 error_ps=None if variance is None else round(variance**0.5, 1),
                 error_degrees=None if degrees is None else round(degrees, 2),
                 path_ps=int(on_path[op]),
+                shapes=numbering.shapes_of(op),
             )
         )
     return OpSteps(
@@ -183,10 +197,14 @@ class _DeviceOps(Struct, frozen=True, eq=False):
 
 
 class OpsOfSteps(Struct, frozen=True, eq=False):
-    """The events of all devices that start in a used step; the numbers of these steps, sorted, and the ops by number."""
+    """The events of all devices that start in a used step.
+
+    `numbers`: of these steps, sorted. `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
 
     numbers: tuple[int, ...]
     ops: tuple[_Op, ...]
+    shapes: frozenset[tuple[int, str]]
     devices: tuple[_DeviceOps, ...]
 
 
@@ -195,7 +213,7 @@ def ops_of_steps(context: Context) -> OpsOfSteps:
     numbers = tuple(sorted({step.number for step in context.selection.used_steps}))
     numbering = _Numbering(context.trace)
     devices = tuple(_devices_in_steps(context, numbers, numbering))
-    return OpsOfSteps(numbers, tuple(numbering.ops), devices)
+    return OpsOfSteps(numbers, tuple(numbering.ops), frozenset(numbering.shapes), devices)
 
 
 def joined_ops_of_steps(trace: Trace, hosts: Mapping[int, OpsOfSteps]) -> OpsOfSteps:
@@ -203,17 +221,19 @@ def joined_ops_of_steps(trace: Trace, hosts: Mapping[int, OpsOfSteps]) -> OpsOfS
     numbers = tuple(sorted({number for host in hosts.values() for number in host.numbers}))
     place_of = {number: place for place, number in enumerate(numbers)}
     number_of: dict[_Op, int] = {}
+    shapes: set[tuple[int, str]] = set()
     devices = []
     for index, host in hosts.items():
         place = np.array([place_of[number] for number in host.numbers], dtype=np.int32)
         op = [number_of.setdefault(op, len(number_of)) for op in host.ops]
         number = np.array(op, dtype=np.int32)
+        shapes.update((op[own], text) for own, text in host.shapes)
         first = first_numbers(trace, index).row
         devices += [
             _DeviceOps(first + device.first, device.row, place[device.step], number[device.op])
             for device in host.devices
         ]
-    return OpsOfSteps(numbers, tuple(number_of), tuple(devices))
+    return OpsOfSteps(numbers, tuple(number_of), frozenset(shapes), tuple(devices))
 
 
 def _devices_in_steps(
@@ -237,13 +257,21 @@ def _devices_in_steps(
 
 
 class _Numbering:
-    """Numbers ops in the order in which they are asked for, after those that have a number. `ops`: by number."""
+    """Numbers ops in the order in which they are asked for, after those that have a number.
 
-    def __init__(self, trace: Trace, ops: Iterable[_Op] = ()) -> None:
+    `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
+
+    def __init__(
+        self, trace: Trace, ops: Iterable[_Op] = (), shapes: Iterable[tuple[int, str]] = ()
+    ) -> None:
         self.ops: list[_Op] = list(ops)
         self._columns = trace.device_columns
         self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
         self._number_of = {op: number for number, op in enumerate(self.ops)}
+        self._has_shapes = bool((self._columns.shape != NONE).any())
+        self.shapes = set(shapes)
+        self._text = trace.names.text
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
@@ -269,7 +297,19 @@ class _Numbering:
                 self._number_of[op] = len(self.ops)
                 self.ops.append(op)
             numbers.append(self._number_of[op])
-        return np.array(numbers, dtype=np.int32)[index]
+        number = np.array(numbers, dtype=np.int32)[index]
+        if self._has_shapes:
+            shape = columns.shape[rows]
+            known = shape != NONE
+            pairs = np.unique(np.stack((number[known], shape[known])), axis=1)
+            of_ops, names = pairs.tolist()
+            self.shapes.update(zip(of_ops, (self._text(name) or "" for name in names), strict=True))
+        return number
+
+    def shapes_of(self, op: int) -> tuple[str, ...]:
+        """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
+        texts = {text for number, text in self.shapes if number == op}
+        return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 
 def _op_of(text: str | None) -> tuple[str | None, str | None]:

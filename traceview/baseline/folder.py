@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from traceview.document import numbers
 from traceview.errors import (
+    ComparisonError,
     OutputExistsError,
     TraceFormatError,
     TraceNotFoundError,
@@ -38,11 +39,11 @@ class Baseline(Struct, frozen=True):
 
 
 def small_file(report: Report) -> SmallFile:
-    """What a baseline of this report holds; raises `UsageError` where there are no steps to compare with."""
+    """What a baseline of this report holds; raises `ComparisonError` where there are no steps to compare with."""
     steps = report.results.steps
     if steps is None or not steps.used_count:
         reason = report.skipped.get("steps", "no step is used")
-        raise UsageError(f"the run has no step times to compare with: {reason}")
+        raise ComparisonError(f"the run has no step times to compare with: {reason}")
     return reduced(report)
 
 
@@ -64,7 +65,13 @@ def other_file(folder: Path, name: str, kept: Path) -> Path | None:
 
 def checked_name(name: str) -> str:
     """The name; raises `UsageError` for one that could name a file elsewhere, or none at all."""
-    if _NAME.fullmatch(name) is None or name.endswith(_SUFFIXES):
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if name.endswith(suffix) and name != suffix:
+            raise UsageError(
+                f"{name!r} cannot name a baseline",
+                hint=f"its name is that of the file without the ending: {name.removesuffix(suffix)}",
+            )
+    if _NAME.fullmatch(name) is None:
         raise UsageError(
             f"{name!r} cannot name a baseline",
             hint="letters, digits, and . _ + - after the first: main, v1.2, 4-gpus",
@@ -99,10 +106,13 @@ def paths_called(folder: Path, name: str) -> list[Path]:
     if paths:
         return paths
     names = [found for entry in _entries(folder) if (found := _name_of(entry))]
-    near = get_close_matches(name, names, n=1)
+    by_lower = {known.lower(): known for known in names}
+    near = [by_lower[known] for known in get_close_matches(name.lower(), by_lower)]
     hint = "traceview baseline save NAME LOGDIR makes one"
     if names:
-        hint = f"did you mean {near[0]}?" if near else f"there is {numbers.beginning(names)}"
+        hint = (
+            f"did you mean {' or '.join(near)}?" if near else f"there is {numbers.beginning(names)}"
+        )
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
 
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
+from traceview.capture.journal_outcome import missing_traces, why_no_trace
+from traceview.capture.process_list import has_variable, process_ids
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
-_MOST_SHOWN: Final = 8
-"""Processes, or reasons: where there are more, they mostly say the same."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,18 @@ def capture_command(
     try:
         journal = _journal(destination)
         asked = replace(request, journal=destination.private)
-        code = _run(command, _environment(os.environ, asked.as_variable()))
+        value = asked.as_variable()
+        code = _run(command, _environment(os.environ, value))
         entries, is_reached = journal.entries(), journal.is_reached
+        running = sum(has_variable(pid, VARIABLE, value) for pid in process_ids())
     finally:
         destination.clean()
     runs = list(dict.fromkeys(Path(entry.run) for entry in entries if entry.run is not None))
+    if not runs and running:
+        return Launched(code, runs, _still_running(running, request.settings.out))
     if not runs:
         return Launched(code, runs, _nothing_captured(entries, is_reached=is_reached))
-    for line in _shortcomings(entries):
+    for line in missing_traces(entries):
         say(line)
     return Launched(code, runs, None)
 
@@ -115,6 +119,15 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _still_running(count: int, out: Path) -> CaptureError:
+    are = "1 process that it started is" if count == 1 else f"{count} processes that it started are"
+    return CaptureError(
+        f"nothing was captured so far: the command has ended, and {are} still running. Training there is captured into {out}, "
+        "and the process that trains names its run",
+        hint="to have the run named here, let the script wait for what it starts in the background: wait",
+    )
+
+
 def _nothing_captured(entries: Sequence[Entry], *, is_reached: bool) -> CaptureError:
     if not is_reached:
         return CaptureError(
@@ -126,26 +139,4 @@ def _nothing_captured(entries: Sequence[Entry], *, is_reached: bool) -> CaptureE
             "nothing was captured: no Python below the command imported TensorFlow",
             hint=f"on other hosts, set {VARIABLE} there, for example mpirun -x {VARIABLE}",
         )
-    ran = [entry for entry in entries if entry.state != "imported"] or entries
-    reasons = dict.fromkeys(_reason(entry) for entry in ran)
-    shown = "; ".join(list(reasons)[:_MOST_SHOWN])
-    hint = next((entry.hint for entry in ran if entry.hint), None)
-    return CaptureError(f"nothing was captured in {_processes(len(ran))}: {shown}", hint=hint)
-
-
-def _shortcomings(entries: Sequence[Entry]) -> Iterator[str]:
-    lacking = [entry for entry in entries if entry.run is None and entry.state != "imported"]
-    for entry in lacking[:_MOST_SHOWN]:
-        yield f"note: no trace of {entry.place}: {_reason(entry)}"
-    if len(lacking) > _MOST_SHOWN:
-        yield f"note: no trace of {_processes(len(lacking) - _MOST_SHOWN)} more"
-
-
-def _reason(entry: Entry) -> str:
-    if entry.problem is not None:
-        return entry.problem.removeprefix("nothing was captured: ")
-    return "it was killed, or still runs"
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
+    return why_no_trace(entries)

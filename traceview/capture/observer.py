@@ -57,6 +57,9 @@ class Observer:
         self.callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self.elsewhere: dict[str, int] = {}
+        """Calls in other threads, by name."""
+        self.elsewhere_recorded: dict[str, int] = {}
+        """Those of them that ended while the window was open."""
         self.has_moved = False
         """Whether the steps are those of another thread than the one that made this observer."""
         self.began_s: float | None = None
@@ -222,7 +225,7 @@ class Observer:
                 self.eager.stop()
                 self.window.end(callee.name, count, called_ns)
                 return result
-        self.elsewhere[callee.name] = self.elsewhere.get(callee.name, 0) + 1
+        self._count_elsewhere(callee.name)
         return result
 
     @hidden
@@ -357,14 +360,17 @@ class Observer:
         if current is None and _is_watched(self.thread):
             current = self.current
         if current is None:
-            name = self.concrete_function(function).name
-            self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
+            self._count_elsewhere(self.concrete_function(function).name)
         elif not self.is_eager():
             current.is_train |= self.concrete_function(function).is_train
 
     def _called_elsewhere(self, function: Any) -> None:
-        name = name_of(function)
+        self._count_elsewhere(name_of(function))
+
+    def _count_elsewhere(self, name: str) -> None:
         self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
+        if self.window.state == "recording":
+            self.elsewhere_recorded[name] = self.elsewhere_recorded.get(name, 0) + 1
 
     @property
     def step_functions(self) -> list[Callee]:

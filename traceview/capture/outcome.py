@@ -104,8 +104,8 @@ def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> 
     elif "tensorflow" not in sys.modules:
         reason = "the script did not import TensorFlow"
         hint = (
-            "traceview follows a script into processes that it forks or multiprocessing spawns; if it starts other Python "
-            "programs: traceview capture -- python SCRIPT"
+            "traceview follows a script into the Python processes that it starts, unless they have another environment; "
+            "then: traceview capture -- python SCRIPT"
         )
     elif window.seconds is not None:
         reason = f"the script ended before {window.seconds.first:g} s of training"

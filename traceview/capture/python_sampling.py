@@ -301,15 +301,12 @@ class StackSampler:
                 self._samples.add(t_ns, ident, stack, self._cpu_us(ident))
 
     def _cpu_us(self, ident: int) -> int:
-        """The processor time of a thread that Python started beside the main one.
+        """The processor time of the main thread, or of one that Python started.
 
-        Such a thread needs the GIL, which is held here, to end: it is still there to be asked.
+        Such a thread needs the GIL, which is held here, to end: it is still there to be asked. Native ones may be gone.
         """
-        if (
-            ident not in self._beside
-            or ident == self._main
-            or not hasattr(time, "pthread_getcpuclockid")
-        ):
+        is_there = ident in self._beside or ident == self._main
+        if not is_there or not hasattr(time, "pthread_getcpuclockid"):
             return UNKNOWN
         return time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) // 1000
 

@@ -17,6 +17,7 @@ from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import FILE as SCRIPT_FILE
 from traceview.capture.script import Script, ScriptEnd
 from traceview.capture.sidecar import WindowListener
+from traceview.capture.started_programs import StartedPrograms
 from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
 from traceview.errors import CaptureError
@@ -63,25 +64,36 @@ def capture_script(
     children = ChildProcesses.of_script(
         settings, functions, say_in_children, None if on_hang is None else on_hang.after_s
     )
+    request = Request(settings, functions, serve, None if on_hang is None else on_hang.after_s)
+    programs = StartedPrograms(request)
     capture = ProcessCapture(
-        Request(settings, functions, serve),
+        request,
         say,
-        [*listeners, children, ends],
+        [*listeners, programs, children, ends],
         counts_on=on_hang is not None,
     )
     capture.check()
     capture.prepare()
     children.install(capture.watch)
+    programs.install()
+    capture.watch.clock.elsewhere = programs.without_step
     capture.install()
     hangs = (
         []
         if on_hang is None
-        else [HangWatch(on_hang, capture.watch, say, lambda: children.has_training)]
+        else [
+            HangWatch(
+                on_hang,
+                capture.watch,
+                say,
+                lambda: children.has_training or programs.has_training,
+            )
+        ]
     )
     for hang_watch in hangs:
         hang_watch.start()
     capture.start_clock()
-    ends.install(capture, children, hangs)
+    ends.install(capture, children, programs, hangs)
     # The script runs within our frames to its end, and not only in the window.
     frames = HiddenFrames([*running_files(), SCRIPT_FILE])
     frames.install()
@@ -115,32 +127,39 @@ class _Ends(WindowListener):
         self._execs = ExecWatch(self._by_exec)
         self._capture: ProcessCapture | None = None
         self._children: ChildProcesses | None = None
+        self._programs: StartedPrograms | None = None
         self._hangs: Sequence[HangWatch] = ()
 
     def install(
-        self, capture: ProcessCapture, children: ChildProcesses, hangs: Sequence[HangWatch]
+        self,
+        capture: ProcessCapture,
+        children: ChildProcesses,
+        programs: StartedPrograms,
+        hangs: Sequence[HangWatch],
     ) -> None:
         """The script begins."""
         self._capture, self._children, self._hangs = capture, children, hangs
+        self._programs = programs
         self._execs.install()
         self._termination.install()
 
     def remove(self) -> None:
         """The script has ended, or never began."""
-        capture, children = self._parts
+        capture, children, programs = self._parts
         self._execs.remove()
         for hang_watch in self._hangs:
             hang_watch.stop()
         capture.remove()
         if os.getpid() == self._process:
             children.forget()
+            programs.forget()
             if not capture.watch.is_finished:
                 capture.drop()
             self._termination.remove()
 
     def captured(self, code: int, number: int | None = None) -> ScriptCapture:
         """What was captured of a script that ends with this exit code, or by a signal of this number."""
-        capture, _ = self._parts
+        capture, _, _ = self._parts
         if os.getpid() != self._process:
             return ScriptCapture(code, None, None)
         run = capture.run or next(iter(self._runs_of_children), None)
@@ -148,7 +167,7 @@ class _Ends(WindowListener):
 
     def of_script(self, end: ScriptEnd) -> None:
         """The script has come to its end, in this process or in a child that it forked."""
-        _, children = self._parts
+        _, children, _ = self._parts
         if os.getpid() != self._process:
             children.finish_child(is_synchronised=not (end.is_failure or end.is_interrupted))
             return
@@ -168,13 +187,14 @@ class _Ends(WindowListener):
     # Inside
 
     @property
-    def _parts(self) -> tuple[ProcessCapture, ChildProcesses]:
+    def _parts(self) -> tuple[ProcessCapture, ChildProcesses, StartedPrograms]:
         assert self._capture is not None
         assert self._children is not None
-        return self._capture, self._children
+        assert self._programs is not None
+        return self._capture, self._children, self._programs
 
     def _by_signal(self, number: int) -> None:
-        capture, children = self._parts
+        capture, children, programs = self._parts
         # The main thread may be saving too, or wait for the devices in vain.
         self._saving.acquire(timeout=LONGEST_WAIT_SECONDS)
         end = ScriptEnd.by_signal(number)
@@ -182,9 +202,11 @@ class _Ends(WindowListener):
             self._finish(end, is_waiting=False)
         self._before_death(self.captured(end.code, number))
         children.forget()
+        programs.forget()
 
     def _by_exec(self) -> None:
-        _, children = self._parts
+        _, children, programs = self._parts
+        programs.leave()
         self._say(
             "note: the script replaces its process by another program (os.exec); that one is not captured"
         )
@@ -192,14 +214,26 @@ class _Ends(WindowListener):
             self._finish(ScriptEnd(0, is_failure=False), is_waiting=False)
         self._before_death(self.captured(0))
         children.forget()
+        programs.forget()
 
     def _finish(self, end: ScriptEnd, *, is_waiting: bool) -> None:
         """Keep what was recorded, and what children recorded. `is_waiting`: wait for those that still run."""
-        capture, children = self._parts
+        capture, children, programs = self._parts
         self._is_ending = True
         for hang_watch in self._hangs:
             hang_watch.stop()
         self._problem = capture.finish(end)
         self._runs_of_children.extend(children.runs(is_waiting=is_waiting))
+        of_programs = {
+            Path(entry.run): entry for entry in programs.entries() if entry.run is not None
+        }
+        self._runs_of_children.extend(of_programs)
         if self._runs_of_children:
             self._problem = None
+        elif self._problem is not None and not (end.is_failure or end.is_interrupted):
+            is_training = capture.watch.observer.began_s is not None
+            self._problem = programs.why_no_trace(self._problem, is_training=is_training)
+        named = capture.run or next(iter(self._runs_of_children), None)
+        for run, entry in of_programs.items():
+            if run != named:
+                self._say(f"{entry.place}: the trace is in {run}")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from traceview.capture.generators import FollowedGenerator, GeneratedSizes, watching
 from traceview.capture.sidecar import NoAnswerError
@@ -63,6 +63,7 @@ class StepInputs:
         self._asked: dict[int, _Source] = {}
         self._generated: WeakKeyDictionary[Any, GeneratedSizes] = WeakKeyDictionary()
         self._followed: list[FollowedGenerator] = []
+        self._known: WeakSet[Any] = WeakSet()
         self._source_of_steps: object = None
 
     # Called by the hooks; whatever the script hands over, nothing may be raised
@@ -118,6 +119,7 @@ class StepInputs:
         """Let go of the datasets, and of the generators that were followed."""
         self._given.clear()
         self._asked.clear()
+        self._known.clear()
         self._source_of_steps = None
         while self._followed:
             self._followed.pop().leave()
@@ -173,8 +175,12 @@ class StepInputs:
             self._follow(source.dataset)
 
     def _follow(self, dataset: Any) -> None:
-        """Note what the generator of a dataset yields, where nothing else shows the size of its batches."""
-        while dataset not in self._generated and _batch_size(dataset) < 0:
+        """Note what the generator of a dataset yields, if its batches are those of the dataset.
+
+        Whether the dataset shows their size as well is not asked: that runs an op, in a step that may be recorded.
+        """
+        while dataset not in self._known and dataset not in self._generated:
+            self._known.add(dataset)
             followed = FollowedGenerator.of(dataset, GeneratedSizes(_sizes_of))
             if followed is not None:
                 self._followed.append(followed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from traceview.capture.capture import Capture, Settings
@@ -101,9 +101,21 @@ class StepWatch(WindowListener):
             for callee in callees
             if callee.is_step and callee.runs_per_call > 1
         ]
+        notes += self._steps_elsewhere()
         if notes:
             known = sidecar.groups.get("notes", {}).get("steps", ())
             sidecar.add("notes", {"steps": [*known, *notes]})
+
+    def _steps_elsewhere(self) -> Iterator[str]:
+        """What step functions other threads called meanwhile, as those of ClusterCoordinator do, one for each worker."""
+        for callee in self.observer.step_functions:
+            count = self.observer.elsewhere_recorded.get(callee.name, 0)
+            if count:
+                times = "once" if count == 1 else f"{count} times"
+                yield (
+                    f"the steps are the calls of {callee.name} by one thread; meanwhile other threads called it {times}, "
+                    "which are steps of the training too, but not counted here"
+                )
 
     def finished(self) -> None:
         """Unhook everything: from here on the script runs as without traceview."""

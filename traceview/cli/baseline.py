@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from traceview.cli.options import Full, MaxMemory, Redact, Run, Salvage, Subject, Width
+from traceview.cli.options import Full, MaxMemory, Redact, Run, Salvage, Subject, Width, folder_of
 from traceview.cli.output import Target, write_file
 from traceview.errors import UsageError
 
@@ -37,6 +37,7 @@ Folder = Annotated[
     typer.Option(
         "--dir",
         metavar="DIR",
+        parser=folder_of,
         help="Folder of the baselines; by default .traceview/baselines.",
         show_default=False,
     ),

@@ -16,7 +16,9 @@ from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.document.model import Section
     from traceview.gate.conditions import Condition
+    from traceview.gate.result import GateResult
     from traceview.report.model import Report
 
 
@@ -114,7 +116,7 @@ def compare(
         bool,
         typer.Option(
             "--force",
-            help="Compare runs on other devices or of another batch, too. Replace FILE if it exists.",
+            help="Compare runs on other devices or of another batch, too, and judge such changes. Replace FILE if it exists.",
         ),
     ] = False,
     redact: Redact = False,
@@ -134,7 +136,8 @@ def compare(
                 "--scaling takes runs only, without --before, --after, --require and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
-        _compare_scaling(runs, Target.of(output, force=force), format_, width)
+        target = _target(output, runs, force=force)
+        _compare_scaling(runs, target, format_, width, force=force)
         return
     if redact and require:
         raise UsageError("--require names devices and hosts, so it does not go with --redact")
@@ -157,8 +160,7 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    targets = [Target.of(output, force=force, source=place) for side in sides for place in side]
-    target = targets[0]
+    target = _target(output, [place for side in sides for place in side], force=force)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     conditions = _conditions(require or ())
     reports = []
@@ -166,11 +168,14 @@ def compare(
         with reading(side[0], None):
             reports.append(reports_of(side, lanes=format_ is Format.html))
     comparison = build(reports[0], reports[1], force=force)
-    steps = aligned_steps(reports[0], reports[1]) if format_ is Format.html else None
+    steps = None
+    if format_ is Format.html:
+        steps = aligned_steps(reports[0], reports[1], comparison.parts)
     if redact:
         from traceview.report.redaction import redacted_record
 
         comparison = redacted_record(comparison)
+    result = _judged(sides, reports, conditions, force=force) if conditions else None
     if format_ is Format.terminal:
         from traceview.comparison.document import screen_of, section_of
 
@@ -179,17 +184,30 @@ def compare(
             target.write_section(section_of(comparison), width)
         else:
             target.write_section(screen_of(comparison, _command(places)), width)
+    elif format_ is Format.json:
+        from traceview.document.json_text import dumped
+        from traceview.gate.compared import judged_comparison
+
+        target.write(dumped(judged_comparison(comparison, result)))
     else:
         from traceview.comparison import formats
 
+        verdict = _gate_sections(result)
         if format_ is Format.html:
-            target.write(formats.html(comparison, steps).encode())
+            target.write(formats.html(comparison, steps, further=verdict).encode())
         else:
-            render = formats.json if format_ is Format.json else formats.markdown
-            target.write(render(comparison).encode())
-    if conditions:
+            target.write(formats.markdown(comparison, further=verdict).encode())
+    if result is not None:
         is_apart = target.path is None and format_ is not Format.terminal
-        _judge(sides, reports, conditions, width, is_apart=is_apart)
+        _say(result, width, is_apart=is_apart)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
+
+
+def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
+    """Where to write, which is none of what is read."""
+    targets = [Target.of(output, force=force, source=source) for source in sources]
+    return targets[0] if targets else Target.of(output, force=force)
 
 
 def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
@@ -198,37 +216,52 @@ def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
     return tuple(map(condition_of, texts))
 
 
-def _judge(
+def _judged(
     sides: list[list[Location]],
     reports: list[list[Report]],
     conditions: tuple[Condition, ...],
-    width: int | None,
     *,
-    is_apart: bool,
-) -> None:
-    """Say which conditions hold, and exit by that. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.gate.github import message
+    force: bool,
+) -> GateResult:
+    """What the conditions say of the side after, with the side before as the baseline."""
     from traceview.gate.judge import Subject, judged
-    from traceview.gate.section import gate_section, headline
 
     before, after = (
         Subject(str(places[0]), side[0], tuple(side[1:]))
         for places, side in zip(sides, reports, strict=True)
     )
-    result = judged(after, conditions, before)
-    if is_apart:
-        say(headline(result))
-        for judgement in result.judgements:
-            if judgement.outcome != "holds":
-                say(f"{judgement.condition}: {message(judgement)}")
-    else:
+    return judged(after, conditions, before, force=force)
+
+
+def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
+    if result is None:
+        return ()
+    from traceview.gate.section import gate_section
+
+    return (gate_section(result),)
+
+
+def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
+    """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
+    from traceview.gate.github import message
+    from traceview.gate.section import gate_section, headline
+
+    if not is_apart:
         Target(None).write_section(gate_section(result), width)
-    if result.exit_code:
-        raise typer.Exit(result.exit_code)
+        return
+    say(headline(result))
+    for judgement in result.judgements:
+        if judgement.outcome != "holds":
+            say(f"{judgement.condition}: {message(judgement)}")
 
 
 def _compare_scaling(
-    runs: list[Location], target: Target, format_: Format | None, width: int | None
+    runs: list[Location],
+    target: Target,
+    format_: Format | None,
+    width: int | None,
+    *,
+    force: bool,
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.base import Skipped
@@ -241,7 +274,7 @@ def _compare_scaling(
     for run in runs:
         with reading(run, None):
             reports.append(report_at(run))
-    scaled = scaled_runs(reports)
+    scaled = scaled_runs(reports, force=force)
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)

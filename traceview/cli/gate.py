@@ -20,6 +20,7 @@ from traceview.cli.options import (
     Salvage,
     Subject,
     Width,
+    folder_of,
 )
 from traceview.cli.output import Target, format_of, write_file
 from traceview.errors import TraceviewError, UsageError
@@ -80,6 +81,7 @@ def gate(
         typer.Option(
             "--dir",
             metavar="DIR",
+            parser=folder_of,
             help="Folder of the baselines; by default .traceview/baselines.",
             show_default=False,
         ),

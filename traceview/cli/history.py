@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from traceview.cli.options import FORMAT_OPTION, Force, Output, Width
+from traceview.cli.options import FORMAT_OPTION, Force, Output, Width, folder_of
 from traceview.cli.output import Target, format_of
 
 
@@ -34,7 +34,10 @@ def history(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A folder of saved reports or baselines.", show_default=False
+            metavar="DIR",
+            parser=folder_of,
+            help="A folder of saved reports or baselines.",
+            show_default=False,
         ),
     ],
     format_: Annotated[

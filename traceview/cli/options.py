@@ -37,6 +37,13 @@ def _logdir(text: str) -> Location:
     return location_of(text)
 
 
+def folder_of(text: str) -> Path:
+    """A folder on this machine; raises `UsageError` for an empty text."""
+    if not text:
+        raise UsageError("the name of the folder is empty", hint="the current directory is .")
+    return Path(text)
+
+
 def output_folder(text: str) -> Path:
     """The folder that `--out` of a capture names; raises `UsageError` for an empty text or an address."""
     from traceview.capture import destination
@@ -131,7 +138,7 @@ Workers = Annotated[
         "--workers",
         min=1,
         metavar="N",
-        help="Processes that read the files of several hosts, and analyse each by itself.",
+        help="Processes that read the files of several hosts.",
     ),
 ]
 Scheduler = Annotated[

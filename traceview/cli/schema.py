@@ -37,9 +37,9 @@ def _text(of: Kind) -> str:
     from traceview.report.saved import schema_of, schema_text
 
     if of is Kind.comparison:
-        from traceview.comparison.formats import schema_text as of_comparison
+        from traceview.gate.compared import JudgedComparison
 
-        return of_comparison()
+        return schema_of(JudgedComparison, "traceview comparison")
     if of is Kind.gate:
         from traceview.gate.result import GateResult
 

@@ -39,6 +39,17 @@ def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Con
     return sorted(_differing(names, *sides), key=lambda condition: not condition.is_blocking)
 
 
+def differing_among(reports: Sequence[Report]) -> dict[str, list[str]]:
+    """What is not the same of all runs, by its name: the values in the order of the runs; the number of devices is left out."""
+    values: dict[str, dict[str, None]] = {}
+    for facts in map(_facts, reports):
+        for name, value in facts.items():
+            values.setdefault(name, {})[value] = None
+    return {
+        name: list(known) for name, known in values.items() if len(known) > 1 and name != "devices"
+    }
+
+
 def _differing(
     names: Iterable[str], before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
 ) -> Iterator[Condition]:
@@ -49,10 +60,10 @@ def _differing(
         )
         # What one side does not say is not known to differ.
         if old and new and (len({*old, *new}) > 1):
-            yield Condition(name, ", ".join(old), ", ".join(new), name in _BLOCKING)
+            yield Condition(name, ", ".join(old), ", ".join(new), name in BLOCKING)
 
 
-_BLOCKING: Final = (
+BLOCKING: Final = (
     "kind of devices",
     "devices",
     "model of GPU",
@@ -78,7 +89,7 @@ def _facts(report: Report) -> dict[str, str]:
         facts["hosts"] = numbers.count(len(report.capture.hosts))
     steps = report.results.steps
     if steps is not None:
-        calls = steps.steps_per_call or steps.loop_iterations
+        calls = steps.steps_per_call or steps.updates_per_step or steps.loop_iterations
         facts["steps per call"] = numbers.count(calls or 1)
         facts["steps found"] = STEP_METHODS[steps.method].words
     levels = [host.tracer_levels for host in report.capture.hosts if host.tracer_levels]

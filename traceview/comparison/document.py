@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
+from traceview.analysis.base import Skipped
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -43,6 +44,7 @@ STATUSES: Final = {
     "faster": Look("faster", "faster", ink="green"),
     "new": Look("new", "new", ink="bold"),
     "gone": Look("gone", "gone", ink="bold"),
+    "reshaped": Look("reshaped", "other shape", ink="bold"),
     "same": Look("same", "no difference shown", ink="dim"),
 }
 """What became of an op."""
@@ -98,8 +100,10 @@ def section_of(comparison: Comparison) -> doc.Section:
     return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
 
 
-def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> doc.Document:
-    """The page: both mean steps on one scale, the median `steps` where timelines are known, then everything."""
+def document_of(
+    comparison: Comparison, steps: AlignedSteps | Skipped | None = None
+) -> doc.Document:
+    """The page: both mean steps on one scale, the median `steps` where they are asked for, or why not, then everything."""
     step = comparison.step
     shown = _limit_of_power(comparison)
     return doc.Document(
@@ -127,9 +131,12 @@ def document_of(comparison: Comparison, steps: AlignedSteps | None = None) -> do
     )
 
 
-def _timeline_section(steps: AlignedSteps | None) -> tuple[doc.Section, ...]:
+def _timeline_section(steps: AlignedSteps | Skipped | None) -> tuple[doc.Section, ...]:
     if steps is None:
         return ()
+    if isinstance(steps, Skipped):
+        why = doc.notes(f"Not drawn: {steps.reason}.")
+        return (doc.Section("median-steps", "Median steps", why, is_folded=False),)
     lead = "From the start of the step on one scale; the line is the end of the step."
     section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
     return (section,)
@@ -244,8 +251,8 @@ def _parts_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
         "Parts of the critical path before and after",
         (
             doc.words("part of the step", words),
-            doc.times("before", before),
-            doc.times("after", after),
+            doc.times("before", before, priority=1),
+            doc.times("after", after, priority=1),
             doc.signed_times("change", [new - old for old, new in zip(before, after, strict=True)]),
             doc.looks(
                 "noise",
@@ -273,6 +280,11 @@ def _ops_table(
             meaning="what it takes more of the critical path, as a share of the difference of the steps",
         ),
         doc.words("calls", [_calls(row) for row in rows], priority=2),
+        *(
+            [doc.words("shape", [_shapes(row) for row in rows], priority=4)]
+            if any(row.status == "reshaped" for row in rows)
+            else []
+        ),
         doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=5),
         doc.names("kernel", list(map(_kernel, rows)), priority=6),
     )
@@ -280,8 +292,8 @@ def _ops_table(
         "Ops and kernels before and after",
         (
             doc.names("op or kernel", [row.op or row.kernel for row in rows]),
-            doc.times("before", [row.before_ps for row in rows]),
-            doc.times("after", [row.after_ps for row in rows]),
+            doc.times("before", [row.before_ps for row in rows], priority=1),
+            doc.times("after", [row.after_ps for row in rows], priority=1),
             doc.signed_times("change", [row.difference_ps for row in rows]),
             doc.looks("", list(map(_op_look, rows)), priority=1),
             *(() if is_brief else details),
@@ -315,6 +327,13 @@ def _calls(row: OpDifference) -> str:
     """`1 → 3` where they differ."""
     before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
     return before if before == after else f"{before} → {after}"
+
+
+def _shapes(row: OpDifference) -> str:
+    """`(float[32,784]) → (float[64,784])` where they differ."""
+    if row.status != "reshaped":
+        return ""
+    return f"{numbers.beginning(row.before_shapes, 2)} → {numbers.beginning(row.after_shapes, 2)}"
 
 
 def _kernel(row: OpDifference) -> str | None:

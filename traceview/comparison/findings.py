@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.base import Finding
+from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
 from traceview.comparison.model import FindingDifference, PartDifference
 from traceview.report.model import Report
 
@@ -22,7 +23,8 @@ def finding_differences(
     """What came first, then what went, then what costs another time; each by its cost.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose part of the critical path did not change beyond noise did not either: the step around it did.
+    finding whose part of the critical path did not change beyond noise did not either: the step around it did. What the
+    other side has inside the finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
     by_cause = {part.cause: part for part in parts}
@@ -32,9 +34,10 @@ def finding_differences(
         if any(_is_shown(side[code], by_cause, step_ps) for side in (old, new) if code in side)
     }
     old, new = ({code: side[code] for code in side if code in shown} for side in (old, new))
+    not_new, not_gone = _unlisted(before), _unlisted(after)
     return (
-        *sorted(_came(old, new), key=lambda row: -(row.after_ps or 0)),
-        *sorted(_went(old, new), key=lambda row: -(row.before_ps or 0)),
+        *sorted(_came(old, new, not_new), key=lambda row: -(row.after_ps or 0)),
+        *sorted(_went(old, new, not_gone), key=lambda row: -(row.before_ps or 0)),
         *sorted(
             _changed(old, new, step_ps),
             key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
@@ -53,15 +56,31 @@ def _is_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: in
     )
 
 
-def _came(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+def _unlisted(reports: Sequence[Report]) -> set[str]:
+    """The codes that some report has without listing a finding of them."""
+    codes = {code for report in reports for code in report.left_out_findings}
+    return codes | {
+        row.where
+        for report in reports
+        for finding in report.findings
+        for row in finding.evidence
+        if row.metric in (EXPLAINS, EXPLAINS_PART) and row.where is not None
+    }
+
+
+def _came(
+    old: dict[str, Finding], new: dict[str, Finding], not_new: Container[str]
+) -> Iterator[FindingDifference]:
     for code, finding in new.items():
-        if code not in old:
+        if code not in old and code not in not_new:
             yield FindingDifference(code, "came", finding.title, None, finding.cost_ps_per_step)
 
 
-def _went(old: dict[str, Finding], new: dict[str, Finding]) -> Iterator[FindingDifference]:
+def _went(
+    old: dict[str, Finding], new: dict[str, Finding], not_gone: Container[str]
+) -> Iterator[FindingDifference]:
     for code, finding in old.items():
-        if code not in new:
+        if code not in new and code not in not_gone:
             yield FindingDifference(code, "went", finding.title, finding.cost_ps_per_step, None)
 
 

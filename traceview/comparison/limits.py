@@ -10,10 +10,20 @@ import numpy as np
 from traceview.comparison.difference import RunSpread
 from traceview.comparison.mean_step import CaptureSteps
 from traceview.document import numbers
+from traceview.report.absent import is_lost, why_absent
 from traceview.report.model import Report
 from traceview.robust import median
 
 SIDES: Final = ("before", "after")
+_COMPARED: Final = {
+    "device_time": "the devices in use",
+    "anatomy": "what each device did",
+    "steps": "the steps as found",
+    "input": "the input stages",
+    "transfers": "the copies",
+    "collectives": "the collectives",
+}
+"""Results that are compared beside the path and the ops."""
 _LARGE_OVERHEAD: Final = 0.1
 """Of the step: what the profiler adds is worth a word; a choice of ours."""
 _LONG_FACTOR: Final = 3
@@ -31,10 +41,15 @@ def limits_of(
     reports = [report for side in sides for report in side]
     yield from _long_steps(steps)
     if not has_parts:
-        yield (
-            "A side has no critical path, because no device was recorded there: "
-            "the difference is not explained by its parts"
-        )
+        yield f"The difference is not explained by its parts: {_why_no_path(reports)}"
+    for name, side in zip(SIDES, sides, strict=True):
+        for report in side:
+            lost = [words for topic, words in _COMPARED.items() if is_lost(report, topic)]
+            if lost:
+                yield (
+                    f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}, "
+                    "so these are not compared"
+                )
     if any(capture.lengths_ps.size == 1 for side in steps for capture in side):
         yield "A side has a single step, which shows no noise: capture ten or more"
     if len(reports) == len(sides):
@@ -45,17 +60,28 @@ def limits_of(
                 yield f"The capture {name}, {report.source.run}, is {report.capture.quality}"
     tables = [report.results.op_steps for report in reports]
     if None in tables:
-        yield (
-            "A report does not hold the ops of its steps, so ops are not compared: "
-            "analyze its trace again with this version"
-        )
+        report = reports[tables.index(None)]
+        yield f"Ops are not compared: those of {report.source.run} are {why_absent(report, 'op_steps')}"
     elif not all(table.rows for table in tables if table):
         yield "No op was recorded in the steps of a side"
-    if any(report.results.environment is None for report in reports):
-        yield "Batch, precision, strategy and versions are not known without a sidecar"
+    by_reason: dict[str, dict[str, None]] = {}
+    for report in reports:
+        if report.results.environment is None:
+            why = why_absent(report, "environment")
+            by_reason.setdefault(why, {})[report.source.run] = None
+    if by_reason:
+        runs = [f"of {numbers.listed(list(runs))}: {why}" for why, runs in by_reason.items()]
+        yield f"Batch, precision, strategy and versions are not known {'; '.join(runs)}"
     overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
     if max(overheads, default=0) >= _LARGE_OVERHEAD:
         yield f"The profiler made steps up to {numbers.share(max(overheads))} longer"
+
+
+def _why_no_path(reports: Sequence[Report]) -> str:
+    for report in reports:
+        if report.results.path is None:
+            return f"the critical path of {report.source.run}: {why_absent(report, 'path')}"
+    return "a run has no step on its critical path"
 
 
 def _on_single_captures(spread: RunSpread | None) -> str:

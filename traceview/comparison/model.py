@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+from traceview.analysis.op_steps import Shapes
 from traceview.comparison.difference import Difference, Direction
 from traceview.document.vocabulary import STEP_PARTS
 from traceview.record import (
@@ -158,8 +159,9 @@ class OpDifference(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
         before_kernel: Kernel that ran the op before, where another runs it after; else null.
-        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new
-            or gone beyond the noise of the side that lists it.
+        status: slower or faster where that is shown among all ops, new, gone, reshaped where its inputs have other
+            shapes, so that its times are of other work, or same. What a side does not list is new or gone beyond the noise of
+            the side that lists it.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.
@@ -173,13 +175,15 @@ class OpDifference(Record, frozen=True):
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
         share_ratio: path_ps as a share of the difference of the mean steps; null where these are not shown
             to differ.
+        before_shapes: Shapes of its inputs before; empty where not recorded.
+        after_shapes: The same after.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
     op: OpName | None
     kernel: KernelName | None
     before_kernel: KernelName | None
-    status: Literal["slower", "faster", "new", "gone", "same"]
+    status: Literal["slower", "faster", "new", "gone", "reshaped", "same"]
     before_ps: Picoseconds
     after_ps: Picoseconds
     before_calls: float
@@ -190,6 +194,8 @@ class OpDifference(Record, frozen=True):
     left_out_ps: Picoseconds
     path_ps: Integer
     share_ratio: float | None
+    before_shapes: tuple[Shapes, ...] = ()
+    after_shapes: tuple[Shapes, ...] = ()
 
 
 class FindingDifference(Record, frozen=True):

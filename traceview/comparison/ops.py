@@ -19,7 +19,7 @@ from traceview.comparison.difference import (
 from traceview.comparison.model import OpDifference, interval_ps
 from traceview.report.model import Report
 
-Status = Literal["slower", "faster", "new", "gone", "same"]
+Status = Literal["slower", "faster", "new", "gone", "reshaped", "same"]
 
 
 class _Key(NamedTuple):
@@ -33,12 +33,14 @@ class _Key(NamedTuple):
 class _Op(Struct, frozen=True):
     """An op of one side; of a capture in which it does not run it is 0.
 
-    `means`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step.
+    `means`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step. `shapes`: of
+    its inputs.
     """
 
     means: tuple[Mean, ...] = ()
     calls: float = 0.0
     path_ps: float = 0.0
+    shapes: tuple[str, ...] = ()
 
     @property
     def ps(self) -> float:
@@ -91,6 +93,8 @@ def _unlisted(left_out_ps: int) -> _Op:
 
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
     """With what became of it, as far as that is shown among all."""
+    if row.status == "reshaped":
+        return row
     is_listed = row.status == "same"
     if not is_listed and not row.left_out_ps:
         return row
@@ -119,6 +123,7 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
             calls=sum(row.count / _device_steps(table, row) for table, row in of_key) / len(tables),
             path_ps=sum(row.path_ps / max(table.walked_count, 1) for table, row in of_key)
             / len(tables),
+            shapes=tuple(sorted({shape for _, row in of_key for shape in row.shapes})),
         )
         for key, of_key in rows.items()
     }
@@ -171,7 +176,9 @@ def _difference(
 ) -> OpDifference:
     status: Status = "new" if old is None else "gone" if new is None else "same"
     first, second = old or _Op(), new or _Op()
-    low, high = interval_ps(noise) if status == "same" else (None, None)
+    if first.shapes and second.shapes and first.shapes != second.shapes:
+        status = "reshaped"
+    low, high = interval_ps(noise) if status in ("same", "reshaped") else (None, None)
     path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
@@ -189,4 +196,6 @@ def _difference(
         left_out_ps=left_out_ps,
         path_ps=path_ps,
         share_ratio=path_ps / step_difference_ps if step_difference_ps else None,
+        before_shapes=first.shapes,
+        after_shapes=second.shapes,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from traceview.comparison.model import StepDifference, ValueDifference
+from traceview.report.absent import is_lost
 from traceview.report.model import Report
 
 LEAST_CHANGE_RATIO: Final = 0.1
@@ -16,6 +17,15 @@ LEAST_SHARE: Final = 0.1
 """Shares that differ by less are not either."""
 
 _Topic = Literal["input", "transfers", "collectives", "memory"]
+
+
+_RESULTS: Final[Mapping[_Topic, Sequence[str]]] = {
+    "input": ("input", "steps"),
+    "transfers": ("transfers", "steps"),
+    "collectives": ("collectives",),
+    "memory": ("device_time",),
+}
+"""What a report has to hold for a topic: what it lacks is not known to be zero."""
 
 
 class _Place(NamedTuple):
@@ -35,7 +45,12 @@ def value_differences(
 
     Times also by more than what would have been shown of the step: nothing is known of their own noise.
     """
-    old, new = _means(before), _means(after)
+    topics = {
+        topic
+        for topic, needed in _RESULTS.items()
+        if not any(is_lost(report, result) for report in (*before, *after) for result in needed)
+    }
+    old, new = _means(before, topics), _means(after, topics)
     least_ratio = max(LEAST_CHANGE_RATIO, step.least_shown_ratio or 0.0)
     return tuple(
         ValueDifference(
@@ -63,11 +78,12 @@ def _differs(key: str, old: float, new: float, step_ps: int, least_ratio: float)
     return change > 0 and change >= (least_ratio if is_time else LEAST_CHANGE_RATIO) * min(old, new)
 
 
-def _means(reports: Sequence[Report]) -> Mapping[_Place, float]:
+def _means(reports: Sequence[Report], topics: Collection[str]) -> Mapping[_Place, float]:
     values: dict[_Place, list[float]] = {}
     for report in reports:
         for place, value in _values(report):
-            values.setdefault(place, []).append(value)
+            if place.topic in topics:
+                values.setdefault(place, []).append(value)
     return {place: round(sum(of_place) / len(of_place), 6) for place, of_place in values.items()}
 
 

@@ -92,13 +92,31 @@ def percent(ratio: float) -> str:
     )
 
 
+def ratio_words(ratio: float) -> str:
+    """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
+
+    So what is there and back has one number.
+    """
+    if _is_in_times(ratio):
+        return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
+    return f"{percent(ratio)} {'slower' if ratio > 0 else 'faster'}"
+
+
+def _is_in_times(ratio: float) -> bool:
+    return ratio >= 1 or -1 < ratio <= -0.5
+
+
+def _times_as(ratio: float) -> str:
+    """How many times as long, or as fast where it is shorter."""
+    times = 1 + ratio if ratio > 0 else 1 / (1 + ratio)
+    return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
+
+
 def _change(step: StepDifference) -> str:
-    word = "slower" if step.difference_ps > 0 else "faster"
     if step.ratio is None:
+        word = "slower" if step.difference_ps > 0 else "faster"
         return f"{numbers.time(abs(step.difference_ps))} {word}"
-    if step.ratio >= 1:
-        return f"{1 + step.ratio:.2g} times as long"
-    return f"{percent(step.ratio)} {word}"
+    return ratio_words(step.ratio)
 
 
 def _times(before_ps: int, after_ps: int) -> str:
@@ -114,8 +132,10 @@ def _interval(step: StepDifference) -> str:
     if step.low_ratio is None or step.high_ratio is None:
         return "the interval is wider than the step"
     ends = sorted((step.low_ratio, step.high_ratio), key=abs)
-    if step.ratio is not None and step.ratio >= 1:
-        return f"95% interval {1 + ends[0]:.2g} to {1 + ends[1]:.2g} times"
+    if step.ratio is not None and _is_in_times(step.ratio):
+        if min(ends) <= -1:
+            return f"95% interval {_times_as(ends[0])} times or more"
+        return f"95% interval {_times_as(ends[0])} to {_times_as(ends[1])} times"
     least, most = (percent(end) for end in ends)
     if least == most:
         return f"95% interval {least}"
@@ -221,7 +241,8 @@ def _op_clause(
             return f"{'' if op.left_out_ps else 'the new '}{shown} takes {own}"
         if op.status == "gone" and not op.left_out_ps:
             return f"{shown} is gone, which took {own}"
-        return f"{shown} takes {own} {longer}"
+        of_shape = ", with inputs of another shape," if op.status == "reshaped" else ""
+        return f"{shown}{of_shape} takes {own} {longer}"
     return None
 
 

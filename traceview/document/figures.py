@@ -109,13 +109,14 @@ class Trend(Struct, frozen=True):
 class StepLane(Struct, frozen=True):
     """What one device did in one step: pieces with start and end in picoseconds from the start of the step.
 
-    `note`: stands beside the length of the step.
+    `note`: stands beside the length of the step. `marked`: keys of the looks whose pieces stand out.
     """
 
     label: str
     step_ps: int
     pieces: tuple[tuple[int, int, Look], ...]
     note: str = ""
+    marked: frozenset[str] = frozenset()
 
 
 class AlignedSteps(Struct, frozen=True):

@@ -39,6 +39,8 @@ _LABEL_FROM: Final = 46.0
 _LETTER_FROM: Final = 9.0
 _DIGIT: Final = 7.0
 _LANE: Final = 28.0
+_HIGHER: Final = 3
+"""Pixels by which marked pieces of a step stand out above and below."""
 _LEAST_PIECE: Final = 0.3
 """Pixels of a piece of a step; what is shorter cannot be seen."""
 
@@ -267,9 +269,11 @@ def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
         for start_ps, end_ps, look in lane.pieces:
             width = (end_ps - start_ps) * scale
             if width >= _LEAST_PIECE:
+                more = _HIGHER if look.key in lane.marked else 0
+                x = left + start_ps * scale
                 yield (
                     f"<g><title>{escape(f'{look.words} {numbers.time(end_ps - start_ps)}')}</title>"
-                    f"{_rectangle(left + start_ps * scale, y, width, 20, look)}</g>"
+                    f"{_rectangle(x, y - more, width, 20 + 2 * more, look)}</g>"
                 )
         yield f'<path class="median" d="M{end:.1f} {y - 2:.0f}v24"/>'
         words = numbers.time(lane.step_ps) + (f", {lane.note}" if lane.note else "")

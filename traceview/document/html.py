@@ -38,7 +38,15 @@ FILTER_FROM: Final = 10
 LONG_FROM: Final = 25
 """A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
 
-_OPEN_SECTIONS: Final = ("timeline", "devices", "median-steps", "path", "history", "scaling")
+_OPEN_SECTIONS: Final = (
+    "timeline",
+    "devices",
+    "gate",
+    "median-steps",
+    "path",
+    "history",
+    "scaling",
+)
 """The others show their title and first sentence until they are opened."""
 
 _WIDEST_TEXT: Final = 10

@@ -8,7 +8,7 @@ from typing import Final
 from traceview.document.markdown import render_section
 from traceview.document.sanitize import encodable, sanitize
 from traceview.gate.result import GateResult, JudgedRow, Judgement
-from traceview.gate.section import MOST_ROWS, gate_section, headline
+from traceview.gate.section import MOST_ROWS, gate_section, headline, measured_words
 
 MOST_ANNOTATIONS: Final = 10
 """GitHub shows ten errors of a step; the summary has all."""
@@ -43,7 +43,7 @@ def _row(row: JudgedRow) -> str:
     if row.outcome == "unknown":
         return f"{where}cannot be judged: {row.reason}"
     margin = f", {row.margin}" if row.margin else ""
-    return f"{where}{row.measured}, allowed {row.allowed}{margin}"
+    return f"{where}{measured_words(row)}, allowed {row.allowed}{margin}"
 
 
 def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:

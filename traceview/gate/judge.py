@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Final
@@ -40,6 +41,8 @@ from traceview.report.model import Report
 from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
+_MANY_TIMES: Final = 10
+"""Past a limit by so many limits, or far from it, the value is said in limits, not the margin in percent."""
 _UNUSABLE: Final = "the capture is unusable: no device recorded an event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
@@ -72,13 +75,17 @@ def judged(
     baseline: Subject | None = None,
     *,
     strict: bool = False,
+    force: bool = False,
 ) -> GateResult:
     """What the conditions say of a report.
 
     `baseline`: what changes are compared with. `strict`: a change past its limit fails also within noise, and a row
-    without a value leaves its condition without a judgement. Changes between runs that cannot be compared are not judged.
+    without a value leaves its condition without a judgement. Changes between runs that cannot be compared are not judged,
+    unless `force`.
     """
-    reason = why_not_comparable(baseline.captures, subject.captures) if baseline else _NO_BASELINE
+    reason = "" if baseline else _NO_BASELINE
+    if baseline and not force:
+        reason = why_not_comparable(baseline.captures, subject.captures)
     judge = _Judge(subject, baseline, strict, reason)
     judgements = sorted(map(judge.judgement, conditions), key=lambda row: _FIRST.index(row.outcome))
     outcomes = {row.outcome for row in judgements}
@@ -153,17 +160,20 @@ class _Judge(Struct, frozen=True):
     def _of_change(self, condition: Change) -> list[JudgedRow]:
         if self.baseline is None or self.why_no_change:
             return [_unknown("", self.why_no_change)]
-        before = {value.where: value for value in condition.key.values(self.baseline.report)}
+        before_values, values = condition.key.values(self.baseline.report), self._values(condition)
         noise = None
-        values = self._values(condition)
         if condition.key.is_step_time:
             noise = step_change(self.baseline.captures, self.subject.captures)
             if noise.before is not None and noise.after is not None:
-                before, values = {"": Value("", noise.before)}, [Value("", noise.after)]
+                before_values, values = [Value("", noise.before)], [Value("", noise.after)]
+        before = {value.where: value for value in before_values}
         rows = []
+        repeated = _repeated(values) | _repeated(before_values)
         for value in values:
-            of_before = before.get(value.where)
-            if of_before is None:
+            of_before = before.get(value.where, before.get(""))
+            if value.where in repeated:
+                rows.append(_unknown(value.where, "several rows have this name"))
+            elif of_before is None:
                 rows.append(_unknown(value.where, f"the baseline has no {value.where}"))
             elif value.value is None:
                 rows.append(_unknown(value.where, value.reason))
@@ -182,6 +192,12 @@ class _Judge(Struct, frozen=True):
         if noise.direction == "unknown":
             return replace(row, outcome="unknown", reason=_TOO_FEW_STEPS)
         return replace(row, outcome="holds", reason=grace(noise))
+
+
+def _repeated(values: Sequence[Value]) -> set[str]:
+    """The names that several rows have, so that the row of the other run cannot be told."""
+    counts = Counter(value.where for value in values)
+    return {where for where, count in counts.items() if count > 1}
 
 
 def _of_limit(condition: Limit, value: Value) -> JudgedRow:
@@ -207,10 +223,7 @@ def _of_known_change(condition: Change, value: Value, before: Value) -> JudgedRo
     quantity = _quantity(condition)
     row = _row(value, holds, limit, quantity, operator)
     ratio = float(Fraction(value.value) / was - 1) if was else None
-    shown = f" ({numbers.signed_share(ratio)})" if ratio is not None else ""
-    return replace(
-        row, baseline=before.value, change_ratio=ratio, measured=f"{row.measured}{shown}"
-    )
+    return replace(row, baseline=before.value, change_ratio=ratio)
 
 
 def _row(
@@ -247,6 +260,8 @@ def _margin(room: Fraction, ratio: float | None, quantity: Quantity, *, past: st
     if quantity == "ratio":
         return f"{float(abs(room)) * 100:.3g} points {side}"
     share = "" if ratio is None else f" ({numbers.share(abs(ratio))})"
+    if ratio is not None and abs(ratio) >= _MANY_TIMES:
+        share = f" ({1 + abs(ratio):,.0f}×)"
     return f"{written(abs(room), quantity)} {side}{share}"
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from traceview.document.sanitize import encodable, sanitize
 from traceview.gate.result import GateResult, Judgement
-from traceview.gate.section import headline, notes_of
+from traceview.gate.section import headline, measured_words, notes_of
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CLASS: Final = "traceview.gate"
@@ -64,7 +64,7 @@ def _add_case(suite: ET.Element, judgement: Judgement) -> None:
     if judgement.outcome == "holds":
         return
     lines = [
-        " · ".join(filter(None, (row.where, row.measured, row.allowed, row.margin)))
+        " · ".join(filter(None, (row.where, measured_words(row), row.allowed, row.margin)))
         for row in judgement.rows
         if row.outcome == "fails"
     ]

@@ -28,7 +28,9 @@ def asked_budget(texts: Sequence[str], file: Location | None, baseline: str | No
     """
     read = budget_in(file) if file is not None else Budget(())
     conditions: tuple[Condition, ...] = (*read.conditions, *map(condition_of, texts))
-    baseline = baseline or read.baseline
+    baseline = read.baseline if baseline is None else baseline
+    if baseline == "":
+        raise UsageError("the baseline has an empty name", hint="--baseline NAME, or a path")
     changes = [condition for condition in conditions if isinstance(condition, Change)]
     if baseline and not changes:
         conditions = (*conditions, condition_of(OF_BASELINE))

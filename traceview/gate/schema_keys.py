@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, Final
 
@@ -15,6 +17,7 @@ from traceview.document import numbers
 from traceview.gate.path import PathStep
 from traceview.gate.units import SHARE, Quantity, Unit
 from traceview.record import Record, fields_of, meanings
+from traceview.report.absent import absence
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS, Cause
 
@@ -58,6 +61,12 @@ _OTHER_UNITS: Final[Mapping[str, tuple[str, int]]] = {
 }
 _UNIT_WORD: Final = re.compile(r"_(ns|us|ms|s|kb|mb|gb)(?=$|_per_step$)")
 _WHY_NULL: Final = re.compile(r"\bnull (?:for|in|where|if|without) [^;]*")
+_NAMING: Final = (
+    ("device",),
+    ("code", "op", "name", "key", "op_type"),
+    ("number", "step"),
+)
+"""Fields that name a row: of each group the first that it has."""
 _ROW_NUMBERS: Final = ("number", "ordinal", "step")
 _IS_TEXT: Final = (inspect.StrType, inspect.LiteralType)
 
@@ -253,12 +262,13 @@ def _of_rows(
     chosen = [row for row in rows if step.selector is None or _is_called(row, step.selector)]
     if step.selector is not None and not chosen:
         names = list(dict.fromkeys(filter(None, (_name(row) for row in rows))))
-        there = f"; there is {numbers.beginning(names)}" if names else ""
-        yield Value(where, None, f"{step.name} has no row {step.selector}{there}")
+        near = get_close_matches(step.selector, names) or names
+        there = f", which has {numbers.beginning(near)}" if near else ""
+        yield Value(where, None, f"there is no row {step.selector} in {step.name}{there}")
     elif not chosen:
-        yield Value(where, None, f"{step.name} is empty")
-    for row in chosen:
-        place = ", ".join(filter(None, (where, _name(row))))
+        yield Value(where, None, f"there is no row in {step.name}")
+    for row, name in zip(chosen, _names(chosen), strict=True):
+        place = ", ".join(filter(None, (where, name)))
         yield from _values(row, rest, place, report)
 
 
@@ -273,7 +283,7 @@ def _of_entries(
     if step.selector is None and rest:
         rest = rest[1:]
     if not names:
-        yield Value(where, None, f"{step.name} is empty")
+        yield Value(where, None, f"there is no entry in {step.name}")
     for name in names:
         is_named = len(names) > 1 or step.selector is not None
         place = ", ".join(filter(None, (where, name))) if is_named else where
@@ -282,7 +292,7 @@ def _of_entries(
         elif step.name in ENTRIES:
             yield Value(place, 0)
         else:
-            yield Value(place, None, f"{step.name} has no {name}")
+            yield Value(place, None, f"there is no {name} in {step.name}")
 
 
 def _leaves(value: Any, where: str) -> Iterator[Value]:
@@ -310,23 +320,40 @@ def _is_called(row: Any, selector: str) -> bool:
     return False
 
 
+def _names(rows: Sequence[Any]) -> list[str]:
+    """What tells the rows apart; those of one op by their kernels."""
+    names = [_name(row) for row in rows]
+    counts = Counter(names)
+    kernels = [getattr(row, "kernel", None) for row in rows]
+    return [
+        f"{name}, {kernel}" if kernel and counts[name] > 1 else name
+        for name, kernel in zip(names, kernels, strict=True)
+    ]
+
+
 def _name(row: Any) -> str:
-    """What tells a row from the others: its device, else its name, its number or its host."""
+    """What tells a row from the others: its device, what it is on that device, and its step; else its host."""
     if not isinstance(row, Record):
         return ""
-    for name in ("device", "code", "op", "name", "key", "number", "step", "host"):
-        value = getattr(row, name, None)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, int):
-            return f"step {value}"
-    return ""
+    fields = (_first_of(row, names) for names in _NAMING)
+    words = [
+        f"step {value}" if isinstance(value, int) else value
+        for value in fields
+        if value is not None
+    ]
+    return ", ".join(words) or _first_of(row, ("host", "kind")) or ""
+
+
+def _first_of(row: Record, names: Sequence[str]) -> Any:
+    """The value of the first of these fields that the row has."""
+    values = (getattr(row, name, None) for name in names)
+    return next((value for value in values if isinstance(value, (str, int))), None)
 
 
 def _reason(record: Record, field: str, report: Report) -> str:
     """Why a field is null: as the report says, as the record says, or by the meaning of the field."""
     if isinstance(record, Results):
-        return report.skipped.get(field, "") or f"the report has no {field}"
+        return absence(report, field)
     said = getattr(record, "reason", None)
     if isinstance(said, str):
         return said

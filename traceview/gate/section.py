@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -17,6 +17,8 @@ OUTCOMES: Final = {
 }
 _WITHIN_NOISE: Final = Look("noise", "ok, noise", "ok", "green")
 """Past its limit, and let pass."""
+_LONGEST_PLACE: Final = 20
+"""Characters of a row that stands beside its condition, such as a device; a longer one stands below it."""
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
 
@@ -47,7 +49,7 @@ def headline(result: GateResult) -> str:
 
 def gate_section(result: GateResult) -> doc.Section:
     """The conditions as a table: those that fail first."""
-    rows = list(_rows(result))
+    lines = list(_lines(result))
     return doc.Section(
         "gate",
         headline(result),
@@ -60,12 +62,21 @@ def gate_section(result: GateResult) -> doc.Section:
             *doc.table(
                 "The conditions, what was measured, and the limits",
                 (
-                    doc.looks("", [_look(row) for _, row in rows]),
-                    doc.names("condition", [text for text, _ in rows]),
-                    doc.names("where", [row.where for _, row in rows], priority=1),
-                    doc.words("measured", [row.measured for _, row in rows]),
-                    doc.words("limit", [row.allowed for _, row in rows], priority=3),
-                    doc.words("margin", [row.margin for _, row in rows], priority=2),
+                    doc.looks("", [line.look for line in lines]),
+                    doc.names("condition", [line.text for line in lines]),
+                    doc.names("where", [line.where for line in lines], priority=3),
+                    doc.words("value", [line.row.measured if line.row else "" for line in lines]),
+                    doc.words("limit", [line.row.allowed if line.row else "" for line in lines]),
+                    doc.words(
+                        "margin",
+                        [line.row.margin if line.row else "" for line in lines],
+                        priority=2,
+                    ),
+                    doc.words(
+                        "change",
+                        [_change_words(line.row) if line.row else "" for line in lines],
+                        priority=1,
+                    ),
                 ),
             ),
             *doc.notes(*_notes(result)),
@@ -79,12 +90,38 @@ def _look(row: JudgedRow) -> Look:
     return _WITHIN_NOISE if is_let_pass else OUTCOMES[row.outcome]
 
 
-def _rows(result: GateResult) -> Iterator[tuple[str, JudgedRow]]:
-    """A row for each value that fails or has none; of a condition that holds the row nearest to its limit."""
+class _Line(NamedTuple):
+    """A line of the table. `text`: the condition, or below it one of its rows. `row`: None where they follow below."""
+
+    look: Look
+    text: str
+    row: JudgedRow | None
+    where: str = ""
+
+
+def _lines(result: GateResult) -> Iterator[_Line]:
+    """A line for each value that fails or has none, below its condition where there are several; of a condition that
+    holds the row nearest to its limit.
+    """
     for judgement in result.judgements:
-        for place, row in enumerate(judgement.rows[:MOST_ROWS]):
-            if judgement.outcome != "holds" or not place:
-                yield judgement.condition if not place else "", row
+        rows = judgement.rows[:MOST_ROWS]
+        is_short = len(rows) == 1 and len(rows[0].where) <= _LONGEST_PLACE
+        if judgement.outcome == "holds" or is_short:
+            yield _Line(_look(rows[0]), judgement.condition, rows[0], rows[0].where)
+            continue
+        yield _Line(OUTCOMES[judgement.outcome], judgement.condition, None)
+        yield from (_Line(_look(row), f"  {row.where}", row) for row in rows)
+
+
+def _change_words(row: JudgedRow) -> str:
+    """The change against the baseline: `+5.2%`; empty where there is none."""
+    return "" if row.change_ratio is None else numbers.signed_share(row.change_ratio)
+
+
+def measured_words(row: JudgedRow) -> str:
+    """The value and its change: `41.2 ms (+5.2%)`."""
+    change = _change_words(row)
+    return f"{row.measured} ({change})" if change else row.measured
 
 
 def _notes(result: GateResult) -> Iterator[str]:

@@ -13,6 +13,7 @@ from traceview.analysis.steps.result import Steps
 from traceview.comparison.mean_step import step_time_ps
 from traceview.gate.schema_keys import Value
 from traceview.gate.units import SHARE, TIMES, Unit
+from traceview.report.absent import absence
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS, Cause
 
@@ -40,7 +41,7 @@ def _mean_step(report: Report) -> Iterator[Value]:
 def _examples(report: Report) -> Iterator[Value]:
     balance = report.results.balance
     if balance is None:
-        yield Value("", None, report.skipped.get("balance", "the report has no balance"))
+        yield Value("", None, absence(report, "balance"))
         return
     throughput = balance.throughput
     yield Value("", throughput.examples_per_second, throughput.reason or "")
@@ -50,14 +51,14 @@ def _busy(report: Report) -> Iterator[Value]:
     times = report.results.device_time
     rows = [row for row in times.devices if row.is_in_use] if times else []
     if not rows:
-        yield Value("", None, "no device computed")
+        yield Value("", None, "no device computed" if times else absence(report, "device_time"))
     for row in rows:
         yield Value(row.device, row.busy_ratio, "its host recorded no device event")
 
 
 def _why_no_step(report: Report, steps: Steps | None) -> str:
     if steps is None:
-        return report.skipped.get("steps", "the report has no steps")
+        return absence(report, "steps")
     reasons = dict.fromkeys(step.excluded for step in steps.steps if step.excluded)
     return f"no step is used: {', '.join(reasons)}" if reasons else "no step is used"
 
@@ -75,7 +76,7 @@ class _Part(Struct, frozen=True):
             return
         anatomy = report.results.anatomy
         if anatomy is None:
-            yield Value("", None, report.skipped.get("anatomy", "the report has no anatomy"))
+            yield Value("", None, absence(report, "anatomy"))
             return
         for row in anatomy.devices:
             parts = row.activity if self.group == "activity" else row.idle
@@ -85,7 +86,7 @@ class _Part(Struct, frozen=True):
     def _on_path(self, report: Report) -> Value:
         path = report.results.path
         if path is None:
-            return Value("", None, report.skipped.get("path", "the report has no path"))
+            return Value("", None, absence(report, "path"))
         if self.is_ratio:
             return Value("", path.share_by_cause.get(self.name, 0.0))
         return Value("", path.mean_by_cause.get(self.name, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
@@ -57,11 +58,7 @@ def headline(history: History) -> str:
 
 
 def _change(row: HistoryRow) -> str:
-    return "" if row.change_ratio is None else _words(row.change_ratio)
-
-
-def _words(ratio: float) -> str:
-    return f"{numbers.share(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
+    return "" if row.change_ratio is None else ratio_words(row.change_ratio)
 
 
 def _notes(history: History) -> Iterator[str]:
@@ -69,7 +66,7 @@ def _notes(history: History) -> Iterator[str]:
         assert row.change_ratio is not None
         before = row.level_ps / (1 + row.change_ratio) if row.level_ps else None
         yield (
-            f"{_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
+            f"{ratio_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
             f"{numbers.time(row.level_ps)} since, medians of the reports."
         )
     for file in history.unreadable:
@@ -86,14 +83,14 @@ def _charts(history: History) -> Iterator[doc.Block]:
             continue
         batch = f", batch {rows[0].batch_size}" if rows[0].batch_size else ""
         yield Trend(
-            f"Step time: {rows[0].devices or 'no device'}{batch}",
+            f"Step time: {rows[0].devices or 'no device known'}{batch}",
             "time",
             tuple(
                 TrendPoint(
                     numbers.date(row.started_ns) or row.run,
                     row.step_ps or 0,
                     row.level_ps,
-                    "" if row.change_ratio is None else _words(row.change_ratio),
+                    "" if row.change_ratio is None else ratio_words(row.change_ratio),
                 )
                 for row in rows
             ),

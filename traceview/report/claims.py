@@ -14,6 +14,7 @@ from typing import Final
 from traceview.analysis.base import Evidence, Finding
 from traceview.analysis.idle.profiler_time import PROFILER_PS, without_profiler
 from traceview.document import numbers
+from traceview.report.absent import is_lost
 from traceview.report.disagreement import Disagreement
 from traceview.report.model import Report
 from traceview.report.recoverable import recoverable, typical_step_ps
@@ -276,7 +277,7 @@ def profiler(report: Report) -> Iterator[Disagreement]:
 def most(report: Report) -> Iterator[Disagreement]:
     """What one change can recover is no less than any cost, bound or loss, and no more than the step."""
     whole, step_ps = recoverable(report), typical_step_ps(report.results.steps)
-    if whole is None or whole.ps_per_step is None or step_ps is None:
+    if whole is None or whole.ps_per_step is None or step_ps is None or is_lost(report, "path"):
         return
     if whole.ps_per_step > step_ps:
         yield Disagreement("$.results.path.mean_by_cause", "lets more be recoverable than the step")

@@ -15,6 +15,7 @@ from traceview.analysis.collectives.result import CollectiveTimes
 from traceview.analysis.path.result import CriticalPath
 from traceview.document.chart import Lane, Lanes
 from traceview.report import claims
+from traceview.report.absent import is_lost
 from traceview.report.disagreement import Disagreement
 from traceview.report.model import Report
 from traceview.report.recoverable import typical_step_ps
@@ -209,6 +210,9 @@ def _anatomy(report: Report) -> Iterator[Disagreement]:
 def _path_of_steps(report: Report, path: CriticalPath) -> Iterator[Disagreement]:
     """No path is longer than its step, and no bound is above both the path without the problem and the compute."""
     steps = report.results.steps
+    if is_lost(report, "steps"):
+        yield Disagreement("$.results.steps", "is missing, and results.path is about its steps")
+        return
     rows = {(row.host, row.number): row for row in steps.steps if row.used} if steps else {}
     by_place = {(step.host, step.step): step for step in path.steps if step.step is not None}
     for place, step in enumerate(path.steps):

@@ -14,6 +14,7 @@ from traceview.document import numbers
 from traceview.document.json_text import encoded
 from traceview.errors import UsageError
 from traceview.record import Record
+from traceview.report.absent import LEFT_OUT
 from traceview.report.model import Report
 
 MOST_BYTES: Final = 100_000
@@ -87,7 +88,7 @@ def _without(*topics: str) -> _Reduce:
         there = [name for name in topics if getattr(report.results, name) is not None]
         if not there:
             return report
-        reasons = dict.fromkeys(there, "left out of the reduced report")
+        reasons = dict.fromkeys(there, LEFT_OUT)
         smaller = _with_results(report, **dict.fromkeys(there))
         return replace(smaller, skipped={**report.skipped, **reasons})
 

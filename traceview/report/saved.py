@@ -18,6 +18,7 @@ from traceview.document.sanitize import shortened
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
 from traceview.record import Record, meanings, records_of, summary
+from traceview.report.absent import with_reasons
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.store.address import location_of
@@ -81,7 +82,7 @@ def load_report(path: str | Location) -> Report:
             f"schema_version is {_shown(version)}; this version reads {SCHEMA_VERSION}",
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
-    report = _decoded(path, content)
+    report = with_reasons(_decoded(path, content))
     disagreement = first_disagreement(report)
     if disagreement is not None:
         raise TraceFormatError(path, f"{disagreement.place}: {disagreement.problem}")

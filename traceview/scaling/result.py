@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from traceview.analysis.base import Skipped
+from traceview.comparison.conditions import BLOCKING, differing_among
 from traceview.comparison.mean_step import step_time_ps
+from traceview.comparison.repeats import distinct, repeat_words
+from traceview.document import numbers
+from traceview.document.sanitize import shortened
+from traceview.errors import ComparisonError
 from traceview.record import Count, Integer, Picoseconds, Ratio, Record, RunName, Share, VersionText
+from traceview.report.absent import why_absent
 from traceview.report.model import Report
 from traceview.trace.cause import PATH_KEYS
 from traceview.version import VERSION
 
 SCALING_SCHEMA_VERSION: Final = 1
+
+_LONGEST_VALUE: Final = 40
+
+_OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
+"""What makes the step of another run another step. Where one side is compared with another, the last two may be the change."""
 
 
 class Efficiency(Record, frozen=True):
@@ -80,32 +91,42 @@ class ScaledRuns(Record, frozen=True):
     remarks: tuple[str, ...] = ()
 
 
-def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
-    """The runs by their number of devices; Skipped where fewer than two numbers have step times."""
+def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns | Skipped:
+    """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times.
+
+    `force`: also where runs on one number of devices are not the same work on the same hardware, so that their mean is the
+    step time of neither. Raises `ComparisonError` with the reasons where they are not.
+    """
+    remarks = list(_repeats(reports))
     by_count: dict[int, list[Report]] = {}
-    remarks = []
-    for report in reports:
+    for report in distinct(reports):
         count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
-            reason = "no device computed" if not count else "it has no step times"
-            remarks.append(f"{report.source.run} is left out: {reason}.")
+            remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
         else:
             by_count.setdefault(count, []).append(report)
     if len(by_count) < 2:
         counts = ", ".join(map(str, by_count)) or "none"
-        return Skipped(f"runs on two or more numbers of devices are needed; there is {counts}")
+        needed = f"runs on two or more numbers of devices are needed; there is {counts}"
+        return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
     groups = [by_count[count] for count in sorted(by_count)]
+    for group in groups:
+        remarks += _unlike(group, force=force)
+    remarks += _unlike_groups(groups)
     has_examples = all(_batch_size(group) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
+    pathless = [report for group in groups for report in group if report.results.path is None]
+    if pathless:
+        why = why_absent(pathless[0], "path")
+        remarks.append(
+            f"What grows is not known: the critical path of {pathless[0].source.run}: {why}."
+        )
     if not has_examples:
         remarks.append(
             "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
             "everywhere."
         )
-    models = {row.models for row in rows}
-    if len(models) > 1:
-        remarks.append("The runs were recorded on different models of devices.")
     return ScaledRuns(
         schema_version=SCALING_SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -114,6 +135,50 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
         growing=_growing(rows[0], rows[-1]),
         remarks=tuple(remarks),
     )
+
+
+def _repeats(reports: Sequence[Report]) -> Iterator[str]:
+    words = repeat_words(reports)
+    if words:
+        yield f"{words}."
+
+
+def _unlike(group: Sequence[Report], *, force: bool) -> Iterator[str]:
+    """What differs among runs on one number of devices; what makes their mean that of neither is refused, unless `force`."""
+    differing = differing_among(group)
+    sizes = sorted({size for report in group if (size := _batch_size([report])) is not None})
+    if len(sizes) > 1:
+        differing["batch"] = [str(size) for size in sizes]
+    words = "; ".join(f"{name}: {_values(values)}" for name, values in differing.items())
+    on = f"the runs on {numbers.plural(_device_count(group[0]), 'device')}"
+    if not force and any(name in _OTHER_WORK for name in differing):
+        raise ComparisonError(
+            f"{on} are not alike ({words})", hint="--force takes their mean all the same"
+        )
+    if words:
+        yield f"T{on[1:]} are not alike ({words}): the row is their mean."
+
+
+def _values(values: Sequence[str]) -> str:
+    return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
+
+
+def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
+    """What differs between the numbers of devices, beside what has to."""
+    differing = differing_among([group[0] for group in groups])
+    words = [
+        f"{name}: {_values(values)}"
+        for name, values in differing.items()
+        if name in _OTHER_WORK and name not in ("batch", "hosts")
+    ]
+    if words:
+        yield f"Between the numbers of devices more differs: {'; '.join(words)}."
+
+
+def _why_left_out(report: Report) -> str:
+    if report.results.device_time is None:
+        return f"device times are {why_absent(report, 'device_time')}"
+    return "it has no step times" if _device_count(report) else "no device computed"
 
 
 def _device_count(report: Report) -> int:

@@ -19,8 +19,9 @@ _LEAST_GROWTH: Final = 0.01
 def headline(scaled: ScaledRuns) -> str:
     """The efficiency on the most devices, and which part of the step grows."""
     fewest, most = scaled.rows[0], scaled.rows[-1]
+    slower = "slower than" if most.speedup < 1 else ""
     words = (
-        f"{most.device_count} devices are {most.speedup:.3g} times as fast as "
+        f"{most.device_count} devices are {slower or f'{most.speedup:.3g} times as fast as'} "
         f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
     )
     if not scaled.growing or not _is_shown(scaled, 0):

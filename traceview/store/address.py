@@ -27,10 +27,12 @@ def is_address(text: str) -> bool:
 
 
 def location_of(text: str | os.PathLike[str] | Location) -> Location:
-    """The place that a path or an address names; raises `UsageError` for an address of an unknown kind."""
+    """The place that a path or an address names; raises `UsageError` for an address of an unknown kind and an empty text."""
     if not isinstance(text, str | os.PathLike):
         return text
     name = os.fspath(text)
+    if not name:
+        raise UsageError("the path is empty", hint="the current directory is .")
     match = _ADDRESS.fullmatch(name)
     if match is None or not is_address(name):
         return Path(text)

@@ -46,6 +46,7 @@ class Activity(Struct, frozen=True, eq=False):
     name: Int32Array
     op: Int32Array
     module: Int32Array
+    shape: Int32Array
     kind: npt.NDArray[np.uint8]
     correlation_id: Int64Array
     has_correlation: BoolArray
@@ -110,6 +111,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
         name=names.add_all(table.names)[table.name[rows]],
         op=_ops(table, names)[rows],
         module=_modules(table, names)[rows],
+        shape=_shapes(table, names)[rows],
         kind=kind[rows],
         correlation_id=correlation.dense(table.count, 0)[rows],
         has_correlation=has_correlation[rows],
@@ -139,6 +141,7 @@ def _tpu_activity(table: PlaneTable, names: Names) -> Activity:
         name=names.add_all(table.names)[table.name[rows]],
         op=_ops(table, names)[rows],
         module=_modules(table, names)[rows],
+        shape=_shapes(table, names)[rows],
         kind=kind.astype(np.uint8),
         correlation_id=np.zeros(count, dtype=np.int64),
         has_correlation=np.zeros(count, dtype=np.bool_),
@@ -182,6 +185,15 @@ def _modules(table: PlaneTable, names: Names) -> Int32Array:
     if texts.texts:
         module[texts.event] = names.add_all(texts.texts)[texts.index]
     return module
+
+
+def _shapes(table: PlaneTable, names: Names) -> Int32Array:
+    """The shapes of the inputs of each event's op, as TensorFlow writes them: `(float[32,784];float[784,10])`."""
+    shape = np.full(table.count, NONE, dtype=np.int32)
+    texts = table.texts("shape")
+    if texts.texts:
+        shape[texts.event] = names.add_all(texts.texts)[texts.index]
+    return shape
 
 
 def _op_text(text: bytes) -> bytes:

@@ -130,6 +130,7 @@ class DeviceParts:
             name=take("name", np.int32),
             op=take("op", np.int32),
             module=take("module", np.int32),
+            shape=take("shape", np.int32),
             class_=classes.class_,
             correlation_id=correlation_id,
             has_correlation=has_correlation,

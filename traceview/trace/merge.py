@@ -35,7 +35,7 @@ _Column = npt.NDArray[Any]
 _Change = Callable[[int, _Column], _Column]
 """Makes of a column of the part of this number what it is in the whole recording."""
 
-_NAMED: Final = ("name", "op", "module")
+_NAMED: Final = ("name", "op", "module", "shape")
 
 
 def merged(

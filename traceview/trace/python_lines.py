@@ -6,7 +6,10 @@ of samples are no shares of time. Of a span the function of the user with most t
 sampled, and in it the line with most time.
 
 A thread that waits runs nothing that another could wait for: the main thread while it joins one that trains. Only native
-code that calls Python, as TensorFlow does for generators, is kept waiting by it.
+code that calls Python, as TensorFlow does for generators, is kept waiting by it. Processor time, where it was recorded,
+shows whether a thread waits at a place, whatever it calls there: over all its time there, because one that computes may
+be off a busy core for some rounds. Else names of functions show it. What a thread
+waits for may be what the step needs, a file or a server, so it counts where nothing computes.
 
 The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
 2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
@@ -43,6 +46,11 @@ _LATE_PS: Final = 5 * PS_PER_MS // 2
 rounds are due after 0.5 to 1.5 ms."""
 _AT_WORK_RATIO: Final = 0.5
 """Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
+_AT_REST_RATIO: Final = 0.05
+"""Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
+wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+_EXPLAINS_RATIO: Final = 0.5
+"""Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -53,11 +61,13 @@ class PythonLine(Struct, frozen=True):
     """Where a thread was. `frame`: the innermost line of the user's code, or, where none is, of what does not just wait.
 
     `inner`: the line of a library below it with most time, None where the user's line itself ran.
-    Of the `sampled_ps` that all samples stand for, `inside_ps` were in the function of `frame`.
+    `state`: what the thread mostly did there. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
+    function of `frame`.
     """
 
     frame: PythonFrame
     inner: PythonFrame | None
+    state: PythonState
     inside_ps: int
     sampled_ps: int
 
@@ -68,11 +78,6 @@ class PythonLine(Struct, frozen=True):
     def ratio(self) -> float:
         """The share of the sampled time."""
         return self.inside_ps / self.sampled_ps
-
-    @property
-    def state(self) -> PythonState:
-        """What the thread did there."""
-        return (self.inner or self.frame).state
 
 
 class PythonLines:
@@ -98,34 +103,44 @@ class PythonLines:
         """Where a thread mostly was in spans, int64 `[n]`, in time order and apart; None without samples."""
         return self._most(self._rows_of(thread), start_ps, end_ps)
 
-    def of_others(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """The same for all threads but one, among samples inside code of the user in which the thread runs something."""
+    def of_others(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, *, may_wait: bool
+    ) -> PythonLine | None:
+        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
+
+        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file.
+        """
         samples = self._samples
         is_idle = self._waits[samples.stack] & self._is_started_by_python[samples.thread]
-        is_other = (samples.thread != thread) & self._is_user[samples.stack]
-        return self._most(np.flatnonzero(is_other & ~is_idle), start_ps, end_ps)
+        is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
+        computes = self._most(
+            np.flatnonzero(is_other & ~(self._load < _AT_REST_RATIO)), start_ps, end_ps
+        )
+        if not may_wait:
+            return computes
+        if computes is not None:
+            spans = union(start_ps, end_ps)
+            waited_ps = int((spans.end - spans.start).sum())
+            if computes.inside_ps >= _EXPLAINS_RATIO * waited_ps:
+                return computes
+        return self._most(np.flatnonzero(is_other), start_ps, end_ps)
 
     def time_by_state(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array
     ) -> dict[PythonState, int]:
         """How long a thread did what in spans, in picoseconds that its samples stand for."""
         time: Counter[PythonState] = Counter()
-        stacks, times = self._time_by_sample(self._rows_of(thread), start_ps, end_ps)
-        for stack, time_ps in zip(stacks, times, strict=True):
-            time[self._frame(self._samples.stacks[stack][0]).state] += time_ps
+        rows, times = self._time_by_sample(self._rows_of(thread), start_ps, end_ps)
+        for row, time_ps in zip(rows, times, strict=True):
+            time[self._state(row)] += time_ps
         return dict(time)
 
     def lock_kept(self, thread: int) -> IntervalSet:
         """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
         rows = self._rows_of(thread)
-        after, before = rows[1:], rows[:-1]
-        cpu_us = self._samples.cpu_us
-        passed_ps = self.time_ps[after] - self.time_ps[before]
-        used_ps = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000) * PS_PER_US
-        is_known = (cpu_us[after] >= 0) & (cpu_us[before] >= 0)
-        is_next = self.previous_ps[after] == self.time_ps[before]
-        is_at_work = used_ps >= _AT_WORK_RATIO * passed_ps
-        kept = after[is_known & is_next & is_at_work & (passed_ps >= _LATE_PS)]
+        passed_ps, used_ps = self._passed_ps[rows], self._used_ps[rows]
+        is_at_work = (used_ps >= 0) & (used_ps >= _AT_WORK_RATIO * passed_ps)
+        kept = rows[is_at_work & (passed_ps >= _LATE_PS)]
         return union(self.previous_ps[kept], self.time_ps[kept])
 
     @property
@@ -140,28 +155,33 @@ class PythonLines:
     def _most(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
     ) -> PythonLine | None:
-        stacks, times = self._time_by_sample(rows, start_ps, end_ps)
-        if not stacks:
+        rows_in, times = self._time_by_sample(rows, start_ps, end_ps)
+        if not rows_in:
             return None
+        stacks = self._samples.stack[rows_in].tolist()
         frames = [self._line_of(stack) for stack in stacks]
+        innermost = [self._frame(self._samples.stacks[stack][0]) for stack in stacks]
         of_function: Counter[tuple[str, str]] = Counter()
         for frame, time in zip(frames, times, strict=True):
             of_function[frame.file, frame.function] += time
         function, inside_ps = of_function.most_common(1)[0]
         of_line: Counter[PythonFrame] = Counter()
         of_innermost: dict[PythonFrame, Counter[PythonFrame]] = defaultdict(Counter)
-        for frame, stack, time in zip(frames, stacks, times, strict=True):
+        of_state: dict[tuple[PythonFrame, PythonFrame], Counter[PythonState]] = defaultdict(Counter)
+        for row, frame, inner, time in zip(rows_in, frames, innermost, times, strict=True):
             if (frame.file, frame.function) == function:
                 of_line[frame] += time
-                of_innermost[frame][self._frame(self._samples.stacks[stack][0])] += time
+                of_innermost[frame][inner] += time
+                of_state[frame, inner][self._state(row)] += time
         line, _ = of_line.most_common(1)[0]
         inner, _ = of_innermost[line].most_common(1)[0]
-        return PythonLine(line, None if inner == line else inner, inside_ps, sum(times))
+        state, _ = of_state[line, inner].most_common(1)[0]
+        return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
 
     def _time_by_sample(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
     ) -> tuple[list[int], list[int]]:
-        """Stacks of the samples that stand for time in spans, and that time."""
+        """Rows of the samples that stand for time in spans, and that time."""
         spans = union(start_ps, end_ps)
         if not spans.start.size:
             return [], []
@@ -170,10 +190,19 @@ class PythonLines:
         span = np.searchsorted(spans.start, time, side="left") - 1
         stands_for_ps = time - np.maximum(self.previous_ps[rows], spans.start[span])
         is_in = (span >= 0) & (time <= spans.end[span]) & (stands_for_ps > 0)
-        stacks = self._samples.stack[rows[is_in]].tolist()
+        rows_in = rows[is_in].tolist()
         times = stands_for_ps[is_in].tolist()
+        stacks = self._samples.stack[rows_in].tolist()
         kept = [place for place, stack in enumerate(stacks) if self._samples.stacks[stack]]
-        return [stacks[place] for place in kept], [times[place] for place in kept]
+        return [rows_in[place] for place in kept], [times[place] for place in kept]
+
+    def _state(self, row: int) -> PythonState:
+        """What the thread of a sample does at its place."""
+        state = self._frame(self._samples.stacks[self._samples.stack[row]][0]).state
+        load = self._load[row]
+        if state == "native" or np.isnan(load):
+            return state
+        return "waits" if load < _AT_REST_RATIO else "runs"
 
     def _line_of(self, stack: int) -> PythonFrame:
         """The line that stands for a stack."""
@@ -187,6 +216,41 @@ class PythonLines:
 
     def _rows_of(self, thread: int) -> Int64Array:
         return np.flatnonzero(self._samples.thread == thread)
+
+    @cached_property
+    def _passed_ps(self) -> Int64Array:
+        """The time of each sample since the round before."""
+        return self.time_ps - self.previous_ps
+
+    @cached_property
+    def _used_ps(self) -> Int64Array:
+        """Processor time that its thread has used since; -1 where that is not known."""
+        samples, used_ps = self._samples, np.full(self._samples.count, -1, dtype=np.int64)
+        by_thread = np.argsort(samples.thread, kind="stable")
+        before, after = by_thread[:-1], by_thread[1:]
+        cpu_us = samples.cpu_us
+        is_known = (
+            (samples.thread[after] == samples.thread[before])
+            & (self.previous_ps[after] == self.time_ps[before])
+            & (cpu_us[after] >= 0)
+            & (cpu_us[before] >= 0)
+        )
+        used_us = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000)
+        used_ps[after[is_known]] = used_us[is_known] * PS_PER_US
+        return used_ps
+
+    @cached_property
+    def _load(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown."""
+        samples = self._samples
+        _, place = unique_inverse(samples.thread.astype(np.int64) * (1 << 32) + samples.stack)
+        is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
+        of_known, count = place[is_known], int(place.max(initial=-1)) + 1
+        used = np.bincount(of_known, self._used_ps[is_known].astype(np.float64), count)
+        passed = np.bincount(of_known, self._passed_ps[is_known].astype(np.float64), count)
+        ratio = np.divide(used, passed, out=np.full(count, np.nan), where=passed > 0)
+        load: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio[place]
+        return load
 
     @cached_property
     def _is_user(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

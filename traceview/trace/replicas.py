@@ -289,6 +289,7 @@ def _columns(
         name=host.name[rows],
         op=host.name[rows],
         module=np.full(rows.size, NONE, dtype=np.int32),
+        shape=np.full(rows.size, NONE, dtype=np.int32),
         class_=np.where(collective, ActivityClass.COLLECTIVE, ActivityClass.COMPUTE).astype(
             np.uint8
         ),

@@ -18,8 +18,11 @@ from traceview.trace.python_samples import PythonState
 _LATE_PYTHON: Final = (Cause.CALLBACK, Cause.PYTHON)
 _INSTEAD_OF_PYTHON: Final[Mapping[PythonState, tuple[str, str]]] = {
     "waits": (
-        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process or a file.",
-        "Let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
+        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process, a file, the network or a timer.",
+        (
+            "Wait less often, or in a thread of its own. Or let what it waits for come earlier: fill the queue ahead, or schedule "
+            "further steps before waiting for all of them."
+        ),
     ),
     "native": (
         (

@@ -111,8 +111,8 @@ _ADVICE: Final = {
 }
 
 _DENSE_UPDATE: Final = (
-    " A variable has sparse gradients, such as an embedding, and adaptive optimizers of Keras update its whole table: "
-    "tf.keras.optimizers.SGD without momentum updates only the rows that were looked up."
+    "Train embeddings with tf.keras.optimizers.SGD without momentum, which updates only the rows that were looked up: a "
+    "variable has sparse gradients, and adaptive optimizers of Keras update its whole table. "
 )
 
 
@@ -196,21 +196,26 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
 
 def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     limits, compute_ratio = OPTIMIZER_BOUND.limits, ops.kind.compute_ratio
+    several = len(ops.devices) > 1
     cost = selection.cost("mean", ops.ps_per_step).as_bound("upper")
     if compute_ratio < limits["compute_ratio"] or (cost.ratio or 0.0) < limits["step_ratio"]:
         return
-    device = ops.most.device
+    where = numbers.listed(ops.devices)
+    shares = numbers.share_range(kind.compute_ratio for kind in ops.kinds.values())
     yield OPTIMIZER_BOUND.finding(
-        f"{device} spends {numbers.share(compute_ratio)} of its compute on the optimizer, which takes {cost.words} "
-        f"on the critical path ({numbers.share(cost.ratio)})",
+        f"{where} {'spend' if several else 'spends'} {shares} of {'their' if several else 'its'} compute on the optimizer, "
+        f"which takes {cost.words} on the critical path ({numbers.share(cost.ratio)})",
         (
-            Evidence("compute_ratio", compute_ratio, limits["compute_ratio"], device),
-            Evidence("path_ratio", cost.ratio or 0.0, limits["step_ratio"], device),
+            *(
+                Evidence("compute_ratio", kind.compute_ratio, limits["compute_ratio"], device)
+                for device, kind in ops.kinds.items()
+            ),
+            Evidence("path_ratio", cost.ratio or 0.0, limits["step_ratio"], where),
         ),
         severity="info" if selection.few_steps else None,
         confidence=_confidence(selection),
-        advice=OPTIMIZER_BOUND.advice + (_DENSE_UPDATE if ops.most.updates_sparse else ""),
-        devices=(device,),
+        advice=(_DENSE_UPDATE if ops.most.updates_sparse else "") + OPTIMIZER_BOUND.advice,
+        devices=ops.devices,
         cost=cost,
     )
 

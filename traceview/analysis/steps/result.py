@@ -13,6 +13,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.idle_python import PythonShare
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.analysis.steps.accumulation import accumulation
+from traceview.analysis.steps.updates import updates_per_step
 from traceview.record import (
     LARGEST,
     Count,
@@ -108,6 +109,8 @@ class Steps(Record, frozen=True):
             runs ahead; mixed where hosts differ.
         loop_iterations: How often a loop in the graph ran per step (median), or how often the graph of a step calls
             Strategy.run. If that is the training loop, one step here is several training steps. Null without one.
+        updates_per_step: How often the optimizer ran in a step (median), where a loop does; null without a loop, or where
+            no op shows the optimizer. Once: the loop is a layer, such as an LSTM, and not the training loop.
         steps_per_call: The most training steps that one call made of those that the capture marked as steps,
             such as steps_per_execution of Keras; null where the sidecar does not say.
         count: Steps in the window, over all hosts.
@@ -142,6 +145,14 @@ class Steps(Record, frozen=True):
     evaluations: tuple[StepEvaluation, ...] = ()
     optimizer_steps: tuple[Integer, ...] = ()
     accumulated_steps: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
+    updates_per_step: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
+
+    @property
+    def trains_in_loop(self) -> bool | None:
+        """Whether the loop in the graph is the training loop; None where nothing shows it."""
+        if self.loop_iterations is None:
+            return False
+        return None if self.updates_per_step is None else self.updates_per_step > 1
 
 
 def compute(
@@ -162,13 +173,14 @@ def compute(
     ]
     accumulated = accumulation(trace, selection)
     function, runs = _training_loop(trace, selection)
+    loop_iterations = runs or _loop_iterations(trace, selection)
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
             (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
         ),
-        loop_iterations=runs or _loop_iterations(trace, selection),
+        loop_iterations=loop_iterations,
         steps_per_call=_steps_per_call(trace, selection),
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
@@ -181,6 +193,7 @@ def compute(
         evaluations=tuple(_evaluations(trace, selection)),
         optimizer_steps=accumulated.updates if accumulated else (),
         accumulated_steps=accumulated.every if accumulated else None,
+        updates_per_step=updates_per_step(trace, selection) if loop_iterations else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from traceview.analysis import device_time
 from traceview.analysis.context import View
+from traceview.analysis.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.steps.findings import FEW_STEPS
 from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import model as doc
@@ -26,6 +27,7 @@ MOST_DEVICES: Final = 8
 JOINED_FROM: Final = 3
 """From so many hosts on, all hosts of a step share a row."""
 
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_EVALUATIONS: Final = 4
 _MOST_UPDATES: Final = 6
@@ -55,7 +57,10 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
         (
             *doc.facts(*_typical(result), *_spread(result)),
             *doc.notes(
-                *_bound_notes(result), *_accumulation_notes(result), *_evaluation_notes(result)
+                *_bound_notes(result),
+                *_coordinator_notes(view, result),
+                *_accumulation_notes(result),
+                *_evaluation_notes(result),
             ),
             *_table(view, result),
         ),
@@ -105,16 +110,40 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             "(steps_per_execution); numbers per step are of the whole call."
         )
     elif result.loop_function is not None:
-        runs = result.loop_iterations
-        count = "several training steps" if runs is None else f"{runs} training steps"
+        count = (
+            f"{result.updates_per_step} training steps"
+            if result.trains_in_loop
+            else "several training steps"
+            if result.loop_iterations is None
+            # Another loop may run inside that of the training.
+            else f"up to {result.loop_iterations} training steps"
+        )
         yield (
             f"One call of {shortened(result.loop_function, _WIDEST_NAME)} runs {count} in its graph. A step of this "
             "report is such a call, and numbers per step are of the whole call."
         )
-    elif result.loop_iterations is not None:
+    elif result.trains_in_loop:
+        yield (
+            f"A loop in the graph runs {result.loop_iterations} times in each step, and the optimizer "
+            f"{result.updates_per_step} times: one step here is several training steps, and numbers per step are of all of "
+            "them."
+        )
+    elif result.trains_in_loop is None:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
+        )
+
+
+def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
+    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
+    environment = view.result(ENVIRONMENT)
+    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
+    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
+    if is_coordinated and result.method == "marker":
+        yield (
+            "ClusterCoordinator hands steps to each worker from a thread of its own. The steps here are those of one "
+            "worker; with several workers the job runs more steps in this time."
         )
 
 

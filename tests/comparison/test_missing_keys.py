@@ -1,0 +1,138 @@
+"""A report without a key of its schema leads to one true line, or to a stated limit: never to a wrong reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.command import Command
+from traceview.analysis.registry import Results
+from traceview.report.model import Report
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+TOP = tuple(Report.__struct_encode_fields__)
+TOPICS = tuple(Results.__struct_encode_fields__)
+OPTIONAL = ("left_out_findings", "command", "reduced")
+LOST = "not in the saved report"
+
+SAID_BY_COMPARE = {
+    "device_time": "does not hold the devices in use, so these are not compared",
+    "anatomy": "does not hold what each device did, so these are not compared",
+    "input": "does not hold the input stages, so these are not compared",
+    "collectives": "does not hold the collectives, so these are not compared",
+    "path": f"The difference is not explained by its parts: the critical path of {{run}}: {LOST}",
+    "op_steps": f"Ops are not compared: those of {{run}} are {LOST}",
+    "environment": f"of {{run}}: {LOST}",
+}
+CONDITIONS = {
+    "device_time": "busy_ratio >= 0",
+    "anatomy": "idle.input_ratio <= 1",
+    "path": "path.input_ratio <= 1",
+    "balance": "examples_per_second >= 0",
+    "ops": "ops.rows.total_ms <= 10 s",
+    "collectives": "collectives.count >= 0",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(fixtures: Path) -> dict[str, Any]:
+    """A report on a run with a sidecar."""
+    data: dict[str, Any] = json.loads(traceview.analyze(fixtures / "slow-input-2").to_json())
+    return data
+
+
+@pytest.fixture(scope="module")
+def other(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("other") / "other.json"
+    path.write_text(traceview.analyze(fixtures / "custom-loop-2").to_json(), encoding="utf-8")
+    return str(path)
+
+
+def without(whole: dict[str, Any], key: str, folder: Path) -> str:
+    """The report without a key at its top, or without a result."""
+    data = {**whole, "results": dict(whole["results"])}
+    del (data if key in TOP else data["results"])[key]
+    folder.mkdir(exist_ok=True)
+    path = folder / "cut.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("key", [*TOP, *TOPICS])
+def test_every_command_reads_it_or_says_which_key_is_missing(
+    key: str, whole: dict[str, Any], other: str, command: Command, tmp_path: Path
+) -> None:
+    cut = without(whole, key, tmp_path / "reports")
+    is_needed = (key in TOP and key not in OPTIONAL) or key == "steps"
+    for arguments in (
+        ("compare", cut, other, "--format", "html"),
+        ("compare", other, cut, "--require", "step_time:+5%"),
+        ("compare", cut, other, "--scaling"),
+        ("gate", cut, "--require", "step_time_ms <= 1000"),
+        ("gate", other, "--baseline", cut),
+        ("render", cut, "--full"),
+        ("baseline", "save", "cut", cut, "--dir", str(tmp_path / "baselines"), "--force"),
+    ):
+        done = command(*arguments)
+        if is_needed:
+            where = "not a saved report" if key == "schema_version" else f"{key}: is missing"
+            assert (done.code, where in done.err) == (4, True), arguments
+        else:
+            assert done.code in (0, 7, 10), (arguments, done.err)
+            assert "Traceback" not in done.err
+            assert "no device was recorded" not in done.out
+    history = command("history", str(tmp_path / "reports"))
+    assert history.code == (4 if is_needed else 0)
+
+
+@pytest.mark.parametrize(("topic", "words"), SAID_BY_COMPARE.items())
+def test_compare_says_what_it_does_not_compare(
+    topic: str,
+    words: str,
+    whole: dict[str, Any],
+    other: str,
+    command: Command,
+    tmp_path: Path,
+) -> None:
+    """On either side; and what a report lacks has not gone."""
+    cut = without(whole, topic, tmp_path / "reports")
+    said = words.format(run=whole["source"]["run"])
+    for sides in ((cut, other), (other, cut)):
+        made = json.loads(command("compare", *sides, "--format", "json").out)
+        assert sum(said in limit for limit in made["limits"]) == 1
+        assert topic not in {value["topic"] for value in made["values"]}
+        assert "gone" not in made["verdict"]
+
+
+@pytest.mark.parametrize(("topic", "condition"), CONDITIONS.items())
+def test_a_gate_says_why_it_cannot_judge(
+    topic: str,
+    condition: str,
+    whole: dict[str, Any],
+    command: Command,
+    tmp_path: Path,
+) -> None:
+    cut = without(whole, topic, tmp_path / "reports")
+    done = command("gate", cut, "--require", condition, "--format", "json")
+    (row,) = json.loads(done.out)["judgements"][0]["rows"]
+    assert (done.code, row["reason"]) == (7, f"results.{topic} is {LOST}")
+    changed = f"{condition.split()[0]}:+5%"
+    subject = str(tmp_path / "whole.json")
+    Path(subject).write_text(json.dumps(whole), encoding="utf-8")
+    arguments = ("gate", subject, "--baseline", cut, "--require", changed, "--format", "json")
+    rows = json.loads(command(*arguments).out)["judgements"][0]["rows"]
+    assert any(row["reason"] == f"in the baseline: results.{topic} is {LOST}" for row in rows)
+
+
+def test_scaling_says_which_run_it_leaves_out(
+    whole: dict[str, Any], other: str, command: Command, tmp_path: Path
+) -> None:
+    cut = without(whole, "device_time", tmp_path / "reports")
+    done = command("compare", cut, other, "--scaling")
+    assert done.code == 7
+    assert f"{whole['source']['run']} is left out: device times are {LOST}" in done.err
