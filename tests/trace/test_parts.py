@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import asdict
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
 from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
@@ -168,8 +168,24 @@ def devices_that_wait_for_those_of_other_hosts(logdir: Path) -> None:
         trace.write(logdir)
 
 
+def ops_with_shapes_off_the_path(logdir: Path) -> None:
+    """What makes the step as long as it is runs on GPU:0."""
+    for host, name in enumerate(("host0", "host1")):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            shapes: Stats = {"shape": f"(float[{32 + host},784])"}
+            step.kernel(0, 2, 45)
+            step.kernel(1, 2, 6, op="dense/MatMul:MatMul", stats=shapes)
+        trace.write(logdir)
+
+
 @pytest.mark.parametrize(
-    "write", [names_in_another_order, devices_that_wait_for_those_of_other_hosts]
+    "write",
+    [
+        names_in_another_order,
+        devices_that_wait_for_those_of_other_hosts,
+        ops_with_shapes_off_the_path,
+    ],
 )
 def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path)
