@@ -1,8 +1,9 @@
 """Measures how often a comparison of step times is wrong, with the noise of recorded runs, and prints the figures.
 
-`step_noise.csv` holds the steps of 27 programs in nanoseconds, each captured five times without a change on two shared
-cores: program, capture, twelve steps in order. From it come pairs of runs with a known change (`found`), pairs of
-captures as they are (`real_pairs`), and how much whole runs of one program differ (`run_spread`).
+`long_captures.csv` holds 31 steps each of two captures of 29 programs, in nanoseconds: program, capture, steps in order. Of
+their noise pairs of runs with a known change are made (`made_pairs`). `repeated_captures.csv` holds 27 programs, each captured
+five times without a change, twelve steps each: from it come pairs of captures as they are (`real_pairs`), and how much whole
+runs of one program differ (`run_spread`). All ran on two shared cores.
 
     python -m scripts.step_noise
 """
@@ -13,18 +14,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 
 from traceview.comparison.difference import (
+    ASKED_RATIO,
     Difference,
     RunSpread,
     difference,
+    step_difference,
 )
 from traceview.mean_variance import Float64Array
 
-TABLE: Final = Path(__file__).with_suffix(".csv")
+LONG: Final = Path(__file__).with_name("long_captures.csv")
+REPEATED: Final = Path(__file__).with_name("repeated_captures.csv")
 PAIRS: Final = 400
 STEPS: Final = 10
 MEAN_BLOCK: Final = 5
@@ -33,53 +38,108 @@ MEAN_BLOCK: Final = 5
 Captures = Mapping[str, Sequence[Float64Array]]
 
 
-def recorded() -> Captures:
+def recorded(table: Path) -> Captures:
     """The steps of every capture by program, nanoseconds."""
     captures: dict[str, list[Float64Array]] = {}
-    for line in TABLE.read_text(encoding="ascii").splitlines():
+    for line in table.read_text(encoding="ascii").splitlines():
         program, _, *steps = line.split(",")
         captures.setdefault(program, []).append(np.array(steps, dtype=np.float64))
     return captures
 
 
-def quiet_half(captures: Captures) -> list[Float64Array]:
+def every_capture(captures: Captures) -> list[Float64Array]:
+    """The captures of all programs."""
+    return [steps for of_program in captures.values() for steps in of_program]
+
+
+def quiet_half(captures: Sequence[Float64Array]) -> list[Float64Array]:
     """The captures whose steps vary by no more than those of the median one, as a share of their mean."""
-    of_all = [steps for of_program in captures.values() for steps in of_program]
-    spreads = [float(steps.std() / steps.mean()) for steps in of_all]
-    middle = float(np.median(spreads))
-    return [steps for steps, spread in zip(of_all, spreads, strict=True) if spread <= middle]
+    middle = float(np.median([variation(steps) for steps in captures]))
+    return [steps for steps in captures if variation(steps) <= middle]
 
 
-def made_run(capture: Float64Array, random: np.random.Generator) -> Float64Array:
-    """Ten steps in blocks of neighbours, each from a random place of a recorded series, over the mean of that."""
+def variation(steps: Float64Array) -> float:
+    """Standard deviation of the steps as a share of their mean."""
+    return float(steps.std() / steps.mean())
+
+
+def made_run(
+    capture: Float64Array, random: np.random.Generator, step_count: int = STEPS
+) -> Float64Array:
+    """Steps in blocks of neighbours, each from a random place of a recorded series, over the mean of that."""
     pieces: list[Float64Array] = []
-    while sum(piece.size for piece in pieces) < STEPS:
+    while sum(piece.size for piece in pieces) < step_count:
         start = int(random.integers(capture.size))
         pieces.append(capture[start : start + int(random.geometric(1 / MEAN_BLOCK))])
-    run: Float64Array = np.concatenate(pieces)[:STEPS] / capture.mean()
+    run: Float64Array = np.concatenate(pieces)[:step_count] / capture.mean()
     return run
 
 
-def pairs(
-    captures: Sequence[Float64Array], seed: int = 0
+def made_pairs(
+    captures: Sequence[Float64Array], step_count: int = STEPS
 ) -> Iterator[tuple[Float64Array, Float64Array]]:
     """Pairs of runs without a change, both with the noise of the same random capture."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     for _ in range(PAIRS):
         capture = captures[int(random.integers(len(captures)))]
-        yield made_run(capture, random), made_run(capture, random)
+        yield made_run(capture, random, step_count), made_run(capture, random, step_count)
 
 
-def found(captures: Sequence[Float64Array], change: Callable[[Difference], float]) -> float:
-    """The share of pairs that are called slower or faster with this change of the second run.
+def found(captures: Sequence[Float64Array], ratio: float | None, step_count: int = STEPS) -> float:
+    """The share of pairs that are called slower or faster if the second run changes by `ratio`.
 
-    `change` gets what is said of the same pair without one.
+    None: by what is said to be shown by runs as these.
     """
     called = 0
-    for before, after in pairs(captures):
-        ratio = change(difference([before], [after]))
-        called += difference([before], [after * (1 + ratio)]).direction in ("slower", "faster")
+    for before, after in made_pairs(captures, step_count):
+        change = ratio
+        if change is None:
+            change = step_difference([before], [after]).least_shown_ratio or 0.0
+        result = step_difference([before], [after * (1 + change)])
+        called += result.direction in ("slower", "faster")
     return called / PAIRS
+
+
+def found_with_needed_steps(captures: Sequence[Float64Array]) -> tuple[float, int, float]:
+    """Of pairs that are told how many steps show 8%: the share found with so many, and their median; how many are told."""
+    random = np.random.default_rng(1)
+    called, needed = 0, []
+    for before, after in made_pairs(captures):
+        count = step_difference([before], [after]).needed_steps
+        if count is None:
+            continue
+        needed.append(count)
+        capture = captures[int(random.integers(len(captures)))]
+        old, new = (made_run(capture, random, count) for _ in range(2))
+        result = step_difference([old], [new * (1 + ASKED_RATIO)])
+        called += result.direction == "slower"
+    return called / len(needed), int(np.median(needed)), len(needed) / PAIRS
+
+
+def held(captures: Sequence[Float64Array], ratio: float) -> tuple[float, float]:
+    """The share of intervals that hold the true change: of the mean, and of the typical step."""
+    of_mean = of_typical = count = 0
+    for before, after in made_pairs(captures):
+        result = step_difference([before], [after * (1 + ratio)])
+        if result.low_ratio is not None and result.high_ratio is not None:
+            of_mean += result.low_ratio <= ratio <= result.high_ratio
+        if result.typical is not None:
+            count += 1
+            of_typical += result.typical.low_ratio <= ratio <= result.typical.high_ratio
+    return of_mean / PAIRS, of_typical / count
+
+
+def most_by_the_mean(
+    captures: Sequence[Float64Array], ratio: float, step_count: int = STEPS
+) -> float:
+    """The share of changes that a test of means finds, with 5% false calls, if it knows the true noise of each mean."""
+    random, normal = np.random.default_rng(0), NormalDist()
+    shares = []
+    for capture in captures:
+        means = [made_run(capture, random, step_count).mean() for _ in range(PAIRS)]
+        size = ratio / (float(np.std(means)) * math.sqrt(1 + (1 + ratio) ** 2))
+        shares.append(normal.cdf(size - 1.96) + normal.cdf(-size - 1.96))
+    return float(np.mean(shares))
 
 
 def run_spread(captures: Captures) -> RunSpread:
@@ -134,19 +194,29 @@ def _called(results: Sequence[Difference]) -> float:
 
 def main() -> None:
     """Print the figures that docs/method.md states."""
-    captures = recorded()
-    every = [steps for of_program in captures.values() for steps in of_program]
-    quiet = quiet_half(captures)
-    for name, chosen in (("all captures", every), ("the quieter half", quiet)):
-        spread = np.median([steps.std() / steps.mean() for steps in chosen])
+    every = every_capture(recorded(LONG))
+    for name, chosen in (("all captures", every), ("the quieter half", quiet_half(every))):
+        spread = float(np.median([variation(steps) for steps in chosen]))
         print(f"{name}: steps vary by {spread:.1%} (median)")
-        print(f"  called without a change: {found(chosen, lambda _: 0.0):.1%} of {PAIRS} pairs")
-        print(f"  8% slower found:         {found(chosen, lambda _: 0.08):.1%}")
-        share = found(chosen, lambda result: result.least_shown_ratio or 0.0)
-        print(f"  least_shown_ratio found: {share:.1%}")
-    spread = run_spread(captures)
+        for count in (STEPS, 2 * STEPS, 3 * STEPS):
+            print(
+                f"  {count} steps: called without a change {found(chosen, 0.0, count):.1%} of {PAIRS} pairs;"
+                f" 8% slower found {found(chosen, 0.08, count):.1%},"
+                f" by a mean whose noise is known {most_by_the_mean(chosen, 0.08, count):.1%}"
+            )
+        print(f"  least_shown_ratio found: {found(chosen, None):.1%}")
+        share, median, told = found_with_needed_steps(chosen)
+        print(f"  8% found with needed_steps: {share:.1%} of the {told:.0%} told (median {median})")
+        for ratio in (0.0, 0.08, 0.3):
+            of_mean, of_typical = held(chosen, ratio)
+            print(
+                f"  intervals that hold {ratio:.0%}: mean {of_mean:.1%}, typical {of_typical:.1%}"
+            )
+    captures = recorded(REPEATED)
+    spread_of_runs = run_spread(captures)
     print(
-        f"runs differ by {spread.ratio:.1%}, known as if from {spread.degrees:.2f} degrees of freedom"
+        f"runs differ by {spread_of_runs.ratio:.1%},"
+        f" known as if from {spread_of_runs.degrees:.2f} degrees of freedom"
     )
     for of_each in (1, 2):
         results = real_pairs(captures, of_each=of_each)
@@ -155,7 +225,7 @@ def main() -> None:
             f"{len(results)} real pairs of {of_each} and {of_each} captures: {_called(results):.1%} called;"
             f" least shown {width:.0%} (median)"
         )
-    alone = [difference([a], [b]) for of in captures.values() for a, b in combinations(of, 2)]
+    alone = [step_difference([a], [b]) for of in captures.values() for a, b in combinations(of, 2)]
     print(f"without the spread of runs: {_called(alone):.1%} of {len(alone)} called")
 
 

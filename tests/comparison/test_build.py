@@ -25,7 +25,7 @@ from traceview.comparison.median_steps import aligned_steps
 from traceview.comparison.model import Comparison, PartDifference
 from traceview.comparison.ops import op_differences
 from traceview.comparison.sides import reports_of
-from traceview.comparison.verdict import percent, ratio_words, verdict_of
+from traceview.comparison.verdict import interval_words, percent, ratio_words, verdict_of
 from traceview.document import html, markdown, terminal
 from traceview.document.figures import AlignedSteps
 from traceview.document.figures_svg import drawn
@@ -261,7 +261,7 @@ def test_of_many_ops_a_few_exclude_zero_by_chance() -> None:
     # Each has an interval that just excludes zero; among a hundred, five do so by chance.
     near = [op(f"op{number}", ps=1000, error=300.0) for number in range(95)]
     before = ops(*near, op("a", ps=1000, error=100.0))
-    after = ops(*near, op("a", ps=1330, error=100.0))
+    after = ops(*near, op("a", ps=1340, error=100.0))
     row = next(row for row in op_differences([before], [after], 0, None) if row.op == "a")
     assert row.low_ps is not None
     assert row.low_ps > 0
@@ -337,6 +337,62 @@ def test_a_step_that_decides_the_mean_is_named() -> None:
     )
 
 
+def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
+    before = [100.0, 101, 102, 103, 104, 105, 106, 107, 108, 109]
+    after = [1.1 * length for length in before]
+    after[3] = after[7] = 900
+    comparison = compare([report(*before)], [report(*after)])
+    assert lines_of(comparison).startswith(
+        "The typical step is 10% slower: mean 104 → 272 ms per step (95% interval "
+    )
+    faster = compare([report(*after)], [report(*before)])
+    assert lines_of(faster).startswith("The typical step is 9.1% faster: mean 272 → 104 ms")
+    assert (faster.step.direction, faster.step.is_mean_shown) == ("faster", False)
+    assert {row.share_ratio for row in faster.ops} <= {None}
+
+
+def test_steps_that_would_show_8_percent_are_said() -> None:
+    lengths = [100.0, 112, 95, 130, 104, 99, 121, 108, 97, 117]
+    comparison = compare([report(*lengths)], [report(*reversed(lengths))])
+    needed = comparison.step.needed_steps
+    assert needed is not None
+    assert lines_of(comparison).endswith(
+        f"% or more; for 8%, record about {needed} steps of each side"
+    )
+    assert interval_words(comparison.step).startswith("95% interval -")
+    assert " to +" in interval_words(comparison.step)
+
+
+def test_captures_that_would_show_8_percent_are_said() -> None:
+    sides = [
+        [of_run(report(length, length + 1, length), f"run {length}") for length in side]
+        for side in ((90.0, 110.0), (95.0, 105.0))
+    ]
+    comparison = compare(*sides)
+    needed = comparison.step.needed_captures
+    assert needed is not None
+    assert comparison.step.needed_steps is None
+    assert f"; for 8%, compare about {needed} captures of each side" in lines_of(comparison)
+
+
+def test_captures_that_would_show_a_larger_change_are_said() -> None:
+    sides = [
+        [of_run(report(length, length + 1, length), f"run {length}") for length in side]
+        for side in ((90.0, 110.0), (110.0, 130.0))
+    ]
+    comparison = compare(*sides)
+    needed = comparison.step.needed_captures
+    assert comparison.step.direction == "none"
+    assert needed is not None
+    assert f"; for 20%, compare about {needed} captures of each side" in lines_of(comparison)
+    smaller = compare(
+        sides[0],
+        [of_run(report(length, length + 1, length), f"run {length}") for length in (95.0, 105.0)],
+    )
+    assert smaller.step.needed_captures is not None
+    assert needed < smaller.step.needed_captures
+
+
 def test_there_and_back_have_one_number() -> None:
     """So that neither has to be converted to be compared with the other."""
     slow, fast = report(24, 25, 26), report(9.9, 10, 10.1)
@@ -369,7 +425,7 @@ def test_a_change_in_words(ratio: float, words: str) -> None:
 def test_twice_as_long_is_said_so() -> None:
     comparison = compare([report(10, 10.1, 9.9)], [report(25, 25.1, 24.9)])
     assert lines_of(comparison).startswith(
-        "2.5 times as long: 10.0 → 25.0 ms per step (95% interval 2.5 to 2.5 times), because "
+        "2.5 times as long: 10.0 → 25.0 ms per step (95% interval 2.5 to 2.5 times for these two runs), because "
     )
 
 

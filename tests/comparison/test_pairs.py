@@ -123,7 +123,7 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     assert {op.status for op in comparison.ops} == {"same"}
     assert (comparison.findings, comparison.values) == ((), ())
     assert comparison.verdict == (
-        "No difference shown: 29.1 → 29.0 ms per step; these runs would have shown 1.1% or more"
+        "No difference shown: 29.1 → 29.0 ms per step; such runs show a change of 2.3% or more"
     )
 
 
@@ -131,6 +131,6 @@ def test_the_other_way_round_it_is_faster(tmp_path: Path) -> None:
     before, after = PAIRS["input_doubled"]().write(tmp_path)
     comparison = compare(reports_of([after]), reports_of([before]))
     assert comparison.verdict == (
-        "12% faster: 32.9 → 29.1 ms per step (95% interval 11–12%), "
+        "12% faster: 32.9 → 29.1 ms per step (95% interval 11–12% for these two runs), "
         "because GPU:0–3 wait 3.99 ms less for input"
     )

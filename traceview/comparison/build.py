@@ -10,7 +10,7 @@ from traceview.comparison.difference import (
     REPLICA_RUN_SPREAD,
     Difference,
     RunSpread,
-    difference,
+    step_difference,
 )
 from traceview.comparison.explanation import device_differences, part_differences
 from traceview.comparison.findings import finding_differences
@@ -52,7 +52,7 @@ def compare(
             hint="--force compares them all the same",
         )
     spread = run_spread_of([*before, *after])
-    noise = difference(
+    noise = step_difference(
         [capture.lengths_ps for capture in steps[0]],
         [capture.lengths_ps for capture in steps[1]],
         spread,
@@ -60,7 +60,7 @@ def compare(
     step = _step_difference(noise, steps[0], steps[1])
     parts = part_differences((before, after), steps[0], steps[1], spread)
     devices = device_differences(before, after)
-    shown_ps = 0 if step.direction == "none" else step.difference_ps
+    shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_shown else 0
     ops = op_differences(before, after, shown_ps, spread)
     return Comparison(
         schema_version=SCHEMA_VERSION,
@@ -119,6 +119,7 @@ def _step_difference(
 ) -> StepDifference:
     old, new = (floor(mean([capture.mean_ps for capture in side])) for side in (before, after))
     low, high = interval_ps(noise)
+    typical = noise.typical
     return StepDifference(
         before_ps=old,
         after_ps=new,
@@ -131,6 +132,11 @@ def _step_difference(
         least_shown_ratio=noise.least_shown_ratio,
         direction=noise.direction,
         is_over_runs=noise.is_over_runs,
+        typical_ratio=typical.ratio if typical else None,
+        typical_low_ratio=typical.low_ratio if typical else None,
+        typical_high_ratio=typical.high_ratio if typical else None,
+        needed_steps=noise.needed_steps,
+        needed_captures=noise.needed_captures,
     )
 
 

@@ -6,6 +6,7 @@ docs/method.md, "Difference of step times", derives the rules and states what th
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Final, Literal, TypeAlias
@@ -13,7 +14,9 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
+from traceview.comparison.typical_step import TypicalChange, typical_change
 from traceview.mean_variance import variance_of_mean
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
@@ -22,6 +25,16 @@ CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown_ratio` in which it is shown."""
+ASKED_RATIO: Final = 0.08
+"""The change for which runs that do not show it are told how many steps or captures would; a choice of ours."""
+MOST_NEEDED: Final = 1000
+"""Steps or captures: more are no advice."""
+_FURTHER_NEIGHBOURS: Final = 1.25
+"""Variance of a mean of steps over that by blocks, which are too short to hold all steps that are alike; measured."""
+_BESIDE_TYPICAL: Final = 0.99
+"""Share of the intervals of the mean that hold the true difference where the typical step is judged, too."""
+_OF_FEW: Final = 1.5
+"""Times what the mean would show by its error: of two errors, each known from few steps, the smaller is too small."""
 _GRID: Final = np.linspace(0.0, 1.0, 513)
 _SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
 
@@ -60,8 +73,13 @@ class Difference(Struct, frozen=True):
         direction: slower or faster where the interval excludes zero; none where it holds zero; unknown without one.
         before_step_counts: Steps by capture.
         after_step_counts: The same of the other side.
-        chance: How often runs without a change differ as much by chance.
+        degrees: Degrees of freedom of the interval.
+        chance: How often the means of runs without a change differ as much by chance.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers steps alone.
+        typical: By how much the typical step differs; only of whole steps of one capture of each side.
+        needed_steps: Steps of each side with which such runs would show a change of 8%; None where these do.
+        needed_captures: Captures of each side with which runs would show this change, or 8% where it is smaller; None
+            where these do, or the interval is not over runs.
     """
 
     before: float | None
@@ -76,8 +94,12 @@ class Difference(Struct, frozen=True):
     direction: Direction = "unknown"
     before_step_counts: tuple[int, ...] = ()
     after_step_counts: tuple[int, ...] = ()
+    degrees: float | None = None
     chance: float | None = None
     is_over_runs: bool = False
+    typical: TypicalChange | None = None
+    needed_steps: int | None = None
+    needed_captures: int | None = None
 
 
 class Mean(Struct, frozen=True):
@@ -118,6 +140,44 @@ def difference(
     return difference_of_means(_means(before), _means(after), spread)
 
 
+def step_difference(
+    before: Sequence[npt.ArrayLike],
+    after: Sequence[npt.ArrayLike],
+    spread: RunSpread | None = None,
+) -> Difference:
+    """The same of whole steps: of one capture of each side alone, it is shown by the typical step or by the mean."""
+    result = difference(before, after, spread)
+    if result.is_over_runs or result.direction == "unknown":
+        return result
+    old, new = (
+        next(array for values in side if (array := np.asarray(values, dtype=np.float64)).size)
+        for side in (before, after)
+    )
+    typical = typical_change(old, new)
+    direction, least = result.direction, result.least_shown_ratio
+    if typical is not None:
+        is_mean_shown = result.chance is not None and result.chance < 1 - _BESIDE_TYPICAL
+        direction = direction if is_mean_shown else typical.direction
+        if least is not None and result.degrees is not None:
+            least *= (
+                _OF_FEW * _quantiles(result.degrees, _BESIDE_TYPICAL) / _quantiles(result.degrees)
+            )
+            least = min(least, typical.least_shown_ratio)
+    return replace(
+        result,
+        typical=typical,
+        direction=direction,
+        least_shown_ratio=least,
+        needed_steps=None if least is None else _needed_steps(least, min(old.size, new.size)),
+    )
+
+
+def _needed_steps(least_ratio: float, count: int) -> int | None:
+    """The error of a mean falls with the root of the number of steps; to a multiple of five."""
+    needed = math.ceil(count * (least_ratio / ASKED_RATIO) ** 2 / 5) * 5
+    return needed if least_ratio > ASKED_RATIO and needed <= MOST_NEEDED else None
+
+
 def difference_of_means(
     before: Sequence[Mean], after: Sequence[Mean], spread: RunSpread | None = None
 ) -> Difference:
@@ -141,7 +201,7 @@ def difference_of_means(
     factor, error = student(CONFIDENCE, variance.degrees), math.sqrt(variance.both)
     low, high = change - factor * error, change + factor * error
     ratios = _interval_of_ratio(old, new, variance, factor)
-    shown = (factor + student(2 * POWER - 1, variance.degrees)) * error
+    shown = _quantiles(variance.degrees) * error
     return Difference(
         before=old,
         after=new,
@@ -155,9 +215,16 @@ def difference_of_means(
         direction="slower" if low > 0 else "faster" if high < 0 else "none",
         before_step_counts=counts[0],
         after_step_counts=counts[1],
+        degrees=variance.degrees,
         chance=_chance(change, error, variance.degrees),
         is_over_runs=of_runs is not None,
+        needed_captures=_needed_captures(of_runs, shown, change, old, len(before), len(after)),
     )
+
+
+def _quantiles(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """Standard errors of a change that is shown by `POWER` of runs."""
+    return student(confidence, degrees) + student(2 * POWER - 1, degrees)
 
 
 def most_chance(differences: Iterable[Difference]) -> float:
@@ -229,7 +296,8 @@ def _variance_of_steps(before: Sequence[Mean], after: Sequence[Mean]) -> _Varian
             return None
         parts += of_side
         sides.append(sum(variance for variance, _ in of_side))
-    return _Variance(sides[0], sides[1], _joined_degrees(parts))
+    old, new = (_FURTHER_NEIGHBOURS * variance for variance in sides)
+    return _Variance(old, new, _joined_degrees(parts))
 
 
 def _joined_degrees(parts: Sequence[tuple[float, float]]) -> float:
@@ -259,6 +327,30 @@ def _variance_of_runs(
     share = total / degrees
     old, new = (share * float(of_side.mean()) ** 2 / of_side.size for of_side in values)
     return _Variance(old, new, degrees)
+
+
+def _needed_captures(
+    of_runs: _Variance | None,
+    shown: float,
+    change: float,
+    old: float,
+    before_count: int,
+    after_count: int,
+) -> int | None:
+    """Captures of each side that show the change, or `ASKED_RATIO`, if further ones differ as is known by now."""
+    asked = max(abs(change), ASKED_RATIO * old)
+    if of_runs is None or not old or shown <= asked:
+        return None
+    share = of_runs.before * before_count / old**2
+    others = of_runs.degrees - before_count - after_count
+
+    def is_enough(count: int) -> bool:
+        least = _quantiles(others + 2 * count) * math.sqrt(2 * share / count)
+        return least * old <= asked
+
+    counts = range(max(before_count, after_count) + 1, MOST_NEEDED + 1)
+    place = bisect_left(counts, True, key=is_enough)
+    return counts[place] if place < len(counts) else None
 
 
 def _interval_of_ratio(

@@ -63,7 +63,7 @@ class Condition(Record, frozen=True):
 
 
 class StepDifference(Record, frozen=True):
-    """How much the mean step differs.
+    """How much the mean step differs, and the typical one.
 
     Attributes:
         before_ps: Mean step before, mean over the captures, rounded down, picoseconds.
@@ -75,8 +75,18 @@ class StepDifference(Record, frozen=True):
         low_ratio: Lower end of the 95% interval of the ratio; null where that of the step before holds zero.
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
-        direction: slower or faster where the interval excludes zero, none where it holds zero, unknown without one.
+        direction: slower or faster where that is shown, none where it is not, unknown without an interval. Where the
+            typical step is known, the 95% interval of its ratio excludes zero, or the 99% interval of the mean does;
+            elsewhere the 95% interval of the mean.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers their steps.
+        typical_ratio: By which share the typical step differs, estimated from ranks in which long steps hardly count;
+            null where the interval is over runs, and with fewer than nine steps on a side.
+        typical_low_ratio: Lower end of its 95% interval.
+        typical_high_ratio: Upper end of it.
+        needed_steps: Steps of each side with which runs as noisy as these show 8%; null where they do, or where it takes
+            several captures.
+        needed_captures: Captures of each side with which such runs show the difference, or 8% where it is smaller; null
+            where these do, or the interval is not over runs.
     """
 
     before_ps: Picoseconds
@@ -90,6 +100,18 @@ class StepDifference(Record, frozen=True):
     least_shown_ratio: float | None
     direction: Direction
     is_over_runs: bool
+    typical_ratio: float | None
+    typical_low_ratio: float | None
+    typical_high_ratio: float | None
+    needed_steps: Count | None
+    needed_captures: Count | None
+
+    @property
+    def is_mean_shown(self) -> bool:
+        """Whether the interval of the mean excludes zero on the side of the direction, or nothing is known of noise."""
+        if self.low_ps is None or self.high_ps is None:
+            return True
+        return self.low_ps > 0 if self.direction == "slower" else self.high_ps < 0
 
 
 class PartDifference(Record, frozen=True):

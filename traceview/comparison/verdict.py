@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from traceview.comparison.difference import ASKED_RATIO
 from traceview.comparison.model import (
     DeviceDifference,
     OpDifference,
@@ -64,19 +65,18 @@ def _step_sentence(
     ops: Sequence[OpDifference],
 ) -> str:
     times = f"{_times(step.before_ps, step.after_ps)} per step"
-    if step.direction == "none" or not step.difference_ps:
+    if not _is_shown(step):
         cancelling = _cancelling(step, parts, devices, ops)
         return f"No difference shown: {times}{_least_shown(step)}{cancelling}"
     reasons = _reasons(step, parts, devices, ops)
     because = f", because {_joined(reasons)}" if reasons else ""
-    return f"{_change(step)}: {times} ({_interval(step)}){because}"
+    mean = "" if step.is_mean_shown else "mean "
+    return f"{_change(step)}: {mean}{times} ({_interval(step)}){because}"
 
 
 def change_words(step: StepDifference) -> str:
     """`12% faster`, `no difference shown`."""
-    if step.direction == "none" or not step.difference_ps:
-        return "no difference shown"
-    return _change(step)
+    return _change(step) if _is_shown(step) else "no difference shown"
 
 
 def interval_words(step: StepDifference) -> str:
@@ -90,6 +90,10 @@ def percent(ratio: float) -> str:
     return (
         f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.95 else f"{value:.2g}%"
     )
+
+
+def _is_shown(step: StepDifference) -> bool:
+    return step.direction != "none" and (bool(step.difference_ps) or not step.is_mean_shown)
 
 
 def ratio_words(ratio: float) -> str:
@@ -113,6 +117,8 @@ def _times_as(ratio: float) -> str:
 
 
 def _change(step: StepDifference) -> str:
+    if not step.is_mean_shown and step.typical_ratio is not None:
+        return f"The typical step is {ratio_words(step.typical_ratio)}"
     if step.ratio is None:
         word = "slower" if step.difference_ps > 0 else "faster"
         return f"{numbers.time(abs(step.difference_ps))} {word}"
@@ -129,25 +135,40 @@ def _times(before_ps: int, after_ps: int) -> str:
 def _interval(step: StepDifference) -> str:
     if step.direction == "unknown":
         return "a single step shows no noise, so this may be chance"
-    if step.low_ratio is None or step.high_ratio is None:
+    ratio, low, high = step.ratio, step.low_ratio, step.high_ratio
+    if step.direction != "none" and not step.is_mean_shown:
+        ratio, low, high = step.typical_ratio, step.typical_low_ratio, step.typical_high_ratio
+    if low is None or high is None:
         return "the interval is wider than the step"
-    ends = sorted((step.low_ratio, step.high_ratio), key=abs)
-    if step.ratio is not None and _is_in_times(step.ratio):
+    words = f"95% interval {_range(ratio, low, high)}"
+    return words if step.is_over_runs else f"{words} for these two runs"
+
+
+def _range(ratio: float | None, low: float, high: float) -> str:
+    if low < 0 < high:
+        return f"{numbers.signed_share(low)} to {numbers.signed_share(high)}"
+    ends = sorted((low, high), key=abs)
+    if ratio is not None and _is_in_times(ratio):
         if min(ends) <= -1:
-            return f"95% interval {_times_as(ends[0])} times or more"
-        return f"95% interval {_times_as(ends[0])} to {_times_as(ends[1])} times"
+            return f"{_times_as(ends[0])} times or more"
+        return f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
     least, most = (percent(end) for end in ends)
-    if least == most:
-        return f"95% interval {least}"
-    return f"95% interval {least.removesuffix('%')}–{most}"
+    return least if least == most else f"{least.removesuffix('%')}–{most}"
 
 
 def _least_shown(step: StepDifference) -> str:
+    """What such runs show, and how many more would show."""
     if step.least_shown_ratio is None:
         return ""
-    if step.least_shown_ratio < 0.001:
-        return "; these runs would have shown 0.1% or more"
-    return f"; these runs would have shown {percent(step.least_shown_ratio)} or more"
+    least = "0.1%" if step.least_shown_ratio < 0.001 else percent(step.least_shown_ratio)
+    needed = ""
+    if step.needed_captures is not None:
+        seen = abs(step.ratio or 0.0)
+        asked = percent(seen) if seen > ASKED_RATIO else f"{ASKED_RATIO:.0%}"
+        needed = f"; for {asked}, compare about {step.needed_captures} captures of each side"
+    elif step.needed_steps is not None:
+        needed = f"; for {ASKED_RATIO:.0%}, record about {step.needed_steps} steps of each side"
+    return f"; such runs show a change of {least} or more{needed}"
 
 
 def _reasons(
@@ -156,8 +177,10 @@ def _reasons(
     devices: Sequence[DeviceDifference],
     ops: Sequence[OpDifference],
 ) -> list[str]:
-    """The parts that make most of the difference, largest first."""
+    """The parts that make most of the difference, largest first; none where the mean differs the other way."""
     whole = step.difference_ps
+    if whole * (1 if step.direction == "slower" else -1) < 0 and step.direction != "unknown":
+        return []
     same = [part for part in parts if part.difference_ps * whole > 0]
     reasons = []
     covered = 0

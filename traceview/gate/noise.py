@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceview.comparison.build import condition_words, run_spread_of
 from traceview.comparison.conditions import conditions_of
-from traceview.comparison.difference import Difference, difference
+from traceview.comparison.difference import Difference, step_difference
 from traceview.comparison.mean_step import capture_steps
 from traceview.document import numbers
 from traceview.report.model import Report
@@ -18,7 +18,7 @@ def step_change(before: Sequence[Report], after: Sequence[Report]) -> Difference
         [steps.lengths_ps for report in side if (steps := capture_steps(report)) is not None]
         for side in (before, after)
     ]
-    return difference(series[0], series[1], run_spread_of([*before, *after]))
+    return step_difference(series[0], series[1], run_spread_of([*before, *after]))
 
 
 def why_not_comparable(before: Sequence[Report], after: Sequence[Report]) -> str:
