@@ -7,7 +7,7 @@ length of the step it makes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
@@ -25,6 +25,7 @@ from traceview.mean_variance import Float64Array, variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
+from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Trace
 from traceview.trace.ops import split_op
 
@@ -110,11 +111,11 @@ def kernel_stem(name: str) -> str:
 
 def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
-    numbers = sorted({step.number for step in context.selection.used_steps})
-    if not numbers:
+    if not context.selection.used_steps:
         return Skipped("no used step")
-    numbering = _Numbering(context.trace)
-    devices = list(_devices_in_steps(context, numbers, numbering))
+    of_steps = context.once(ops_of_steps)
+    numbers, devices = of_steps.numbers, of_steps.devices
+    numbering = _Numbering(context.trace, of_steps.ops, of_steps.shapes)
     walked = context.once(walked_steps)
     path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
@@ -195,8 +196,48 @@ class _DeviceOps(Struct, frozen=True, eq=False):
         return np.asarray(flat, dtype=np.float64).reshape(chosen.size, step_count)
 
 
+class OpsOfSteps(Struct, frozen=True, eq=False):
+    """The events of all devices that start in a used step.
+
+    `numbers`: of these steps, sorted. `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
+
+    numbers: tuple[int, ...]
+    ops: tuple[_Op, ...]
+    shapes: frozenset[tuple[int, str]]
+    devices: tuple[_DeviceOps, ...]
+
+
+def ops_of_steps(context: Context) -> OpsOfSteps:
+    """The events of every device that start in a used step."""
+    numbers = tuple(sorted({step.number for step in context.selection.used_steps}))
+    numbering = _Numbering(context.trace)
+    devices = tuple(_devices_in_steps(context, numbers, numbering))
+    return OpsOfSteps(numbers, tuple(numbering.ops), frozenset(numbering.shapes), devices)
+
+
+def joined_ops_of_steps(trace: Trace, hosts: Mapping[int, OpsOfSteps]) -> OpsOfSteps:
+    """The events of a run from those of its hosts, by index."""
+    numbers = tuple(sorted({number for host in hosts.values() for number in host.numbers}))
+    place_of = {number: place for place, number in enumerate(numbers)}
+    number_of: dict[_Op, int] = {}
+    shapes: set[tuple[int, str]] = set()
+    devices = []
+    for index, host in hosts.items():
+        place = np.array([place_of[number] for number in host.numbers], dtype=np.int32)
+        op = [number_of.setdefault(op, len(number_of)) for op in host.ops]
+        number = np.array(op, dtype=np.int32)
+        shapes.update((op[own], text) for own, text in host.shapes)
+        first = first_numbers(trace, index).row
+        devices += [
+            _DeviceOps(first + device.first, device.row, place[device.step], number[device.op])
+            for device in host.devices
+        ]
+    return OpsOfSteps(numbers, tuple(number_of), frozenset(shapes), tuple(devices))
+
+
 def _devices_in_steps(
-    context: Context, numbers: list[int], numbering: _Numbering
+    context: Context, numbers: Sequence[int], numbering: _Numbering
 ) -> Iterator[_DeviceOps]:
     """Device by device, for the events of all of them together would take as much memory as the trace."""
     trace, columns = context.trace, context.trace.device_columns
@@ -216,15 +257,20 @@ def _devices_in_steps(
 
 
 class _Numbering:
-    """Numbers ops in the order in which they are asked for. `ops`: by number."""
+    """Numbers ops in the order in which they are asked for, after those that have a number.
 
-    def __init__(self, trace: Trace) -> None:
-        self.ops: list[_Op] = []
+    `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
+
+    def __init__(
+        self, trace: Trace, ops: Iterable[_Op] = (), shapes: Iterable[tuple[int, str]] = ()
+    ) -> None:
+        self.ops: list[_Op] = list(ops)
         self._columns = trace.device_columns
         self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
-        self._number_of: dict[_Op, int] = {}
+        self._number_of = {op: number for number, op in enumerate(self.ops)}
         self._has_shapes = bool((self._columns.shape != NONE).any())
-        self._shapes: set[tuple[int, int]] = set()
+        self.shapes = set(shapes)
         self._text = trace.names.text
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
@@ -256,12 +302,13 @@ class _Numbering:
             shape = columns.shape[rows]
             known = shape != NONE
             pairs = np.unique(np.stack((number[known], shape[known])), axis=1)
-            self._shapes.update(zip(*pairs.tolist(), strict=True))
+            of_ops, names = pairs.tolist()
+            self.shapes.update(zip(of_ops, (self._text(name) or "" for name in names), strict=True))
         return number
 
     def shapes_of(self, op: int) -> tuple[str, ...]:
         """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
-        texts = {self._text(shape) or "" for number, shape in self._shapes if number == op}
+        texts = {text for number, text in self.shapes if number == op}
         return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 

@@ -20,7 +20,7 @@ from traceview.ids import is_in, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
-from traceview.trace.collective_peers import CollectivePeers
+from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.hang import Hang
 from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
@@ -432,7 +432,8 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `name_of_host`: by host, the index of
+    each name of its own table.
     """
 
     hosts: tuple[Host, ...]
@@ -444,6 +445,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     per_host: PerHost
+    name_of_host: tuple[Int32Array, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""
@@ -505,7 +507,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         """When other devices than each were in a collective."""
         columns = self.device_columns
         rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-        return CollectivePeers(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
+        return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
         """The events of a host whose name matches, as rows of the host columns."""

@@ -204,6 +204,7 @@ class _PartReader:
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             per_host=_per_host(device_columns, host_columns, self.names, self.lines),
+            name_of_host=(np.arange(len(self.names), dtype=np.int32),),
         )
 
     def arrange(self) -> Host:
