@@ -1,9 +1,10 @@
 """Simulates runs of up to 1,000 hosts of eight GPUs: what joining their parts costs, and what the report shows.
 
 The part of one generated host arrives once per host, as bytes, under another name and with another start, as it would
-from the workers of a cluster; nothing is read from a disk. Each row is a process of its own. Nothing is asserted.
+from the workers of a cluster; nothing is read from a disk. Then the hosts answer what they can tell by themselves; their
+own time for that counts for nobody, their answers arrive as bytes too. Each row is a process of its own. Nothing is asserted.
 
-    python -m scripts.many_hosts [--hosts N ...] [--events small|large]
+    python -m scripts.many_hosts [--hosts N ...] [--events small|large] [--alone]
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.report.screen import screen_of
 from traceview.stages import measured
-from traceview.trace.load import load
+from traceview.trace.load import Answering, load
 from traceview.trace.messages import receive, send
 from traceview.trace.part import HostFile, read_host
 
@@ -49,18 +50,38 @@ def one_file(folder: Path, events: str) -> Path:
 
 
 class Arrivals:
-    """Gives the part of one host as that of every host."""
+    """Gives the part of one host as that of every host, and what each answers.
+
+    `seconds`: until the parts had arrived; `elsewhere_seconds`: what the hosts took to answer. `answer_bytes`: of all.
+    """
 
     def __init__(self, part: bytes) -> None:
         self._part = part
+        self._name_of: dict[int, str] = {}
         self.seconds = 0.0
+        self.elsewhere_seconds = 0.0
+        self.answer_bytes = 0
 
-    def __call__(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         for number, path in enumerate(paths):
+            self._name_of[number] = path.name
             begun = time.perf_counter()
             file: HostFile = receive(io.BytesIO(self._part))
             self.seconds += time.perf_counter() - begun
             yield number, _as_host(file, number, path.name)
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        for number, question in questions.items():
+            begun = time.perf_counter()
+            stream = io.BytesIO()
+            file = _as_host(receive(io.BytesIO(self._part)), number, self._name_of[number])
+            send(stream, answering(file, question))
+            self.elsewhere_seconds += time.perf_counter() - begun
+            self.answer_bytes += stream.tell()
+            stream.seek(0)
+            yield number, receive(stream)
 
 
 def _as_host(file: HostFile, number: int, file_name: str) -> HostFile:
@@ -87,7 +108,7 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB
 
 
-def simulated(host_count: int, events: str) -> dict[str, Any]:
+def simulated(host_count: int, events: str, *, is_alone: bool) -> dict[str, Any]:
     """What one run costs, in this process."""
     gc.disable()
     with tempfile.TemporaryDirectory() as scratch:
@@ -100,18 +121,19 @@ def simulated(host_count: int, events: str) -> dict[str, Any]:
         arrivals = Arrivals(stream.getvalue())
         begun = time.perf_counter()
         with measured() as stages:
-            trace = load(logdir, read=arrivals)
+            trace = load(logdir, readers=arrivals)
         loaded = time.perf_counter() - begun
     after_merge = peak_mb()
     begun = time.perf_counter()
-    report = analyze(trace)
-    analyzed = time.perf_counter() - begun
+    report = analyze(trace, readers=None if is_alone else arrivals)
+    analyzed = time.perf_counter() - begun - arrivals.elsewhere_seconds
     screen = render_screen(screen_of(report), width=WIDTH, color=False)
     return {
         "hosts": host_count,
         "gpus": len(trace.device_list),
         "events": trace.device_columns.count + trace.host_columns.count,
         "part_mb": len(stream.getvalue()) / MB,
+        "answers_mb": arrivals.answer_bytes / MB,
         "arriving_s": arrivals.seconds,
         "merge_s": stages.seconds["joining hosts"],
         "rest_of_load_s": loaded - arrivals.seconds - stages.seconds["joining hosts"],
@@ -129,23 +151,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m scripts.many_hosts", description=__doc__)
     parser.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
     parser.add_argument("--events", choices=("small", "large"), default="small")
+    parser.add_argument("--alone", action="store_true", help="the hosts are asked nothing")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(simulated(arguments.hosts[0], arguments.events)))
+        print(json.dumps(simulated(arguments.hosts[0], arguments.events, is_alone=arguments.alone)))
         return
     print(
-        "| hosts × 8 GPUs | events | parts MB | arriving s | merge s | peak MB | report s | peak MB | screen |"
+        "| hosts × 8 GPUs | events | parts MB | answers MB | arriving s | merge s | peak MB | report s | peak MB | screen |"
     )
-    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     screen = ""
     for count in arguments.hosts:
         words = ["--one", "--hosts", str(count), "--events", arguments.events]
+        words += ["--alone"] if arguments.alone else []
         command = [sys.executable, "-m", "scripts.many_hosts", *words]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         row = json.loads(done.stdout)
         print(
-            f"| {count:,} | {row['events']:,} | {row['part_mb'] * count:,.0f} | {row['arriving_s']:.2f} "
+            f"| {count:,} | {row['events']:,} | {row['part_mb'] * count:,.0f} | {row['answers_mb']:,.0f} "
+            f"| {row['arriving_s']:.2f} "
             f"| {row['merge_s']:.2f} | {row['merge_peak_mb']:,.0f} | {row['report_s']:.1f} "
             f"| {row['peak_mb']:,.0f} | {row['lines']} lines |",
             flush=True,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scripts.growth import write_hosts
 from traceview.intervals import union
-from traceview.trace.collective_peers import CollectivePeers
+from traceview.trace.collective_peers import peers_of
 from traceview.trace.load import load
 
 _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 8)), max_size=24)
@@ -24,7 +24,7 @@ _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0
 def test_the_peers_of_each_device(spans: list[tuple[int, int, int]]) -> None:
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)
     device, start, end = columns[:, 0], columns[:, 1], columns[:, 1] + columns[:, 2]
-    peers = CollectivePeers(device.astype(np.int16), start, end)
+    peers = peers_of(device.astype(np.int16), start, end)
     for number in range(6):
         found, expected = peers.of(number), union(start[device != number], end[device != number])
         assert found.start.tolist() == expected.start.tolist()

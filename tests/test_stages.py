@@ -69,6 +69,7 @@ def test_timings_show_the_second_thread_in_a_column(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beside, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
     done = command("analyze", str(FIXTURE), "--timings")

@@ -293,11 +293,11 @@ cdef inline uint64_t scattered(int64_t first, int64_t second, int64_t third) noe
 
 
 def gaps_between(
-    const int64_t[::1] start,
-    const int64_t[::1] duration,
-    const uint8_t[::1] wins,
+    const int64_t[:] start,
+    const int64_t[:] duration,
+    const uint8_t[:] wins,
     const Id[:] launch,
-    const int64_t[::1] launched_at,
+    const int64_t[:] launched_at,
     int64_t first,
     int64_t last,
 ):
@@ -361,8 +361,8 @@ def late_until(
     const int64_t[::1] end,
     const int32_t[::1] after,
     const Id[:] launch,
-    const int64_t[::1] launched_at,
-    const int64_t[::1] took,
+    const int64_t[:] launched_at,
+    const int64_t[:] took,
     int64_t blocks,
 ):
     """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both.
@@ -609,7 +609,7 @@ def attributed(
     return by_cause, own
 
 
-def labelled(const int32_t[::1] first, const int32_t[::1] second, const uint8_t[::1] third):
+def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] third):
     """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins.
 
     int32 `[rows]` and int64 `[numbers]`.

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,13 @@ from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
+from traceview.analysis.by_host import Answer
 from traceview.errors import WorkerError
-from traceview.trace.cluster import reading_on_cluster
-from traceview.trace.load import load
+from traceview.report.build import analyze
+from traceview.report.saved import to_json
+from traceview.trace import cluster as reading
+from traceview.trace.load import Answering, load
+from traceview.trace.model import Trace
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
 
@@ -101,26 +105,35 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.end()
 
 
+def report_by(cluster: Cluster, logdir: Path) -> str:
+    with reading.Cluster(cluster.address, keeps=True) as readers:
+        return report_of(logdir, readers)
+
+
+def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
+    with reading.Cluster(cluster.address) as readers:
+        return load(logdir, readers=readers)
+
+
 # The same report
 
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_fixtures(name: str, two_workers: Cluster, fixtures: Path) -> None:
-    read = reading_on_cluster(two_workers.address)
-    assert report_of(fixtures / name, read) == report_of(fixtures / name)
+    assert report_by(two_workers, fixtures / name) == report_of(fixtures / name)
 
 
 @pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
 def test_scenarios_of_several_hosts(name: str, two_workers: Cluster, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert report_of(tmp_path, reading_on_cluster(two_workers.address)) == report_of(tmp_path)
+    assert report_by(two_workers, tmp_path) == report_of(tmp_path)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_shared_traces(name: str, two_workers: Cluster, shared_traces: Path) -> None:
     logdir = shared_traces / name
-    assert report_of(logdir, reading_on_cluster(two_workers.address)) == report_of(logdir)
+    assert report_by(two_workers, logdir) == report_of(logdir)
 
 
 def test_commands_on_sixteen_hosts_of_eight_gpus(
@@ -142,9 +155,9 @@ def test_an_unreadable_host_is_a_problem_as_in_one_process(
     files = sorted(logdir.rglob("*.xplane.pb"))
     files[1].write_bytes(b"\x1f\x8b gzip")
     files[2].write_bytes(files[2].read_bytes()[:-1])
-    trace = load(logdir, read=reading_on_cluster(two_workers.address))
+    trace = loaded_by(two_workers, logdir)
     assert [problem.code for problem in trace.problems] == ["damaged-file", "damaged-file"]
-    assert report_of(logdir, reading_on_cluster(two_workers.address)) == report_of(logdir)
+    assert report_by(two_workers, logdir) == report_of(logdir)
 
 
 # What a cluster may lack
@@ -211,6 +224,50 @@ def test_without_a_scheduler_any_more_the_command_ends(cluster: Cluster, tmp_pat
     assert not output.exists()
 
 
+def test_what_a_killed_worker_kept_is_read_again(cluster: Cluster, tmp_path: Path) -> None:
+    first, logdir = cluster.add_worker(), write_hosts(tmp_path, 4)
+    answers: list[tuple[int, object]] = []
+    with reading.Cluster(cluster.address, keeps=True) as readers:
+        trace = load(logdir, readers=readers)
+        first.kill()
+        cluster.add_worker()
+        answers += ask_hosts_of(trace, readers)
+        assert sorted(number for number, answer in answers if isinstance(answer, Answer)) == [
+            *range(4)
+        ]
+
+
+def ask_hosts_of(trace: Trace, readers: reading.Cluster) -> list[tuple[int, object]]:
+    """What the hosts answer, from which the same report is made as without them."""
+    alone, ask, answers = to_json(analyze(trace)), readers.ask, []
+
+    class Asked:
+        read = readers.read
+
+        def ask(
+            self, answering: Answering, questions: Mapping[int, object]
+        ) -> Iterator[tuple[int, object]]:
+            for answer in ask(answering, questions):
+                answers.append(answer)
+                yield answer
+
+    assert to_json(analyze(trace, readers=Asked())) == alone
+    return answers
+
+
+@pytest.mark.parametrize("gone", ["worker", "scheduler"])
+def test_what_no_worker_answers_is_computed_here(
+    gone: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    worker, logdir = cluster.add_worker(), write_hosts(tmp_path, 3)
+    with reading.Cluster(cluster.address, keeps=True) as readers:
+        trace = load(logdir, readers=readers)
+        process = worker if gone == "worker" else cluster.scheduler
+        process.kill()
+        process.wait()
+        assert ask_hosts_of(trace, readers) == []
+
+
 def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add_worker()
     output = tmp_path / "report.json"
@@ -236,7 +293,7 @@ def waiting_for_nothing(address: str) -> None:
 
 def test_a_cluster_without_workers(cluster: Cluster, fixtures: Path) -> None:
     with pytest.raises(WorkerError, match="the cluster has no workers"):
-        load(fixtures / FIXTURES[0], read=reading_on_cluster(cluster.address))
+        loaded_by(cluster, fixtures / FIXTURES[0])
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "a://b:1"])
@@ -269,7 +326,7 @@ def test_another_version(
         cluster.add_worker(*(options if place == "worker" else ()))
         message = rf"the {place}.*: its traceview is {version}.*; here it is \d"
         with pytest.raises(WorkerError, match=message) as caught:
-            load(fixtures / FIXTURES[0], read=reading_on_cluster(cluster.address))
+            loaded_by(cluster, fixtures / FIXTURES[0])
         assert "same version" in (caught.value.hint or "")
     finally:
         cluster.end()

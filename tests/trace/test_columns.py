@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 
+from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from traceview.trace.host_events import HostEvents
 from traceview.trace.load import load
@@ -86,3 +89,29 @@ def test_events_open_in_a_span(busy: Trace, name: str) -> None:
         expected = rows[is_open][np.argsort(start[is_open], kind="stable")]
         assert events.open_in(thread, begin, until).tolist() == expected.tolist()
     assert events.rows_of_thread(thread).tolist() == rows.tolist()
+
+
+def test_a_column_of_one_value_holds_it_once(tmp_path: Path) -> None:
+    SCENARIOS["late_by_turns"]().write(tmp_path)
+    trace = load(tmp_path)
+    device, host = trace.device_columns, trace.host_columns
+    repeated = {
+        key for key, column in asdict(device).items() if column.size and column.strides == (0,)
+    }
+    distinct = {key for key, column in asdict(device).items() if len(set(column.tolist())) == 1}
+    assert repeated == distinct
+    assert {"module", "group", "p2p"} <= repeated
+    assert "start_ps" not in repeated
+    assert host.host.tolist() == [0] * host.count
+    assert host.host.strides == (0,)
+
+
+def test_ids_of_launches_are_stored_in_32_bits_and_read_in_64(tmp_path: Path) -> None:
+    SCENARIOS["late_by_turns"]().write(tmp_path)
+    stat = load(tmp_path).host_columns.stat("correlation_id")
+    assert stat.row.size
+    assert stat.stored_row.dtype == stat.stored_value.dtype == np.int32
+    assert stat.row.dtype == stat.value.dtype == np.int64
+    assert stat.at(stat.row, -1).tolist() == stat.stored_value.tolist()
+    middle = stat.among(slice(int(stat.row[1]), int(stat.row[3])))
+    assert middle.row.tolist() == stat.row[1:3].tolist()

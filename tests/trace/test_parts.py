@@ -4,78 +4,219 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from msgspec.structs import asdict
 
 import traceview
-from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
 from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
 from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace.load import ReadHosts, load, read_here
+from traceview.trace.load import Answering, Readers, load
 from traceview.trace.messages import receive, send
 from traceview.trace.model import Trace
 from traceview.trace.part import HostFile, read_host
 from traceview.xplane.planes import TEXT_STATS
 
+T = TypeVar("T")
+
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 
 
-def report_of(logdir: Path, read: ReadHosts | None = None) -> str:
-    return to_json(analyze(load(logdir, read=read)))
+def report_of(logdir: Path, readers: Readers | None = None) -> str:
+    trace = load(logdir, readers=readers)
+    return to_json(analyze(trace, readers=readers))
 
 
-def travelled(value: HostFile) -> HostFile:
+def travelled(value: T) -> T:
     stream = io.BytesIO()
     send(stream, value)
     stream.seek(0)
-    arrived: HostFile = receive(stream)
+    arrived: T = receive(stream)
     assert not stream.read()
     return arrived
 
 
-def elsewhere(order: Callable[[list[int]], None]) -> ReadHosts:
-    """Reads the files in another order, and passes their parts through messages."""
+class Elsewhere:
+    """Reads and answers in another order, and passes everything through messages. `answers`: how many there were."""
 
-    def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        numbers = list(range(len(paths)))
-        order(numbers)
-        for number in numbers:
-            yield number, travelled(read_host(paths[number], salvage=salvage))
+    def __init__(self, order: Callable[[list[int]], None] = list.reverse) -> None:
+        self._order = order
+        self._kept: dict[int, HostFile] = {}
+        self.answers = 0
 
-    return read
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        for number in self._in_order(range(len(paths))):
+            self._kept[number] = read_host(paths[number], salvage=salvage)
+            yield number, travelled(self._kept[number])
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        for number in self._in_order(questions):
+            answer = answering(self._kept[number], travelled(questions[number]))
+            self.answers += answer is not None
+            yield number, travelled(answer)
+
+    def _in_order(self, numbers: Iterable[int]) -> list[int]:
+        listed = list(numbers)
+        self._order(listed)
+        return listed
 
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_fixtures(name: str, fixtures: Path) -> None:
-    assert report_of(fixtures / name, elsewhere(list.reverse)) == report_of(fixtures / name)
+    assert report_of(fixtures / name, Elsewhere()) == report_of(fixtures / name)
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_scenarios(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert report_of(tmp_path, elsewhere(list.reverse)) == report_of(tmp_path)
+    assert report_of(tmp_path, Elsewhere()) == report_of(tmp_path)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_shared_traces(name: str, shared_traces: Path) -> None:
     logdir = shared_traces / name
-    assert report_of(logdir, elsewhere(list.reverse)) == report_of(logdir)
+    assert report_of(logdir, Elsewhere()) == report_of(logdir)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_of_sixteen_hosts_matters(seed: int, tmp_path: Path) -> None:
     write_hosts(tmp_path, 16)
     shuffle = random.Random(seed).shuffle
-    assert report_of(tmp_path, elsewhere(shuffle)) == report_of(tmp_path)
+    assert report_of(tmp_path, Elsewhere(shuffle)) == report_of(tmp_path)
+
+
+def files_of_all_kinds(folder: Path) -> list[Path]:
+    """Of GPUs and of replicas, with and without steps, input, collectives and samples."""
+    for name, scenario in SCENARIOS.items():
+        scenario().write(folder / name)
+    return sorted([*folder.rglob("*.xplane.pb"), *Path("fixtures").rglob("*.xplane.pb")])
+
+
+def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: Path) -> None:
+    files, random_of = files_of_all_kinds(tmp_path / "all"), random.Random(9)
+    for number in range(12):
+        logdir = tmp_path / str(number)
+        run = logdir / "plugins" / "profile" / "run"
+        run.mkdir(parents=True)
+        for host, file in enumerate(random_of.sample(files, random_of.choice((2, 3, 5, 9)))):
+            stem = file.name.removesuffix(".xplane.pb")
+            for beside in file.parent.glob(f"{stem}.*"):
+                ending = beside.name.removeprefix(stem)
+                (run / f"host{host}{ending}").write_bytes(beside.read_bytes())
+        readers = Elsewhere(random_of.shuffle)
+        assert report_of(logdir, readers) == report_of(logdir), sorted(run.iterdir())
+        assert readers.answers
+
+
+def test_what_hosts_answer_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The causes of idle time, the ops of steps, and the topics that can be joined."""
+    readers = Elsewhere()
+    trace = load(write_hosts(tmp_path, 3), readers=readers)
+    alone = to_json(analyze(trace))
+    ask, asked = readers.ask, []
+
+    def ask_first(
+        answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        answers = list(ask(answering, questions))
+        asked.extend(answers)
+        # From here on nothing of a host is computed any more.
+        for place in COMPUTED_BY_HOSTS:
+            monkeypatch.setattr(f"traceview.{place}", None)
+        yield from answers
+
+    monkeypatch.setattr(readers, "ask", ask_first)
+    assert to_json(analyze(trace, readers=readers)) == alone
+    assert [number for number, _ in asked] == [2, 1, 0]
+
+
+def names_in_another_order(logdir: Path) -> None:
+    """Two programs take as long; the one that host1 has first comes second in the names of the run."""
+    for name, programs in (("host0", ("a", "b")), ("host1", ("b", "a"))):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            for number, program in enumerate(programs):
+                start = 2 + 20 * number
+                step.kernel(0, start, start + 10, stats={"hlo_op": "f", "hlo_module": program})
+        trace.write(logdir)
+
+
+def devices_that_wait_for_those_of_other_hosts(logdir: Path) -> None:
+    """Each device is in a collective while those of the other hosts have queued work."""
+    for host, name in enumerate(("host0", "host1", "host2")):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            for device in (0, 1):
+                begin = 5 + 12 * host + 5 * device
+                step.kernel(device, 1, 3)
+                step.kernel(device, begin, begin + 5, name=NCCL_NAME)
+                step.kernel(device, 45, 48)
+        trace.write(logdir)
+
+
+def ops_with_shapes_off_the_path(logdir: Path) -> None:
+    """What makes the step as long as it is runs on GPU:0."""
+    for host, name in enumerate(("host0", "host1")):
+        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
+        for step in marked_steps(trace):
+            shapes: Stats = {"shape": f"(float[{32 + host},784])"}
+            step.kernel(0, 2, 45)
+            step.kernel(1, 2, 6, op="dense/MatMul:MatMul", stats=shapes)
+        trace.write(logdir)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        names_in_another_order,
+        devices_that_wait_for_those_of_other_hosts,
+        ops_with_shapes_off_the_path,
+    ],
+)
+def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: Path) -> None:
+    write(tmp_path)
+    readers = Elsewhere()
+    assert report_of(tmp_path, readers) == report_of(tmp_path)
+    assert readers.answers > 1
+
+
+COMPUTED_BY_HOSTS = (
+    "analysis.idle_attribution.gaps_of_device",
+    "trace.host_states.stacked",
+    "analysis.op_steps._devices_in_steps",
+    "analysis.ops.op_table",
+    "analysis.launches.result.computing_gpus",
+    "analysis.transfers.result.copies_of",
+    "analysis.input.result.pipelines_of",
+    "analysis.idle.result.gap_rows",
+    "analysis.precision.result.computing_gpus",
+)
+
+
+def test_a_host_whose_file_has_changed_does_not_answer(tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path / "logs", 3)
+    readers = Elsewhere()
+    trace = load(logdir, readers=readers)
+    alone = to_json(analyze(trace))
+    (other,) = write_hosts(tmp_path / "other", 1).rglob("*.xplane.pb")
+    other.write_bytes(other.read_bytes() + b"\x22\x00")
+    readers._kept[1] = read_host(other)
+    assert to_json(analyze(trace, readers=readers)) == alone
+    assert readers.answers == 2
 
 
 def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.generic]]]]:
@@ -125,7 +266,7 @@ def test_devices_with_a_plane_come_before_replicas(tmp_path: Path) -> None:
 def test_every_column_is_the_same(tmp_path: Path) -> None:
     """The report does not show all of a trace: exports do."""
     logdir = mixed_hosts(tmp_path)
-    here, there = load(logdir), load(logdir, read=elsewhere(list.reverse))
+    here, there = load(logdir), load(logdir, readers=Elsewhere())
     assert list(here.names) == list(there.names)
     assert (here.lines, here.device_list, here.hosts) == (
         there.lines,
@@ -164,7 +305,7 @@ def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
 
 def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
     logdir = mixed_hosts(tmp_path)
-    trace = load(logdir, read=elsewhere(list.reverse))
+    trace = load(logdir, readers=Elsewhere())
     device = trace.device_columns
     for index in range(4):
         row = device.rows_of(index).start
@@ -212,7 +353,10 @@ def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
         assert lines == {index}
     assert len(trace.steps_by_host) == 3
     assert all(line.host == trace.host_columns.host[row] for row, line in first_rows(trace))
-    assert to_json(analyze(load(tmp_path, read=read_here))) == to_json(analyze(load(tmp_path)))
+    # A host that knows of more devices than the run does not answer.
+    readers = Elsewhere()
+    assert report_of(tmp_path, readers) == report_of(tmp_path)
+    assert readers.answers == 1
 
 
 def first_rows(trace: Trace) -> Iterator[tuple[int, traceview.trace.model.LineInfo]]:

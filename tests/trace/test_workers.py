@@ -7,8 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -18,14 +21,14 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.errors import StoreError, TraceFormatError, WorkerError
-from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.stages import measured
 from traceview.trace import workers
 from traceview.trace.load import load
 from traceview.trace.messages import send
-from traceview.trace.part import HostFile
+from traceview.trace.model import Trace
+from traceview.trace.worker import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_SEVERAL_HOSTS = sorted(
@@ -33,9 +36,22 @@ OF_SEVERAL_HOSTS = sorted(
 )
 
 
-def by_processes(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+@contextmanager
+def by_processes() -> Iterator[workers.Workers]:
     """Reads even a single file in a process of its own."""
-    return workers.read_by(2, paths, salvage)
+    with workers.Workers(2, keeps=True, fewest=1) as processes:
+        yield processes
+    assert not processes_below(os.getpid())
+
+
+def report_by_processes(logdir: Path) -> str:
+    with by_processes() as processes:
+        return report_of(logdir, processes)
+
+
+def loaded_by_processes(logdir: Path, *, salvage: bool = False) -> Trace:
+    with by_processes() as processes:
+        return load(logdir, salvage=salvage, readers=processes)
 
 
 def processes_below(parent: int) -> list[int]:
@@ -75,19 +91,19 @@ def large_hosts(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_fixtures(name: str, fixtures: Path) -> None:
-    assert report_of(fixtures / name, by_processes) == report_of(fixtures / name)
+    assert report_by_processes(fixtures / name) == report_of(fixtures / name)
 
 
 @pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
 def test_scenarios_of_several_hosts(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert report_of(tmp_path, by_processes) == report_of(tmp_path)
+    assert report_by_processes(tmp_path) == report_of(tmp_path)
 
 
 @pytest.mark.shared
 def test_a_shared_trace_of_two_hosts(shared_traces: Path) -> None:
     logdir = shared_traces / "bert-8xV100"
-    assert report_of(logdir, by_processes) == report_of(logdir)
+    assert report_by_processes(logdir) == report_of(logdir)
 
 
 @pytest.mark.usefixtures("no_terminal")
@@ -122,7 +138,7 @@ def test_an_unreadable_host_is_a_problem_as_in_one_process(tmp_path: Path) -> No
     files[1].write_bytes(b"\x1f\x8b gzip")
     files[2].write_bytes(files[2].read_bytes()[:-1])
     files[3].write_bytes(files[0].read_bytes())
-    trace = load(logdir, read=by_processes)
+    trace = loaded_by_processes(logdir)
     assert [problem.code for problem in trace.problems] == [
         "damaged-file",
         "damaged-file",
@@ -136,12 +152,12 @@ def test_all_hosts_damaged_is_the_error_of_the_first(tmp_path: Path) -> None:
     for file in logdir.rglob("*.xplane.pb"):
         file.write_bytes(file.read_bytes()[:-1])
     messages = []
-    for read in (None, by_processes):
+    for reading in (load, loaded_by_processes):
         with pytest.raises(TraceFormatError, match=r"host0\.xplane\.pb: byte \d+: ") as caught:
-            load(logdir, read=read)
+            reading(logdir)
         messages.append((str(caught.value), caught.value.hint, caught.value.offset))
     assert messages[0] == messages[1]
-    assert load(logdir, salvage=True, read=by_processes).device_columns.count
+    assert loaded_by_processes(logdir, salvage=True).device_columns.count
 
 
 def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
@@ -158,14 +174,14 @@ def read_host(path, *, salvage):
 worker.read_host = read_host"""
     started_with(monkeypatch, code)
     with pytest.raises(StoreError, match=r"host\d.xplane.pb: denied") as caught:
-        load(write_hosts(tmp_path, 2), read=by_processes)
+        loaded_by_processes(write_hosts(tmp_path, 2))
     assert caught.value.hint == "log in"
 
 
 def test_a_bug_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started_with(monkeypatch, "worker.read_host = lambda path, *, salvage: 1 // 0")
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        load(write_hosts(tmp_path, 2), read=by_processes)
+        loaded_by_processes(write_hosts(tmp_path, 2))
 
 
 # Processes that die
@@ -190,7 +206,7 @@ def test_the_file_of_a_process_that_is_killed_is_read_by_another(
     logdir = write_hosts(tmp_path / "logs", 5)
     mark = tmp_path / "killed"
     started_with(monkeypatch, KILLED_WHILE_DECODING.format(mark=str(mark), always=False))
-    assert report_of(logdir, by_processes) == report_of(logdir)
+    assert report_by_processes(logdir) == report_of(logdir)
     assert mark.exists()
     assert not processes_below(os.getpid())
 
@@ -204,14 +220,95 @@ def test_a_file_that_ends_two_processes_is_an_error(
     with pytest.raises(
         WorkerError, match=r"host\d.xplane.pb: 2 processes that read it died, the last by SIGKILL"
     ):
-        load(logdir, read=by_processes)
+        loaded_by_processes(logdir)
     assert not processes_below(os.getpid())
 
 
 def test_no_process_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(WorkerError, match=r"no process can be started: .*no-python"):
-        load(write_hosts(tmp_path, 2), read=by_processes)
+        loaded_by_processes(write_hosts(tmp_path, 2))
+
+
+# Processes that die when they are asked
+
+ASKED = """
+import os, signal, time
+from pathlib import Path
+from traceview.analysis import by_host
+answered = by_host.answered
+def {name}(file, question):
+    mark = Path({mark!r})
+    if {always} or not mark.exists():
+        mark.touch()
+        {does}
+    return answered(file, question)
+by_host.answered = {name}"""
+
+
+def when_asked(
+    monkeypatch: pytest.MonkeyPatch, mark: Path, does: str, *, always: bool = False
+) -> None:
+    """What a process does when it is asked: the first one, or each."""
+    code = ASKED.format(name="answered_then", mark=str(mark), always=always, does=does)
+    started_with(monkeypatch, code)
+
+
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def test_what_a_killed_process_kept_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = write_hosts(tmp_path / "logs", 5)
+    when_asked(monkeypatch, tmp_path / "killed", KILL)
+    answers: list[tuple[int, object]] = []
+    with by_processes() as processes:
+        trace = load(logdir, readers=processes)
+        ask = processes.ask
+
+        def asked(*question: Any) -> Iterator[tuple[int, object]]:
+            answers.extend(ask(*question))
+            yield from answers
+
+        monkeypatch.setattr(processes, "ask", asked)
+        assert to_json(analyze(trace, readers=processes)) == report_of(logdir)
+    assert len(answers) == 5
+    assert (tmp_path / "killed").exists()
+
+
+@pytest.mark.parametrize("does", [KILL, "1 // 0", "raise MemoryError"])
+def test_what_no_process_answers_is_computed_here(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = write_hosts(tmp_path / "logs", 3)
+    when_asked(monkeypatch, tmp_path / "asked", does, always=True)
+    assert report_by_processes(logdir) == report_of(logdir)
+    assert (tmp_path / "asked").exists()
+
+
+def test_ctrl_c_while_processes_answer_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logdir = write_hosts(tmp_path / "logs", 3)
+    when_asked(monkeypatch, tmp_path / "asked", "time.sleep(99)", always=True)
+
+    def interrupt() -> None:
+        eventually((tmp_path / "asked").exists)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pressing = Thread(target=interrupt)
+    pressing.start()
+    with pytest.raises(KeyboardInterrupt):
+        report_by_processes(logdir)
+    pressing.join()
+    assert not processes_below(os.getpid())
+
+
+def test_a_process_that_does_not_keep_a_file_reads_it_again(tmp_path: Path) -> None:
+    logdir = write_hosts(tmp_path, 3)
+    with workers.Workers(2, keeps=False) as processes:
+        assert report_of(logdir, processes) == report_of(logdir)
 
 
 # The command
@@ -267,7 +364,7 @@ def test_a_process_that_is_busy_ends_with_the_one_that_started_it(
         stdout=subprocess.PIPE,
     )
     assert process.stdin
-    send(process.stdin, (tmp_path, False))
+    send(process.stdin, Request(0, tmp_path, False, False))
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=1)
     process.communicate(timeout=20)
@@ -316,7 +413,7 @@ def test_without_dask_there_is_no_scheduler(
 def test_the_stage_says_how_many_hosts_have_been_read(tmp_path: Path) -> None:
     logdir = write_hosts(tmp_path, 3)
     files = sorted(logdir.rglob("*.xplane.pb"))
-    with measured() as stages:
-        details = [stages.detail for _ in workers.read_by(2, files, False)]
+    with measured() as stages, by_processes() as processes:
+        details = [stages.detail for _ in processes.read(files, False)]
     assert details == ["1 of 3", "2 of 3", "3 of 3"]
     assert set(stages.seconds) == {"reading files"}

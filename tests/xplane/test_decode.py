@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from scripts.xspace import XEvent, XLine, XStat
 from tests.xplane import wire
 from traceview.xplane import decode_reference, schema
-from traceview.xplane.columns import Fields, LineColumns, ValueKind, WantedStats
+from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
 from traceview.xplane.read import read_event_stats
 
 DTYPES = {
@@ -299,3 +299,67 @@ def test_stats_of_messages_written_by_the_runtime() -> None:
         check_against_runtime(
             decoder.decode_line(data, 0, len(data), wire.WANTED), data, XLine.FromString(data)
         )
+
+
+_stats = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.integers(0, 3),
+        st.sampled_from([int(kind) for kind in ValueKind]),
+        st.integers(-(2**62), 2**62),
+    ),
+    max_size=9,
+)
+
+
+def _columns_of(stats: list[tuple[int, int, int, int]]) -> StatColumns:
+    event, slot, kind, value = zip(*stats, strict=True) if stats else ((), (), (), ())
+    return (
+        np.array(event, dtype=np.int32),
+        np.array(slot, dtype=np.int16),
+        np.array(kind, dtype=np.uint8),
+        np.array(value, dtype=np.int64),
+    )
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@given(st.lists(st.tuples(_stats, st.integers(0, 99), st.integers(0, 99)), max_size=4))
+@example([([(0, 2, 5, 7), (1, 0, 4, 9), (1, 2, 6, 8)], 3, 10), ([(0, 2, 7, 1)], 5, 20)])
+@example([])
+def test_stats_stand_by_slot_in_the_order_of_the_file(
+    decoder: Any, lines: list[tuple[list[tuple[int, int, int, int]], int, int]]
+) -> None:
+    found = decoder.stats_by_slot(
+        [_columns_of(stats) for stats, _, _ in lines],
+        [first for _, first, _ in lines],
+        [first for _, _, first in lines],
+        4,
+    )
+    texts = (ValueKind.STR, ValueKind.BYTES)
+    for slot in range(4):
+        expected = [
+            (event + first_event, kind, value + (first_text if kind in texts else 0))
+            for stats, first_event, first_text in lines
+            for event, of, kind, value in stats
+            if of == slot
+        ]
+        columns = found.of_slot(slot)
+        assert [column.dtype for column in columns] == [np.int64, np.uint8, np.int64]
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+    assert found.bounds[-1] == found.event.size
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@pytest.mark.parametrize("slot", [-1, 4])
+def test_a_slot_that_is_none_is_refused(decoder: Any, slot: int) -> None:
+    lines = [_columns_of([(0, 0, 4, 1), (0, slot, 4, 1)])]
+    with pytest.raises(ValueError, match="a slot is not one of 4"):
+        decoder.stats_by_slot(lines, [0], [0], 4)
+
+
+def test_stats_of_events_that_are_left_out_go_with_them() -> None:
+    lines = [_columns_of([(0, 1, 4, 10), (1, 0, 4, 11), (2, 1, 4, 12), (2, 0, 4, 13)])]
+    found = decode_reference.stats_by_slot(lines, [0], [0], 3)
+    kept = found.of_events(np.array([False, True, True]))
+    of_slots = [[column.tolist() for column in kept.of_slot(slot)] for slot in range(3)]
+    assert of_slots == [[[0, 1], [4, 4], [11, 13]], [[1], [4], [12]], [[], [], []]]

@@ -17,12 +17,12 @@ from traceview.analysis.idle_attribution import (
     python_of_steps,
 )
 from traceview.analysis.idle_python import PythonShare, shared
+from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
 from traceview.record import Record
 from traceview.stages import stage
-from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
@@ -58,8 +58,9 @@ class Options(Struct, frozen=True):
 class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
-    `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings
-    that it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    `name`: its key in the results of a report. `compute`: the result, or why there is none. `join`: what that of a run is,
+    made of those of its hosts; without it the topic needs the whole run. `rules`: the findings that
+    it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
     it nothing is said.
@@ -67,12 +68,24 @@ class Analysis(Struct, Generic[R], frozen=True):
 
     name: str
     compute: Callable[[Context], R | Skipped]
+    join: Callable[[OfHosts[R]], R] | None = None
     rules: tuple[Rule, ...] = ()
     diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
     if_absent: Callable[[Context], Iterable[Finding]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
+
+
+def idle_time(context: Context) -> IdleAttribution:
+    """Every gap of every device with its cause; `Context.idle` keeps it."""
+    with stage("causes of idle time"):
+        return attribute_idle_time(context.trace, context.selection)
+
+
+def result_key(analysis: Analysis[Any]) -> Hashable:
+    """What a context keeps the result of a topic under."""
+    return "result", analysis.name
 
 
 class _Cell:
@@ -107,11 +120,7 @@ class Context:
     @property
     def idle(self) -> IdleAttribution:
         """Every gap of every device with its cause."""
-        return self._once("idle", self._idle)
-
-    def _idle(self) -> IdleAttribution:
-        with stage("causes of idle time"):
-            return attribute_idle_time(self.trace, self.selection)
+        return self.once(idle_time)
 
     @property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
@@ -150,6 +159,10 @@ class Context:
         with stage("matching collectives"):
             return collectives_of(self.trace)
 
+    def take_over(self, key: Hashable, value: object) -> None:
+        """What was made elsewhere: the key is the function that `once` would call, or that of `result_key`."""
+        self._once(key, lambda: value)
+
     def once(self, make: Callable[[Context], T]) -> T:
         """What a function makes of this context; it is called once."""
         return self._once(make, lambda: make(self))
@@ -172,12 +185,7 @@ class Context:
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
         with stage(f"analysis of {analysis.name}"):
-            return self._once(("result", analysis.name), lambda: self._computed(analysis))
-
-    def _computed(self, analysis: Analysis[R]) -> R | Skipped:
-        result = analysis.compute(self)
-        SWEEPS.release_free_memory()
-        return result
+            return self._once(result_key(analysis), lambda: analysis.compute(self))
 
     def record(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if there is none."""

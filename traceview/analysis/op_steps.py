@@ -7,7 +7,7 @@ length of the step it makes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
@@ -19,16 +19,16 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.path.parts import FIRST_CAUSE
 from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int64Array, places
-from traceview.mean_variance import variance_of_mean
+from traceview.ids import unique_inverse
+from traceview.intervals import Int32Array, Int64Array
+from traceview.mean_variance import Float64Array, variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
+from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Trace
-from traceview.trace.op_labels import OpLabels, op_labels
+from traceview.trace.op_labels import op_labels
 from traceview.trace.ops import split_op
-from traceview.xplane.columns import joined
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -112,40 +112,31 @@ def kernel_stem(name: str) -> str:
 
 def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
-    trace = context.trace
-    numbers = sorted({step.number for step in context.selection.used_steps})
-    if not numbers:
+    if not context.selection.used_steps:
         return Skipped("no used step")
-    numbering = _Numbering(trace)
-    devices = [_of_device(device, numbering) for device in _devices_in_steps(context, numbers)]
+    of_steps = context.once(ops_of_steps)
+    numbers, devices = of_steps.numbers, of_steps.devices
+    numbering = _Numbering(context.trace, of_steps.ops, of_steps.shapes)
     walked = context.once(walked_steps)
-    path = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
         is_activity = walked.parts.kind < FIRST_CAUSE
-        rows = walked.parts.row[is_activity]
-        path = numbering.of_rows(rows), walked.parts.duration_ps[is_activity]
+        path = numbering.of(walked.parts.row[is_activity]), walked.parts.duration_ps[is_activity]
     ops = numbering.ops
-    total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
+    sums = np.zeros((3, len(ops)), dtype=np.int64)
     for device in devices:
-        total += SWEEPS.totals(device.op, device.total_ps, len(ops))
-        of_device = SWEEPS.totals(device.op, device.count, len(ops))
-        count += of_device
-        device_count += of_device > 0
-    on_path = SWEEPS.totals(*path, len(ops))
+        sums += device.sums(context.trace, len(ops))
+    total, count, device_count = sums
+    on_path = SWEEPS.totals(path[0].astype(np.int64), path[1], len(ops))
     chosen = _largest(ops, total, on_path)
-    place = np.full(len(ops), NONE, dtype=np.int64)
-    place[chosen] = np.arange(chosen.size)
-    series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
+    series = np.zeros((chosen.size, len(numbers)))
     for device in devices:
-        of_label = np.full(numbering.labels.row.size, NONE, dtype=np.int64)
-        of_label[device.label] = place[device.op]
-        series += device.events.tabulated(numbering.labels, of_label, chosen.size, len(numbers))[0]
+        series += device.series(context.trace, chosen, len(ops), len(numbers))
     is_left_out = np.ones(len(ops), dtype=np.bool_)
     is_left_out[chosen] = False
     made = []
-    for row, op in enumerate(chosen.tolist()):
-        times = series[row].astype(np.float64)
-        variance, degrees = variance_of_mean(times) if len(numbers) > 1 else (None, None)
+    for place, op in enumerate(chosen.tolist()):
+        variance, degrees = variance_of_mean(series[place]) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
                 class_=CLASS_KEYS[ops[op].class_],
@@ -170,57 +161,94 @@ def compute(context: Context) -> OpSteps | Skipped:
     )
 
 
-class _Events(Struct, frozen=True, eq=False):
-    """The events of one device that start in a used step.
+class _DeviceOps(Struct, frozen=True, eq=False):
+    """The events of one device that start in a used step; int32 `[n]`, for they are many.
 
-    `rows`: all of the device. `low`, `high`: by used step of its host those that start in it, counted from the first of
-    these rows. `step`: the place of the number of the step.
+    `row`: counted from `first`. `step`: the place of the number of the step. `op`: the number of the op.
     """
 
-    trace: Trace
-    device: int
-    rows: slice
-    low: Int64Array
-    high: Int64Array
-    step: Int64Array
+    first: int
+    row: Int32Array
+    step: Int32Array
+    op: Int32Array
 
-    @property
-    def started(self) -> Int64Array:
-        """The rows of the events that start in one of the steps."""
-        spans = zip(self.low.tolist(), self.high.tolist(), strict=True)
-        return joined([np.arange(low, high) + self.rows.start for low, high in spans], np.int64)
+    def _durations(self, trace: Trace) -> Int64Array:
+        return trace.device_columns.duration_ps[self.first + self.row.astype(np.int64)]
 
-    def tabulated(
-        self, labels: OpLabels, row_of: Int64Array, rows: int, step_count: int
-    ) -> tuple[Int64Array, Int64Array]:
-        """By row and step the time and the number of the events; the label gives the row, `NONE` for none."""
-        found: tuple[Int64Array, Int64Array] = SWEEPS.tabulated(
-            labels.of_row[self.rows],
-            self.trace.device_columns.duration_ps[self.rows],
-            self.low,
-            self.high,
-            row_of,
-            self.step if step_count > 1 else np.zeros_like(self.step),
-            rows,
+    def sums(self, trace: Trace, op_count: int) -> Int64Array:
+        """By op the time, the events, and whether there are any; int64 `[3, ops]`."""
+        first, whole = np.zeros(1, dtype=np.int64), np.full(1, self.op.size, dtype=np.int64)
+        total, count = SWEEPS.tabulated(
+            self.op, self._durations(trace), first, whole, np.arange(op_count), first, op_count, 1
+        )
+        return np.stack((total[:, 0], count[:, 0], count[:, 0] > 0))
+
+    def series(
+        self, trace: Trace, chosen: Int64Array, op_count: int, step_count: int
+    ) -> Float64Array:
+        """The time of the chosen ops in each step, float64 `[chosen, steps]`."""
+        place = np.full(op_count, NONE, dtype=np.int64)
+        place[chosen] = np.arange(chosen.size)
+        begins = np.flatnonzero(np.diff(self.step, prepend=np.int32(NONE)))
+        ends = np.append(begins, self.step.size)[1:]
+        step = self.step[begins].astype(np.int64)
+        times, _ = SWEEPS.tabulated(
+            self.op,
+            self._durations(trace),
+            begins,
+            ends,
+            place,
+            step,
+            chosen.size,
             step_count,
         )
-        return found
+        return np.asarray(times, dtype=np.float64)
 
 
-class _DeviceOps(Struct, frozen=True, eq=False):
-    """What one device ran in the used steps, by label, int64 `[labels of the device]`.
+class OpsOfSteps(Struct, frozen=True, eq=False):
+    """The events of all devices that start in a used step.
 
-    `op`: the number of the op; `total_ps`, `count`: of all steps.
+    `numbers`: of these steps, sorted. `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
     """
 
-    events: _Events
-    label: Int64Array
-    op: Int64Array
-    total_ps: Int64Array
-    count: Int64Array
+    numbers: tuple[int, ...]
+    ops: tuple[_Op, ...]
+    shapes: frozenset[tuple[int, str]]
+    devices: tuple[_DeviceOps, ...]
 
 
-def _devices_in_steps(context: Context, numbers: list[int]) -> Iterator[_Events]:
+def ops_of_steps(context: Context) -> OpsOfSteps:
+    """The events of every device that start in a used step."""
+    numbers = tuple(sorted({step.number for step in context.selection.used_steps}))
+    numbering = _Numbering(context.trace)
+    devices = tuple(_devices_in_steps(context, numbers, numbering))
+    return OpsOfSteps(numbers, tuple(numbering.ops), frozenset(numbering.shapes), devices)
+
+
+def joined_ops_of_steps(trace: Trace, hosts: Mapping[int, OpsOfSteps]) -> OpsOfSteps:
+    """The events of a run from those of its hosts, by index."""
+    numbers = tuple(sorted({number for host in hosts.values() for number in host.numbers}))
+    place_of = {number: place for place, number in enumerate(numbers)}
+    number_of: dict[_Op, int] = {}
+    shapes: set[tuple[int, str]] = set()
+    devices = []
+    for index, host in hosts.items():
+        place = np.array([place_of[number] for number in host.numbers], dtype=np.int32)
+        op = [number_of.setdefault(op, len(number_of)) for op in host.ops]
+        number = np.array(op, dtype=np.int32)
+        shapes.update((op[own], text) for own, text in host.shapes)
+        first = first_numbers(trace, index).row
+        devices += [
+            _DeviceOps(first + device.first, device.row, place[device.step], number[device.op])
+            for device in host.devices
+        ]
+    return OpsOfSteps(numbers, tuple(number_of), frozenset(shapes), tuple(devices))
+
+
+def _devices_in_steps(
+    context: Context, numbers: Sequence[int], numbering: _Numbering
+) -> Iterator[_DeviceOps]:
+    """Device by device, for the events of all of them together would take as much memory as the trace."""
     trace, columns = context.trace, context.trace.device_columns
     place_of = {number: place for place, number in enumerate(numbers)}
     for index, device in enumerate(trace.device_list):
@@ -228,84 +256,66 @@ def _devices_in_steps(context: Context, numbers: list[int]) -> Iterator[_Events]
         if not used:
             continue
         start, end = step_bounds(used)
-        # An event belongs to the step that began last before it, if that has not ended.
-        end = np.minimum(end, np.append(start[1:], end[-1]))
         rows = columns.rows_of(index)
-        low, high = places(columns.start_ps[rows], start), places(columns.start_ps[rows], end)
-        step = np.array([place_of[step.number] for step in used], dtype=np.int64)
-        yield _Events(trace, index, rows, low, high, step)
-
-
-def _of_device(events: _Events, numbering: _Numbering) -> _DeviceOps:
-    count = numbering.labels.row.size
-    sums, counts = events.tabulated(numbering.labels, np.arange(count), count, 1)
-    label = np.flatnonzero(counts)
-    op = numbering.of(events.device, label)
-    if numbering.has_shapes:
-        numbering.of_rows(events.started)
-    return _DeviceOps(events, label, op, sums[label, 0], counts[label, 0])
+        begun = columns.start_ps[rows]
+        place = np.searchsorted(start, begun, side="right") - 1
+        inside = np.flatnonzero((place >= 0) & (begun < end[place]))
+        step = np.array([place_of[step.number] for step in used], dtype=np.int32)[place[inside]]
+        op = numbering.of(inside + rows.start)
+        yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
 
 
 class _Numbering:
-    """Numbers ops in the order in which they are asked for. `ops`: by number."""
+    """Numbers ops in the order in which they are asked for, after those that have a number.
 
-    def __init__(self, trace: Trace) -> None:
-        self.ops: list[_Op] = []
-        self.labels = trace.once(op_labels)
-        self._columns = columns = trace.device_columns
-        self._is_replica = [device.kind == "replica" for device in trace.device_list]
-        self._number_of: dict[_Op, int] = {}
-        # By kind of device and label.
-        self._known: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        self._first = [
-            column[self.labels.row] for column in (columns.class_, columns.op, columns.name)
-        ]
-        self.has_shapes = bool((columns.shape != NONE).any())
-        self._shapes: set[tuple[int, int]] = set()
+    `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
+
+    def __init__(
+        self, trace: Trace, ops: Iterable[_Op] = (), shapes: Iterable[tuple[int, str]] = ()
+    ) -> None:
+        self.ops: list[_Op] = list(ops)
+        self._labels = trace.once(op_labels)
+        self._columns = trace.device_columns
+        self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
+        self._number_of = {op: number for number, op in enumerate(self.ops)}
+        self._has_shapes = bool((self._columns.shape != NONE).any())
+        self.shapes = set(shapes)
         self._text = trace.names.text
         text = trace.names.text
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
 
-    def of_rows(self, rows: Int64Array) -> Int64Array:
-        """The number of the op of each of these events."""
-        result = np.empty(rows.size, dtype=np.int64)
-        device_of = self._columns.device[rows]
-        for device in unique_ids(device_of).tolist():
-            own = np.flatnonzero(device_of == device)
-            labels, index = unique_inverse(self.labels.of_row[rows[own]])
-            result[own] = self.of(device, labels)[index]
-        if self.has_shapes:
-            self._note_shapes(rows, result)
-        return result
-
-    def of(self, device: int, labels: Int64Array) -> Int64Array:
-        """The number of the op of each of these labels on a device, int64."""
-        is_replica = self._is_replica[device]
-        known = self._known[is_replica]
-        found = []
-        columns = (column[labels].tolist() for column in self._first)
-        for label, class_, op, kernel in zip(labels.tolist(), *columns, strict=True):
-            number = known.get(label)
-            if number is None:
-                key = _Op(class_, *self._op_of(op), None if is_replica else self._stem_of(kernel))
-                number = known[label] = self._number_of.setdefault(key, len(self.ops))
-                if number == len(self.ops):
-                    self.ops.append(key)
-            found.append(number)
-        return np.array(found, dtype=np.int64)
-
-    def _note_shapes(self, rows: Int64Array, op: Int64Array) -> None:
-        """Take down the shapes of these events, the numbers of whose ops are `op`."""
-        shape = self._columns.shape[rows]
-        known = np.flatnonzero(shape != NONE)
-        own, shape = op[known].astype(np.int32), shape[known]
-        _, first = SWEEPS.labelled(own, shape, np.zeros(known.size, dtype=np.uint8))
-        self._shapes.update(zip(own[first].tolist(), shape[first].tolist(), strict=True))
+    def of(self, rows: Int64Array) -> Int32Array:
+        """The number of the op of each of these events, int32."""
+        columns = self._columns
+        if not rows.size:
+            return np.empty(0, dtype=np.int32)
+        codes, index = unique_inverse(
+            self._labels.of_row[rows].astype(np.int64) * 2 + self._is_replica[columns.device[rows]]
+        )
+        first = self._labels.row[codes >> 1]
+        keys = (column[first].tolist() for column in (columns.class_, columns.op, columns.name))
+        numbers = []
+        for is_replica, class_, name, kernel in zip((codes & 1).tolist(), *keys, strict=True):
+            op = _Op(class_, *self._op_of(name), None if is_replica else self._stem_of(kernel))
+            number = self._number_of.setdefault(op, len(self.ops))
+            if number == len(self.ops):
+                self.ops.append(op)
+            numbers.append(number)
+        number_of_row = np.array(numbers, dtype=np.int32)[index]
+        if self._has_shapes:
+            shape = columns.shape[rows]
+            known = np.flatnonzero(shape != NONE)
+            of_op, shape = number_of_row[known], shape[known]
+            _, begin = SWEEPS.labelled(of_op, shape, np.zeros(known.size, dtype=np.uint8))
+            texts = (self._text(name) or "" for name in shape[begin].tolist())
+            self.shapes.update(zip(of_op[begin].tolist(), texts, strict=True))
+        return number_of_row
 
     def shapes_of(self, op: int) -> tuple[str, ...]:
         """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
-        texts = {self._text(shape) or "" for number, shape in self._shapes if number == op}
+        texts = {text for number, text in self.shapes if number == op}
         return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
+from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.selection import Selection, rows_in
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -137,6 +138,16 @@ def compute(trace: Trace, selection: Selection, top: int | None) -> Ops | Skippe
     rows = tuple(_row(trace, table, index) for index in chosen)
     return Ops(
         rows, int(table.count.size), int(table.count.size) - len(rows), _types(trace, table, top)
+    )
+
+
+def join(hosts: OfHosts[Ops]) -> Ops:
+    """The rows of all devices."""
+    return Ops(
+        hosts.rows(lambda ops: ops.rows),
+        sum(ops.row_count for ops in hosts.by_host),
+        sum(ops.left_out_count for ops in hosts.by_host),
+        hosts.rows(lambda ops: ops.types),
     )
 
 
@@ -294,6 +305,7 @@ def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.T
 ANALYSIS: Final = Analysis[Ops](
     "ops",
     compute=lambda context: compute(context.trace, context.selection, context.options.top),
+    join=join,
     sections=(section,),
     title_if_absent=TITLE,
 )

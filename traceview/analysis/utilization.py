@@ -74,5 +74,6 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
 ANALYSIS: Final = Analysis[UtilizationStrips](
     "timeline",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    join=lambda hosts: UtilizationStrips(SLICES, hosts.rows(lambda result: result.devices)),
     sections=(timeline_section,),
 )

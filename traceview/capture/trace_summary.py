@@ -71,7 +71,7 @@ def read_summary(path: Path) -> TraceSummary:
         device_events=device,
         options=options,
         warnings=tuple(warning.decode("utf-8", "replace") for warning in space.warnings),
-        sha256=space.sha256,
+        sha256=space.digest(),
         size=space.size,
     )
 

@@ -93,32 +93,34 @@ def analyze(
 
     target = Target.of(output, force=force, source=logdir)
     chosen_steps = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler)
+    hosts = hosts_read_by(workers, scheduler, are_asked=True)
     select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    try:
-        with reading(logdir, run, is_here=hosts is None):
-            trace = load(logdir, run=run, salvage=salvage, read=hosts)
-    except TraceNotFoundError:
-        # A job that hangs before its window has no trace, but says where it hangs.
-        if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
-            return
-        raise
-    from traceview.analysis.context import TOP_OPS
-    from traceview.report.build import analyze as build
+    with hosts as readers:
+        try:
+            with reading(logdir, run, is_here=readers is None):
+                trace = load(logdir, run=run, salvage=salvage, readers=readers)
+        except TraceNotFoundError:
+            # A job that hangs before its window has no trace, but says where it hangs.
+            if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
+                return
+            raise
+        from traceview.analysis.context import TOP_OPS
+        from traceview.report.build import analyze as build
 
-    rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
-    with reading(logdir, run):
-        report = build(
-            trace,
-            window=window.value,
-            steps=chosen_steps,
-            top=rows,
-            select_codes=select_codes or None,
-            ignore_codes=ignore_codes,
-            baseline=baseline,
-        )
+        rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
+        with reading(logdir, run):
+            report = build(
+                trace,
+                window=window.value,
+                steps=chosen_steps,
+                top=rows,
+                select_codes=select_codes or None,
+                ignore_codes=ignore_codes,
+                baseline=baseline,
+                readers=readers,
+            )
     if device:
         from traceview.report.filtering import only_devices
 

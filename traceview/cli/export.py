@@ -119,14 +119,14 @@ def export(
     if to is Format.parquet:
         check_pyarrow("--to parquet")
     chosen_steps = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler)
-    with reading(logdir, run, is_here=hosts is None):
-        trace = load(logdir, run=run, salvage=salvage, read=hosts)
+    hosts = hosts_read_by(workers, scheduler, are_asked=True)
+    with hosts as readers, reading(logdir, run, is_here=readers is None):
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         from traceview.analysis.selection import select
         from traceview.report.build import analyze
 
         selection = select(trace, window.value, chosen_steps)
-        report = analyze(trace, window=window.value, steps=chosen_steps, top=0)
+        report = analyze(trace, window=window.value, steps=chosen_steps, top=0, readers=readers)
         with stage("writing"):
             if bundle:
                 bundle.write(_tables(to, trace, selection, report))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -17,7 +18,7 @@ from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.trace.load import ReadHosts
+    from traceview.trace.load import Readers
     from traceview.trace.windows import StepRange
 
 
@@ -233,8 +234,13 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return given
 
 
-def hosts_read_by(workers: int, scheduler: str | None) -> ReadHosts | None:
-    """Who reads the files of hosts; None for this process. Raises `UsageError` if both options are given."""
+def hosts_read_by(
+    workers: int, scheduler: str | None, *, are_asked: bool = False
+) -> AbstractContextManager[Readers | None]:
+    """Who reads the files of hosts until the end of the `with` block; None for this process.
+
+    `are_asked`: the hosts are asked for more than their files. Raises `UsageError` if both options are given.
+    """
     if scheduler is not None:
         if workers > 1:
             raise UsageError(
@@ -243,14 +249,14 @@ def hosts_read_by(workers: int, scheduler: str | None) -> ReadHosts | None:
             )
         if not scheduler.strip():
             raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
-        from traceview.trace.cluster import reading_on_cluster
+        from traceview.trace.cluster import Cluster
 
-        return reading_on_cluster(scheduler)
+        return Cluster(scheduler, keeps=are_asked)
     if workers == 1:
-        return None
-    from traceview.trace.workers import reading_by_workers
+        return nullcontext()
+    from traceview.trace.workers import Workers as Processes
 
-    return reading_by_workers(workers)
+    return Processes(workers, keeps=are_asked)
 
 
 def finding_codes(

@@ -111,10 +111,10 @@ def report(
     if with_data:
         _check_data(redact=redact, has_folder=bundle is not None)
     chosen_steps = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler)
+    hosts = hosts_read_by(workers, scheduler, are_asked=True)
     select_codes, ignore_codes = finding_codes(select, ignore)
-    with reading(logdir, run, is_here=hosts is None):
-        trace = load(logdir, run=run, salvage=salvage, read=hosts)
+    with hosts as readers, reading(logdir, run, is_here=readers is None):
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         from traceview.analysis.selection import select as selection_of
         from traceview.report.build import analyze
 
@@ -126,6 +126,7 @@ def report(
             ignore_codes=ignore_codes,
             baseline=baseline,
             lanes=True,
+            readers=readers,
         )
         made = _with_own_choices(made, salvage=salvage)
     if redact:

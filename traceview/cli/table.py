@@ -170,8 +170,8 @@ def _write_table(
     hosts = hosts_read_by(workers, scheduler)
     format_ = _checked_format(format_, target)
     names = _checked_columns(columns, format_)
-    with reading(logdir, run, is_here=hosts is None):
-        trace = load(logdir, run=run, salvage=salvage, read=hosts)
+    with hosts as readers, reading(logdir, run, is_here=readers is None):
+        trace = load(logdir, run=run, salvage=salvage, readers=readers)
         request = Request(
             trace,
             select(trace, window.value, step_numbers),

@@ -11,6 +11,7 @@ from traceview.analysis import capture
 from traceview.analysis import lanes as lane_topic
 from traceview.analysis.base import Finding, Skipped, by_cost
 from traceview.analysis.beside import computed_beside
+from traceview.analysis.by_host import ask_hosts
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
 from traceview.analysis.jax_advice import is_of_jax, with_jax_advice
@@ -30,7 +31,7 @@ from traceview.report.model import (
     Verdict,
 )
 from traceview.report.verdict import verdict_of
-from traceview.trace.load import load
+from traceview.trace.load import Readers, load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 from traceview.version import VERSION
@@ -46,13 +47,15 @@ def analyze(
     ignore_codes: Collection[str] = (),
     baseline: Trace | str | Location | None = None,
     lanes: bool = False,
+    readers: Readers | None = None,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
     choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
-    a document draws; tables and texts do without.
+    a document draws; tables and texts do without. `readers`: the processes that read the files of the trace, which compute
+    what a host can tell by itself.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
     not exist.
@@ -68,6 +71,8 @@ def analyze(
         select(loaded, window, _step_range(steps)),
         Options(top=top, baseline=_loaded(baseline)),
     )
+    if readers is not None:
+        ask_hosts(context, readers)
     results, skipped = _results(context)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture

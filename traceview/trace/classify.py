@@ -59,13 +59,13 @@ class Activity(Struct, frozen=True, eq=False):
 def activity_of(table: PlaneTable, names: Names) -> Activity:
     """The events of a GPU or TPU plane that count as activity, in order of start."""
     gpu = table.plane.kind is PlaneKind.GPU
-    activity = _gpu_activity(table, names) if gpu else _tpu_activity(table, names)
-    order = np.argsort(activity.start_ps, kind="stable")
-    columns = {key: column[order] for key, column in asdict(activity).items()}
-    return Activity(**columns)
+    activity, rows = (_gpu_activity if gpu else _tpu_activity)(table, names)
+    rows = rows[np.argsort(activity.start_ps.take(rows), kind="stable")]
+    return Activity(**{key: column.take(rows) for key, column in asdict(activity).items()})
 
 
-def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
+def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array]:
+    """The columns of all events, and the rows of those that are activity."""
     counts = np.array(
         [
             not is_derived_line(line.id, line.name) and not is_never_busy_line(line.name)
@@ -74,7 +74,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
         dtype=np.bool_,
     )
     kind_of_name = np.array([name_kind(name) for name in table.names], dtype=np.uint8)
-    kind = kind_of_name[table.name] if table.count else np.empty(0, dtype=np.uint8)
+    kind = kind_of_name.take(table.name)
     correlation = table.ints("correlation_id")
     has_correlation = _present(table, correlation.event)
     has_kernel_details = _present(table, table.texts("kernel_details").event)
@@ -83,7 +83,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
     kind = np.where(has_memcpy & (kind == NameKind.COMPUTE), NameKind.COPY, kind).astype(np.uint8)
     named_by_kind = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
     busy = (
-        (counts[table.line] if table.count else np.empty(0, dtype=np.bool_))
+        counts.take(table.line)
         & (kind != NameKind.NEVER_BUSY)
         & ~_present(table, table.rows_with("not_activity"))
         & (named_by_kind | has_correlation | has_kernel_details)
@@ -103,53 +103,54 @@ def _gpu_activity(table: PlaneTable, names: Names) -> Activity:
             kind[texts.event[neutral]] = directions[texts.index[neutral]]
     # A copy of 0 bytes that took time: the writer did not know the size.
     size[(size == 0) & (table.duration_ps > 0)] = UNKNOWN_BYTES
-    rows = np.flatnonzero(busy)
-    return Activity(
-        line=table.line[rows],
-        start_ps=table.start_ps[rows],
-        duration_ps=table.duration_ps[rows],
-        name=names.add_all(table.names)[table.name[rows]],
-        op=_ops(table, names)[rows],
-        module=_modules(table, names)[rows],
-        shape=_shapes(table, names)[rows],
-        kind=kind[rows],
-        correlation_id=correlation.dense(table.count, 0)[rows],
-        has_correlation=has_correlation[rows],
-        bytes=size[rows],
-        host_memory=host_memory[rows],
-        group=table.ints("group_id").dense(table.count, NONE)[rows],
-        position=table.position[rows],
+    activity = Activity(
+        line=table.line,
+        start_ps=table.start_ps,
+        duration_ps=table.duration_ps,
+        name=names.add_all(table.names).take(table.name),
+        op=_ops(table, names),
+        module=_modules(table, names),
+        shape=_shapes(table, names),
+        kind=kind,
+        correlation_id=correlation.dense(table.count, 0),
+        has_correlation=has_correlation,
+        bytes=size,
+        host_memory=host_memory,
+        group=table.ints("group_id").dense(table.count, NONE),
+        position=table.position,
     )
+    return activity, np.flatnonzero(busy).astype(np.int64, copy=False)
 
 
-def _tpu_activity(table: PlaneTable, names: Names) -> Activity:
-    """The events of the `XLA Ops` line, with the times in their stats."""
+def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array]:
+    """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats."""
     counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
-    rows = np.flatnonzero(counts[table.line]) if table.count else np.empty(0, dtype=np.int64)
+    rows = np.flatnonzero(counts.take(table.line)).astype(np.int64, copy=False)
     start, duration = table.start_ps.copy(), table.duration_ps.copy()
     offset, length = table.ints("device_offset_ps"), table.ints("device_duration_ps")
     start[offset.event] = offset.value
     if float(length.value.sum(dtype=np.float64)) <= MAX_SUM_PS:
         duration[length.event] = length.value
     collective = np.array([is_collective_op(name) for name in table.names], dtype=np.bool_)
-    kind = np.where(collective[table.name[rows]], NameKind.COLLECTIVE, NameKind.COMPUTE)
-    count = rows.size
-    return Activity(
-        line=table.line[rows],
-        start_ps=start[rows],
-        duration_ps=duration[rows],
-        name=names.add_all(table.names)[table.name[rows]],
-        op=_ops(table, names)[rows],
-        module=_modules(table, names)[rows],
-        shape=_shapes(table, names)[rows],
-        kind=kind.astype(np.uint8),
+    kind = np.where(collective, NameKind.COLLECTIVE, NameKind.COMPUTE).astype(np.uint8)
+    count = table.count
+    activity = Activity(
+        line=table.line,
+        start_ps=start,
+        duration_ps=duration,
+        name=names.add_all(table.names).take(table.name),
+        op=_ops(table, names),
+        module=_modules(table, names),
+        shape=_shapes(table, names),
+        kind=kind.take(table.name),
         correlation_id=np.zeros(count, dtype=np.int64),
         has_correlation=np.zeros(count, dtype=np.bool_),
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
-        group=table.ints("group_id").dense(table.count, NONE)[rows],
-        position=table.position[rows],
+        group=table.ints("group_id").dense(count, NONE),
+        position=table.position,
     )
+    return activity, rows
 
 
 def _present(table: PlaneTable, rows: Int64Array) -> BoolArray:
@@ -170,8 +171,12 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
         kept = [_op_text(text) for text in texts.texts]
         ids = np.array([names.add(text) if text else NONE for text in kept], dtype=np.int32)
         if ids.size:
-            name = ids[texts.index]
-            op[texts.event[name != NONE]] = name[name != NONE]
+            name = ids.take(texts.index)
+            is_op = name != NONE
+            if is_op.all():
+                op[texts.event] = name
+            else:
+                op[texts.event[is_op]] = name[is_op]
     return op
 
 

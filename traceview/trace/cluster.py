@@ -1,4 +1,4 @@
-"""Reads hosts on the workers of a Dask cluster; only their parts travel.
+"""Reads hosts on the workers of a Dask cluster, which keep what they read for questions about it.
 
 The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read again
 by another one, as Dask does; `WorkerError` says what a cluster lacks.
@@ -7,8 +7,8 @@ by another one, as Dask does; `WorkerError` says what a cluster lacks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from traceview.errors import UsageError, WorkerError
 from traceview.location import Location
 from traceview.stages import stage
-from traceview.trace.load import ReadHosts
+from traceview.trace.load import Answering
 from traceview.trace.part import HostFile, read_host
 from traceview.version import VERSION
 
@@ -29,32 +29,73 @@ PATIENCE_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
 
 
-def reading_on_cluster(address: str) -> ReadHosts:
-    """What reads files on the workers of the cluster whose scheduler is at `address`.
+class Cluster:
+    """The workers of the cluster whose scheduler is at `address`. They forget what they read after the `with` block.
 
-    Raises `UsageError` if Dask is not installed. Reading raises `WorkerError`.
+    `keeps`: whether they keep what they read, for `ask`. Raises `UsageError` if Dask is not installed.
     """
-    if find_spec("distributed") is None:
-        raise UsageError("--scheduler needs Dask", hint="pip install 'traceview[cluster]'")
 
-    def read(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        with _connected(address) as client:
-            _check_versions(client)
-            futures = {
-                client.submit(read_host, _absolute(path), salvage=salvage, pure=False): number
-                for number, path in enumerate(paths)
-            }
-            done = _as_done(client, futures, address)
-            for count in range(len(paths)):
-                with stage("reading files", f"{count + 1} of {len(paths)}"):
-                    future = next(done)
-                    number = futures.pop(future)
-                    file = _result(future, paths[number])
-                    # The worker need not keep what has arrived.
-                    future.release()
-                yield number, file
+    def __init__(self, address: str, *, keeps: bool = False) -> None:
+        if find_spec("distributed") is None:
+            raise UsageError("--scheduler needs Dask", hint="pip install 'traceview[cluster]'")
+        self._address = address
+        self._keeps = keeps
+        self._client: Client | None = None
+        self._open = ExitStack()
+        self._kept: dict[int, Future] = {}
 
-    return read
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.clear()
+        self._open.close()
+
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
+        client = self._client = self._open.enter_context(_connected(self._address))
+        _check_versions(client)
+        futures = {
+            client.submit(read_host, _absolute(path), salvage=salvage, pure=False): number
+            for number, path in enumerate(paths)
+        }
+        for future, number in self._done(client, "reading files", futures):
+            file = _result(future, paths[number])
+            if self._keeps:
+                self._kept[number] = future
+            else:
+                future.release()
+            yield number, file
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        """Ask the workers about files that they read, by number; gives the answers in any order, those that there are.
+
+        A file whose worker died is read again. Raises `WorkerError` if the scheduler or all workers are gone.
+        """
+        if self._client is None:
+            return
+        client = self._client
+        futures = {
+            client.submit(answering, kept, questions[number], pure=False): number
+            for number, kept in self._kept.items()
+            if number in questions
+        }
+        self._kept.clear()
+        for future, number in self._done(client, "asking workers", futures):
+            if future.status == "finished":
+                yield number, future.result()
+
+    def _done(
+        self, client: Client, name: str, futures: dict[Future, int]
+    ) -> Iterator[tuple[Future, int]]:
+        """The futures as they end, with their numbers."""
+        done = _as_done(client, futures, self._address)
+        for count in range(len(futures)):
+            with stage(name, f"{count + 1} of {len(futures) + count}"):
+                future = next(done)
+            yield future, futures.pop(future)
 
 
 @contextmanager
@@ -116,11 +157,11 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
     pending = set(futures)
     lonely_since = None
     while pending:
+        ended: set[Future] = set()
         try:
-            ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            with suppress(LateError):
+                ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
             has_workers = bool(ended or client.nthreads())
-        except LateError:
-            ended, has_workers = set(), bool(client.nthreads())
         except (CancelledError, OSError):
             raise WorkerError(f"--scheduler {address}: the scheduler has gone away") from None
         pending -= ended

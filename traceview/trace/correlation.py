@@ -36,13 +36,13 @@ def find_launches(
     One launch may start many device events. Where several host calls carry one id, the first in time is the launch.
     Tracers number launches from 1 on; 0 means that there was none, and links nothing.
     """
-    result = np.full(correlation_id.size, NONE, dtype=np.int64)
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
-        return result
+        return np.full(correlation_id.size, NONE, dtype=np.int64)
+    result = _first_calls(calls, host.start_ps.take(calls.stored_row), correlation_id)
     is_linked = has_correlation & (correlation_id != 0)
-    wanted = correlation_id if is_linked.all() else correlation_id[is_linked]
-    result[is_linked] = _first_calls(calls, host.start_ps[calls.row], wanted)
+    if not is_linked.all():
+        result[~is_linked] = NONE
     return result
 
 
@@ -52,10 +52,9 @@ def _first_calls(calls: HostStat, start_ps: Int64Array, wanted: SmallIntArray) -
     least, most = int(ids.min()), int(ids.max())
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
-        row_of = np.append(calls.row, NONE)[call_of]
-        result: Int64Array = SWEEPS.looked_up(
-            row_of, wanted.astype(np.int64, copy=False), least, NONE
-        )
+        # `NONE` is the last place.
+        row_of = np.append(calls.row, NONE).take(call_of)
+        result: Int64Array = SWEEPS.looked_up(row_of, wanted, least, NONE)
         return result
     order = np.lexsort((start_ps, ids))
     in_order = ids[order]

@@ -68,8 +68,10 @@ def _parts(trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array) -> 
     else:
         yield _of_timeline(states.timeline(states.caller), start, turn, chosen)
         thread = gaps.thread[chosen]
-        for launching in unique_ids(thread[thread != states.caller]).tolist():
-            rows = thread == launching
+        # Other gaps have no use for the timeline of their thread.
+        by_other = (thread != states.caller) & (late_end > turn)
+        for launching in unique_ids(thread[by_other]).tolist():
+            rows = by_other & (thread == launching)
             timeline = states.timeline(launching)
             yield _of_timeline(timeline, turn[rows], late_end[rows], chosen[rows])
     cause = gaps.queued_cause[chosen]

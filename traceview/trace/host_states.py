@@ -46,7 +46,7 @@ before `host_compute`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -76,20 +76,25 @@ HANDOVER_PS: Final = 1000 * PS_PER_US
 
 
 class HostStates(HostEvidence):
-    """The timelines of causes of one host's threads, each built on first use."""
+    """The timelines of causes of one host's threads, each built on first use.
 
-    def __init__(self, trace: Trace, host: int) -> None:
+    `timelines`: by thread, those that are known already; those built are added.
+    """
+
+    def __init__(
+        self, trace: Trace, host: int, timelines: Mapping[int, StateTimeline] | None = None
+    ) -> None:
         super().__init__(trace, host)
-        self._timelines: dict[int, StateTimeline] = {}
+        self.timelines: dict[int, StateTimeline] = dict(timelines or {})
 
     def timeline(self, thread: int) -> StateTimeline:
         """The causes that a thread shows, over all time."""
-        if thread not in self._timelines:
+        if thread not in self.timelines:
             layers = (
                 self._caller_layers() if thread == self.caller else self._executor_layers(thread)
             )
-            self._timelines[thread] = stacked(list(layers))
-        return self._timelines[thread]
+            self.timelines[thread] = stacked(list(layers))
+        return self.timelines[thread]
 
     def own_timeline(self, thread: int) -> StateTimeline:
         """The causes that the events of one thread show, whatever other threads do."""

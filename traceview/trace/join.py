@@ -6,6 +6,7 @@ a time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -25,6 +26,9 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SMALL: Final = ("correlation_id", "group", "position")
 """Columns of activity whose values mostly fit into 32 bits."""
 
+_OF_EVERY_LAUNCH: Final = ("correlation_id",)
+"""Stats of most host events, whose rows and values mostly fit into 32 bits."""
+
 
 class _Parts:
     def __init__(self) -> None:
@@ -39,8 +43,12 @@ class _Parts:
 
     def take_small(self, key: str) -> SmallIntArray:
         """The same of a column of either type."""
-        parts = [part.pop(key) for part in self._parts]
-        return joined(parts, np.result_type(np.int32, *parts).type)
+        return _joined_small([part.pop(key) for part in self._parts])
+
+
+def _joined_small(parts: Sequence[npt.NDArray[Any]]) -> SmallIntArray:
+    """Columns of either type as one."""
+    return joined(parts, np.result_type(np.int32, *parts).type)
 
 
 class HostParts:
@@ -76,12 +84,16 @@ class HostParts:
 
     def _number(self, table: PlaneTable, key: str) -> HostStat:
         ints = table.ints(key)
-        return HostStat(ints.event + self._count, ints.value)
+        row = ints.event + self._count
+        if key in _OF_EVERY_LAUNCH:
+            return HostStat(small(row), small(ints.value))
+        # A part of the column of all stats would keep all of it.
+        return HostStat(row, ints.value.copy())
 
     def joined(self) -> HostColumns:
         """All host events of the file, as those of host 0."""
         return HostColumns(
-            host=np.zeros(self._count, dtype=np.int16),
+            host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
             line=self._columns.take("line", np.int32),
             start_ps=self._columns.take("start_ps", np.int64),
             duration_ps=self._columns.take("duration_ps", np.int64),
@@ -89,8 +101,8 @@ class HostParts:
             position=self._columns.take_small("position"),
             stats={
                 key: HostStat(
-                    joined([piece.row for piece in pieces], np.int64),
-                    joined([piece.value for piece in pieces], np.int64),
+                    _joined_small([piece.stored_row for piece in pieces]),
+                    _joined_small([piece.stored_value for piece in pieces]),
                 )
                 for key, pieces in self._stats.items()
             },
@@ -145,7 +157,14 @@ class DeviceParts:
         )
         # Events that begin together have an order of their own, whatever that of the file is.
         keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
-        if in_order(*keys):
-            return columns
-        order = np.lexsort(keys[::-1])
-        return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})
+        order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
+        return DeviceColumns(
+            **{key: _without_repeats(column[order]) for key, column in asdict(columns).items()}
+        )
+
+
+def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
+    if column.size and (column == column[0]).all():
+        return np.broadcast_to(column[:1].copy(), column.shape)
+    return column

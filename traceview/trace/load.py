@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import asdict
 
@@ -20,8 +20,22 @@ from traceview.trace.model import Problem, SourceFile, Trace
 from traceview.trace.part import HostFile, Part, read_host, within_device_limit
 from traceview.trace.replicas import with_detected_strategies
 
-ReadHosts: TypeAlias = Callable[[Sequence[Location], bool], Iterable[tuple[int, HostFile]]]
-"""Reads files, salvaging or not, and gives each with its number among them, in any order."""
+Answering: TypeAlias = Callable[[HostFile, Any], object]
+"""Makes the answer to a question from what a file says; a function of a module, for other processes call it."""
+
+
+class Readers(Protocol):
+    """Processes, here or elsewhere, that read files and can be asked about them later."""
+
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        """Read files, salvaging or not, and give each with its number among them, in any order."""
+        ...
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        """Ask about files by their numbers. Gives those answers that there are, in any order."""
+        ...
 
 
 def load(
@@ -29,15 +43,15 @@ def load(
     *,
     run: str | None = None,
     salvage: bool = False,
-    read: ReadHosts | None = None,
+    readers: Readers | None = None,
 ) -> Trace:
     """Read a run.
 
     `path`: a log directory, also by its address, such as `s3://bucket/logs`, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
     several runs; without it the newest is read. `salvage` accepts damaged files and keeps their readable part; a
-    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage. `read`: who reads the files, by default this process.
+    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage. `readers`: who reads the files, by default this process.
 
-    Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what `read` raises.
+    Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
     """
     runs = find_runs(location_of(path))
     chosen, passed_over = chosen_run(runs, run)
@@ -49,7 +63,8 @@ def load(
         for other in passed_over
     ]
     others = tuple(other.name for other in runs if other is not chosen)
-    return _trace(chosen, (read or read_here)(chosen.paths, salvage), problems, others)
+    read = readers.read if readers else read_here
+    return _trace(chosen, read(chosen.paths, salvage), problems, others)
 
 
 def load_run(run: RunFiles) -> Trace:

@@ -39,28 +39,32 @@ _NAMED: Final = ("name", "op", "module", "shape")
 
 
 def merged(
-    parts: list[Part], files: Sequence[int], clocks: AlignedClocks
+    parts: list[Part], files: Sequence[int], clocks: AlignedClocks, names: Names | None = None
 ) -> tuple[Recording, tuple[HostSteps, ...]]:
     """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
 
     `parts`: one per host, in the order of hosts; the list is emptied. `files`: the number of the file of each.
-    `clocks`: of the same hosts.
+    `clocks`: of the same hosts. `names`: those that come first in the table of names.
     """
-    merger = _Merger(parts, files, clocks)
+    merger = _Merger(parts, files, clocks, names or Names())
     parts.clear()
     return merger.recording(), merger.steps
 
 
 class _Merger:
-    def __init__(self, parts: Sequence[Part], files: Sequence[int], clocks: AlignedClocks) -> None:
+    def __init__(
+        self, parts: Sequence[Part], files: Sequence[int], clocks: AlignedClocks, names: Names
+    ) -> None:
         recordings = [part.recording for part in parts]
         self._clocks = clocks
         self._offset_ps = clocks.offset_ps.tolist()
-        self._names = Names()
+        self._names = names
+        # The first part gives an empty table its first names.
+        self._is_first_as_it_is = not len(names)
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
         self._results = [recording.per_host for recording in recordings]
-        self._stats = [columns.pop("stats") for columns in self._hosts]
+        self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
         self._devices = [asdict(recording.device_columns) for recording in recordings]
         self._first_row = _before(columns["line"].size for columns in self._hosts)
         first_line = _before(len(recording.lines) for recording in recordings)
@@ -114,6 +118,7 @@ class _Merger:
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
             per_host=self._joined_results(),
+            name_of_host=tuple(self._name_of),
         )
 
     def _host_columns(self) -> HostColumns:
@@ -136,8 +141,8 @@ class _Merger:
         pieces = {host: asdict(self._stats[host].pop(key)) for host in having}
         change = self._named if key in TEXT_STATS else _as_it_is
         return HostStat(
-            _joined(having, pieces, "row", _plus(self._first_row)),
-            _joined(having, pieces, "value", change),
+            _joined(having, pieces, "stored_row", self._rows),
+            _joined(having, pieces, "stored_value", change),
         )
 
     def _device_columns(self) -> DeviceColumns:
@@ -170,8 +175,7 @@ class _Merger:
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
         name_of = self._name_of[host]
-        if host == 0:
-            # The first part gives the table its first names.
+        if host == 0 and self._is_first_as_it_is:
             return names
         # `NONE` is the last place.
         known: Int32Array = np.append(name_of, np.int32(NONE))

@@ -20,7 +20,7 @@ from traceview.ids import is_in, unique_ids
 from traceview.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.location import Location
 from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
-from traceview.trace.collective_peers import CollectivePeers
+from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.hang import Hang
 from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
@@ -303,16 +303,27 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 class HostStat(Struct, frozen=True, eq=False):
     """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
 
-    For text stats the values are indices into `Trace.names`.
+    They are stored in 32 bits where that saves much. For text stats the values are indices into `Trace.names`.
     """
 
-    row: Int64Array
-    value: Int64Array
+    stored_row: SmallIntArray
+    stored_value: SmallIntArray
+
+    @property
+    def row(self) -> Int64Array:
+        """Rows of host columns."""
+        return self.stored_row.astype(np.int64, copy=False)
+
+    @property
+    def value(self) -> Int64Array:
+        """The value at each row."""
+        return self.stored_value.astype(np.int64, copy=False)
 
     def among(self, rows: slice) -> HostStat:
         """The same of a range of rows."""
-        first, last = np.searchsorted(self.row, [rows.start, rows.stop])
-        return HostStat(self.row[first:last], self.value[first:last])
+        bounds = np.array([rows.start, rows.stop], dtype=self.stored_row.dtype)
+        first, last = np.searchsorted(self.stored_row, bounds).tolist()
+        return HostStat(self.stored_row[first:last], self.stored_value[first:last])
 
     def dense(self, count: int, default: int) -> Int64Array:
         """One value per host event, `default` where it has none."""
@@ -322,18 +333,20 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
-        if self.row.size == 0:
+        known = self.row
+        if known.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
-        place = np.minimum(places(self.row, rows), self.row.size - 1)
-        result: BoolArray = self.row[place] == rows
+        place = np.minimum(places(known, rows), known.size - 1)
+        result: BoolArray = known[place] == rows
         return result
 
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
-        if self.row.size == 0:
+        known = self.row
+        if known.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
-        place = np.minimum(places(self.row, rows), self.row.size - 1)
-        return np.where(self.row[place] == rows, self.value[place], default)
+        place = np.minimum(places(known, rows), known.size - 1)
+        return np.where(known[place] == rows, self.value[place], default)
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):
@@ -419,7 +432,8 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `name_of_host`: by host, the index of
+    each name of its own table.
     """
 
     hosts: tuple[Host, ...]
@@ -431,6 +445,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     per_host: PerHost
+    name_of_host: tuple[Int32Array, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""
@@ -492,7 +507,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         """When other devices than each were in a collective."""
         columns = self.device_columns
         rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-        return CollectivePeers(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
+        return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
         """The events of a host whose name matches, as rows of the host columns."""

@@ -95,7 +95,8 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     """The table of rows that are all of one device."""
     columns, span = trace.device_columns, _as_span(rows)
     groups, group = _groups(trace, span)
-    duration, class_of_row = columns.duration_ps[span], columns.class_[span]
+    duration = np.ascontiguousarray(columns.duration_ps[span])
+    class_of_row = columns.class_[span]
     size = len(groups)
     count = np.bincount(group, minlength=size)
     total = SWEEPS.totals(group, duration, size)

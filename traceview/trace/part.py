@@ -53,9 +53,6 @@ _NAMED_FIELDS: Final = 5
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
 
-_MANY_EVENTS: Final = 1 << 15
-"""After a plane with so many, freed memory is given back: it is more than that takes."""
-
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
 
@@ -113,15 +110,18 @@ def read_host(path: Location, *, salvage: bool = False) -> HostFile:
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
     size = path.stat().st_size if path.exists() else 0
-    failure = None
     try:
-        space = read_file(path, salvage=salvage)
+        return _read_host(path, salvage=salvage, failure=None)
     except (TraceFormatError, TraceNotFoundError) as error:
         failure = Failure.of(path, error)
-        try:
-            space = read_file(path, salvage=True)
-        except (TraceFormatError, TraceNotFoundError):
-            return HostFile(size, None, failure)
+    try:
+        return _read_host(path, salvage=True, failure=failure)
+    except (TraceFormatError, TraceNotFoundError):
+        return HostFile(size, None, failure)
+
+
+def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
+    space = read_file(path, salvage=salvage)
     return HostFile(space.size, _PartReader(space).part(), failure)
 
 
@@ -187,7 +187,7 @@ class _PartReader:
             recording = self.recording(host)
         with stage("finding steps"):
             (steps,) = find_steps(recording)
-        return Part(recording, steps, tuple(self.problems), self.space.sha256, host.event_count)
+        return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
@@ -204,6 +204,7 @@ class _PartReader:
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             per_host=_per_host(device_columns, host_columns, self.names, self.lines),
+            name_of_host=(np.arange(len(self.names), dtype=np.int32),),
         )
 
     def arrange(self) -> Host:
@@ -235,10 +236,7 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            count = sum(line.columns.metadata_id.size for line in lines)
             self.add_plane(plane, build_table(plane, lines, origin))
-            if count >= _MANY_EVENTS:
-                SWEEPS.release_free_memory()
         return Host(
             name=self.host,
             file=space.path.name,

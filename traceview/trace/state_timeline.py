@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,10 @@ class StateTimeline(Struct, frozen=True, eq=False):
     start: Int64Array
     cause: npt.NDArray[np.uint8]
     elapsed: Int64Array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Between processes the times elapsed would be ten times as much as all else.
+        return timeline_of, (self.start, self.cause)
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Time in each cause inside each `[start, end)`, int64 `[causes, spans]`; it sums to `end - start`."""
@@ -76,7 +80,11 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
         cause[covered] = layer_cause
         is_open[covered] = False
     changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
-    start, cause = start[changes], cause[changes]
+    return timeline_of(start[changes], cause[changes])
+
+
+def timeline_of(start: Int64Array, cause: npt.NDArray[np.uint8]) -> StateTimeline:
+    """The timeline whose stretches begin at `start`, each with its `cause`."""
     elapsed = np.zeros((len(Cause), start.size), dtype=np.int64)
     lengths = np.diff(start)
     for number in unique_ids(cause).tolist():

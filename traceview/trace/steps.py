@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import unique_ids, unique_inverse
+from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, nesting
 from traceview.robust import median
 from traceview.trace.correlation import Roots, steps_of_rows
@@ -252,14 +252,17 @@ def _linked_span(
 ) -> tuple[list[int | None], int | None]:
     """Start of the first device event linked to each marker, and end of the last event linked to the last marker."""
     device: DeviceColumns = recording.device_columns
+    columns = recording.host_columns
     rows = recording.device_rows(host)
     launch = device.launch[rows]
-    is_launched = launch != NONE
-    rows, launch = rows[is_launched], launch[is_launched]
+    rows, launch = rows[launch != NONE], launch[launch != NONE]
     count = markers.row.size
-    launched, place = unique_inverse(launch)
-    step_of_launch = steps_of_rows(launched, markers.roots, recording.host_columns, thread_of_line)
-    step = step_of_launch[place]
+    launched = unique_ids(launch)
+    # The rows of a host stand together, so a table from the least to the largest is small.
+    least, most = (int(launched[0]), int(launched[-1])) if launched.size else (0, 0)
+    step_of = np.full(most - least + 1, NONE, dtype=np.int32)
+    step_of[launched - least] = steps_of_rows(launched, markers.roots, columns, thread_of_line)
+    step = step_of[launch - least]
     rows, step = rows[step != NONE], step[step != NONE]
     never = np.iinfo(np.int64).max
     first = np.full(count, never, dtype=np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import Int64Array
+from traceview.intervals import BoolArray, Int64Array
 from traceview.xplane.source import FileBytes
 
 Buffer: TypeAlias = bytes | memoryview | FileBytes
@@ -109,6 +109,41 @@ class LineColumns(Struct, frozen=True, eq=False):
     header: Int64Array
     fault: Fault | None
     contents: tuple[bytes, ...] = ()
+
+
+StatColumns: TypeAlias = tuple[
+    npt.NDArray[np.int32], npt.NDArray[np.int16], npt.NDArray[np.uint8], Int64Array
+]
+"""`stat_event`, `stat_slot`, `stat_kind` and `stat_value` of a line."""
+
+
+class StatsBySlot(Struct, frozen=True, eq=False):
+    """The stats of a plane; those of a slot stand together, in the order of the file.
+
+    `event`: int64, the index of the event in the plane. `kind`: uint8, a `ValueKind`. `value`: int64 as in `LineColumns`, with
+    texts numbered over the plane. `bounds`: int64 `[slots + 1]`, where each slot begins.
+    """
+
+    event: Int64Array
+    kind: npt.NDArray[np.uint8]
+    value: Int64Array
+    bounds: Int64Array
+
+    def of_slot(self, slot: int) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
+        """The events, kinds and values of the stats of a slot."""
+        begin, end = self.bounds[slot : slot + 2].tolist()
+        return self.event[begin:end], self.kind[begin:end], self.value[begin:end]
+
+    def of_events(self, is_kept: BoolArray) -> StatsBySlot:
+        """The stats of the events that are kept, which are numbered anew."""
+        number = np.cumsum(is_kept) - 1
+        kept = is_kept[self.event]
+        return StatsBySlot(
+            number[self.event[kept]].astype(np.int64, copy=False),
+            self.kind[kept],
+            self.value[kept],
+            np.concatenate(([0], np.cumsum(kept)))[self.bounds].astype(np.int64, copy=False),
+        )
 
 
 _NONE: Final = np.empty(0, dtype=np.int64)

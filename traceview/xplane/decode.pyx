@@ -10,7 +10,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 import numpy as np
 
-from traceview.xplane.columns import FAULT_REASONS, Fault, Fields, LineColumns
+from traceview.xplane.columns import FAULT_REASONS, Fault, Fields, LineColumns, StatsBySlot
 
 cdef enum:
     # Places in FAULT_REASONS.
@@ -411,3 +411,52 @@ def intern_contents(const uint8_t[::1] data, const int64_t[::1] offsets):
         text = (<const char*> cursor.data)[field.begin:field.end]
         v_indices[i] = seen.setdefault(text, len(seen))
     return list(seen), indices[:count]
+
+
+def stats_by_slot(lines, first_event, first_text, int64_t slots):
+    """The stats of several lines by slot, those of a slot in the order of the file, as `StatsBySlot`.
+
+    `lines`: of each line `stat_event`, `stat_slot`, `stat_kind` and `stat_value`. `first_event`, `first_text`: what is added
+    to the events and to the texts of each. Raises `ValueError` for a slot that is none of `slots`.
+    """
+    cdef const int32_t[::1] event
+    cdef const int16_t[::1] slot
+    cdef const uint8_t[::1] kind
+    cdef const int64_t[::1] value
+    cdef int64_t i, at, added_event, added_text, count = 0
+    cdef bint is_slot = True
+    bounds = np.zeros(slots + 1, dtype=np.int64)
+    cdef int64_t[::1] bound = bounds
+    for _, slots_of_line, _, _ in lines:
+        slot = slots_of_line
+        count += slot.shape[0]
+        with nogil:
+            for i in range(slot.shape[0]):
+                if not 0 <= slot[i] < slots:
+                    is_slot = False
+                    break
+                bound[slot[i] + 1] += 1
+    if not is_slot:
+        raise ValueError(f"a slot is not one of {slots}")
+    for i in range(slots):
+        bound[i + 1] += bound[i]
+    rows = np.empty(count, dtype=np.int64)
+    kinds = np.empty(count, dtype=np.uint8)
+    values = np.empty(count, dtype=np.int64)
+    places = bounds[:slots].copy()
+    cdef int64_t[::1] row_of = rows, value_of = values, place = places
+    cdef uint8_t[::1] kind_of = kinds
+    for (events, slots_of_line, kinds_of_line, values_of_line), one, other in zip(
+        lines, first_event, first_text
+    ):
+        event, slot, kind, value = events, slots_of_line, kinds_of_line, values_of_line
+        added_event, added_text = one, other
+        with nogil:
+            for i in range(slot.shape[0]):
+                at = place[slot[i]]
+                place[slot[i]] = at + 1
+                row_of[at] = event[i] + added_event
+                kind_of[at] = kind[i]
+                # Of texts the value is an index: 5 and 6 are str and bytes.
+                value_of[at] = value[i] + added_text if kind[i] == 5 or kind[i] == 6 else value[i]
+    return StatsBySlot(rows, kinds, values, bounds)

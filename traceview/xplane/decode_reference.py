@@ -7,6 +7,7 @@ wire type is an unknown field.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -20,8 +21,11 @@ from traceview.xplane.columns import (
     Fault,
     Fields,
     LineColumns,
+    StatColumns,
+    StatsBySlot,
     ValueKind,
     WantedStats,
+    joined,
 )
 
 _MASK = (1 << 64) - 1
@@ -242,3 +246,34 @@ def intern_contents(
         dtype=np.int32,
     )
     return list(seen), indices
+
+
+def stats_by_slot(
+    lines: Sequence[StatColumns],
+    first_event: Sequence[int],
+    first_text: Sequence[int],
+    slots: int,
+) -> StatsBySlot:
+    """The stats of several lines by slot, those of a slot in the order of the file.
+
+    `lines`: of each line `stat_event`, `stat_slot`, `stat_kind` and `stat_value`. `first_event`, `first_text`: what is added
+    to the events and to the texts of each. Raises `ValueError` for a slot that is none of `slots`.
+    """
+    event = joined(
+        [line[0].astype(np.int64) + first for line, first in zip(lines, first_event, strict=True)],
+        np.int64,
+    )
+    slot = joined([line[1] for line in lines], np.int16)
+    kind = joined([line[2] for line in lines], np.uint8)
+    value = joined(
+        [
+            line[3] + first * ((line[2] == ValueKind.STR) | (line[2] == ValueKind.BYTES))
+            for line, first in zip(lines, first_text, strict=True)
+        ],
+        np.int64,
+    )
+    if slot.size and not 0 <= slot.min() <= slot.max() < slots:
+        raise ValueError(f"a slot is not one of {slots}")
+    order = np.argsort(slot, kind="stable")
+    bounds = np.searchsorted(slot[order], np.arange(slots + 1)).astype(np.int64, copy=False)
+    return StatsBySlot(event[order], kind[order], value[order], bounds)

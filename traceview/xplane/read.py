@@ -37,6 +37,7 @@ from traceview.xplane.columns import (
     WantedStats,
     joined,
 )
+from traceview.xplane.digest import begin_digest
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
@@ -65,8 +66,6 @@ _THREADED_BYTES: Final = 1 << 20
 
 _Start: TypeAlias = Callable[..., Callable[[], Any]]
 """Starts a call of a function with arguments; calling what it gives waits for the result."""
-
-_DIGEST_BYTES: Final = 1 << 20
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -141,14 +140,22 @@ class _Reader:
                     # No more threads may be started, in a container for instance.
                     return partial(call[0], *call[1:])
 
-            return self.space_with(start)
+            try:
+                return self.space_with(start)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def space_with(self, start: _Start) -> Space:
-        digest = start(self.digest)
-        parts = [self.parts(begin, end) for begin, end in self.plane_bounds()]
-        decoded = self.decode_lines(start, parts)
+        decoding = [
+            (part, self.start_lines(start, part))
+            for part in (self.parts(begin, end) for begin, end in self.plane_bounds())
+        ]
+        # Metadata is arranged here while threads decode.
+        metadata = [self.event_metadata(part) for part, _ in decoding]
         planes = tuple(
-            self.plane(part, [decoded[bounds] for bounds in part.line_bounds]) for part in parts
+            self.plane(part, of_events, [decoded() for decoded in lines])
+            for (part, lines), of_events in zip(decoding, metadata, strict=True)
         )
         self.check_sum([line for plane in planes for line in plane.lines])
         repeated = self.repeated(planes)
@@ -165,7 +172,7 @@ class _Reader:
         return Space(
             self.path,
             len(self.data),
-            digest(),
+            begin_digest(self.data),
             planes,
             tuple(header.hostnames),
             tuple(dict.fromkeys(header.errors)),
@@ -181,14 +188,6 @@ class _Reader:
             self.data.read_into(part.data, begin)
             return part.data
         return self.data[begin:end]
-
-    def digest(self) -> str:
-        """The SHA-256 of the file."""
-        found = hashlib.sha256()
-        size = len(self.data)
-        for begin in range(0, size, _DIGEST_BYTES):
-            found.update(self.part(begin, min(begin + _DIGEST_BYTES, size)))
-        return found.hexdigest()
 
     def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
         """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""
@@ -330,13 +329,11 @@ class _Reader:
         wanted = {key: slot_of[name] for key, name in stat_names.items() if name in slot_of}
         return _PlaneParts(header, line_bounds, stat_names, spellings, WantedStats.of(wanted))
 
-    def decode_lines(
-        self, start: _Start, parts: list[_PlaneParts]
-    ) -> dict[tuple[int, int], LineColumns]:
-        jobs = [(bounds, part.wanted) for part in parts for bounds in part.line_bounds]
-        jobs.sort(key=lambda job: job[0][0] - job[0][1])
-        results = {bounds: start(self.decode_line, *bounds, wanted) for bounds, wanted in jobs}
-        return {bounds: result() for bounds, result in results.items()}
+    def start_lines(self, start: _Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
+        """Start decoding the lines of a plane, the longest first; what waits for each, in the order of the file."""
+        by_size = sorted(part.line_bounds, key=lambda bounds: bounds[0] - bounds[1])
+        started = {bounds: start(self.decode_line, *bounds, part.wanted) for bounds in by_size}
+        return [started[bounds] for bounds in part.line_bounds]
 
     def decode_line(self, begin: int, end: int, wanted: WantedStats) -> LineColumns:
         """The columns of a line, with its offsets in the file and its texts; runs on a thread."""
@@ -350,17 +347,24 @@ class _Reader:
         fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
         return replace(columns, fault=fault, contents=tuple(texts))
 
-    def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
-        header = parts.header
-        kind, ordinal = plane_kind(header.name)
-        metadata = {
+    def event_metadata(self, parts: _PlaneParts) -> dict[int, EventMetadata]:
+        return {
             key: EventMetadata(
                 entry.name,
                 entry.display_name,
                 self.stats(entry.stats, parts.stat_names) if entry.stats else (),
             )
-            for key, entry in header.event_metadata.items()
+            for key, entry in parts.header.event_metadata.items()
         }
+
+    def plane(
+        self,
+        parts: _PlaneParts,
+        metadata: dict[int, EventMetadata],
+        columns: list[LineColumns],
+    ) -> Plane:
+        header = parts.header
+        kind, ordinal = plane_kind(header.name)
         lines = [
             self.line(header.name, bounds, columns_)
             for bounds, columns_ in zip(parts.line_bounds, columns, strict=True)

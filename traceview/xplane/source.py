@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import SEEK_END, BufferedReader
@@ -18,6 +19,9 @@ BLOCK_BYTES: Final = 1 << 16
 """How much is read at once of a file that is only read in parts."""
 
 _HEAD_BYTES: Final = 4096
+_READS_ANYWHERE: Final = hasattr(os, "preadv")
+"""Whether the system reads from any place of a file; Windows reads from its one position."""
+
 _SHORTER: Final = "the file became shorter while it was read"
 _WIRE_TYPES: Final = (0, 1, 2, 5)
 """Wire types in use: varint, 64 bits, length-delimited, 32 bits (protobuf's encoding; groups are obsolete)."""
@@ -40,10 +44,10 @@ class FileBytes:
     Here it raises `TraceFormatError`.
     """
 
-    def __init__(self, path: Location, file: BinaryIO) -> None:
+    def __init__(self, path: Location, file: BinaryIO, size: int | None = None) -> None:
         self._path = path
         self._file = file
-        self._size = file.seek(0, SEEK_END)
+        self._size = file.seek(0, SEEK_END) if size is None else size
         self._block_begin = 0
         self._block = b""
         self._turn = Lock()
@@ -64,16 +68,31 @@ class FileBytes:
         return self._between(begin, end)
 
     def read_into(self, part: memoryview, begin: int) -> None:
-        """Fill `part` with the bytes from `begin` on; several threads may do so."""
+        """Fill `part` with the bytes from `begin` on; several threads may do so at the same time."""
         done = 0
-        file = cast("BufferedReader", self._file)
+        while done < len(part):
+            count = self._read_some(part[done:], begin + done)
+            if not count:
+                raise TraceFormatError(self._path, _SHORTER)
+            done += count
+
+    def _read_some(self, part: memoryview, begin: int) -> int:
+        if _READS_ANYWHERE:
+            return os.preadv(self._file.fileno(), [part], begin)
         with self._turn:
-            file.seek(begin)
-            while done < len(part):
-                count = file.readinto(part[done:])
-                if not count:
-                    raise TraceFormatError(self._path, _SHORTER)
-                done += count
+            self._file.seek(begin)
+            return cast("BufferedReader", self._file).readinto(part)
+
+    def duplicate(self) -> FileBytes | None:
+        """The same for `read_into`, until it is closed itself; None where all that read a file share its one position."""
+        if not _READS_ANYWHERE:
+            return None
+        file = os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0)
+        return FileBytes(self._path, file, self._size)
+
+    def close(self) -> None:
+        """Close what `duplicate` gave."""
+        self._file.close()
 
     def _between(self, begin: int, end: int) -> bytes:
         first = begin - self._block_begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -61,13 +62,13 @@ class Plane(Struct, frozen=True, eq=False):
 class Space(Struct, frozen=True, eq=False):
     """One file of `size` bytes.
 
-    `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
+    `digest` waits for the SHA-256 of the file; it raises `TraceFormatError` if the file became shorter meanwhile. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
     empty unless it was read with `salvage`.
     """
 
     path: Location
     size: int
-    sha256: str
+    digest: Callable[[], str]
     planes: tuple[Plane, ...]
     hostnames: tuple[bytes, ...]
     errors: tuple[bytes, ...]

@@ -15,9 +15,9 @@ from msgspec.structs import asdict, replace
 from traceview.ids import is_dense, is_in, unique_first, unique_inverse
 from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.units import PS_PER_NS
-from traceview.xplane.columns import NO_EVENTS, LineColumns, ValueKind, joined
+from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, PlaneKind
-from traceview.xplane.read import MAX_PS
+from traceview.xplane.read import DECODER, MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -27,6 +27,12 @@ _MAX_DOUBLE: Final = 2.0**62
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
+
+_NO_STATS: Final = (
+    np.empty(0, dtype=np.int64),
+    np.empty(0, dtype=np.uint8),
+    np.empty(0, dtype=np.int64),
+)
 
 
 class Ints(Struct, frozen=True, eq=False):
@@ -70,10 +76,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     aggregated_count: int
     negative_duration_count: int
     misplaced_line_count: int
-    _row_of_stat: Int64Array
-    _slot: npt.NDArray[np.int16]
-    _kind: npt.NDArray[np.uint8]
-    _value: Int64Array
+    _stats: StatsBySlot
     _metadata: Int64Array
     _texts: list[bytes]
 
@@ -82,38 +85,38 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         """Number of events."""
         return int(self.start_ps.size)
 
-    @cached_property
-    def _by_slot(self) -> dict[int, Int64Array]:
-        order = np.argsort(self._slot, kind="stable").astype(np.int64)
-        bounds = np.searchsorted(self._slot[order], np.arange(len(self.plane.spellings) + 1))
-        return {
-            slot: order[bounds[slot] : bounds[slot + 1]]
-            for slot in range(len(self.plane.spellings))
-        }
+    def _entries(
+        self, key: str, kinds: tuple[ValueKind, ...]
+    ) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
+        """The events, kinds and values of the stats of this key, of these kinds."""
+        event, kind, value = self._every(key)
+        matching: BoolArray = is_in(kind, kinds)
+        if matching.all():
+            return event, kind, value
+        return event[matching], kind[matching], value[matching]
 
-    def _entries(self, key: str, kinds: tuple[ValueKind, ...]) -> Int64Array:
+    def _every(self, key: str) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
         if key not in self.plane.spellings:
-            return np.empty(0, dtype=np.int64)
-        entries = self._by_slot[list(self.plane.spellings).index(key)]
-        matching: BoolArray = is_in(self._kind[entries], kinds)
-        return entries if matching.all() else entries[matching]
+            return _NO_STATS
+        return self._stats.of_slot(list(self.plane.spellings).index(key))
 
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
 
         Values of `COUNT_STATS` that no count has are left out.
         """
-        entries = self._entries(key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE))
-        values = self._value[entries]
-        is_double = self._kind[entries] == ValueKind.DOUBLE
+        event, kind, values = self._entries(
+            key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
+        )
+        is_double = kind == ValueKind.DOUBLE
         if is_double.any():
             numbers = values.view(np.float64)
             with np.errstate(invalid="ignore"):
                 # The bits of an integer may look like a NaN.
                 fits = ~is_double | (np.abs(numbers) < _MAX_DOUBLE)
                 values = np.where(is_double, numbers.astype(np.int64), values)
-            entries, values = entries[fits], values[fits]
-        ints = self._with_metadata(key, self._row_of_stat[entries], values)
+            event, values = event[fits], values[fits]
+        ints = self._with_metadata(key, event, values)
         if key not in COUNT_STATS:
             return ints
         is_count = (ints.value >= 0) & (ints.value <= LARGEST_COUNT)
@@ -123,10 +126,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def rows_with(self, key: str) -> Int64Array:
         """Indices of the events with a stat of this key, of any kind; repeated if an event has several."""
-        if key not in self.plane.spellings:
-            return np.empty(0, dtype=np.int64)
-        rows: Int64Array = self._row_of_stat[self._by_slot[list(self.plane.spellings).index(key)]]
-        return rows
+        return self._every(key)[0]
 
     def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
         """Add the stats in the metadata, for events without a stat of their own."""
@@ -140,13 +140,12 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
-        entries = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
-        is_ref = self._kind[entries] == ValueKind.REF
-        refs, strings = entries[is_ref], entries[~is_ref]
-        ids, ref_index = unique_inverse(self._value[refs])
+        of, kind, value = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
+        is_ref = kind == ValueKind.REF
+        ids, ref_index = unique_inverse(value[is_ref])
         texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
-        contents, content_index = self._contents(self._value[strings])
-        rows = [self._row_of_stat[refs], self._row_of_stat[strings]]
+        contents, content_index = self._contents(value[~is_ref])
+        rows = [of[is_ref], of[~is_ref]]
         indices = [ref_index, content_index + len(texts)]
         texts += contents
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
@@ -230,20 +229,10 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
     position = parts.take("position", np.int64)
     aggregated = parts.take("aggregated", np.bool_)
     line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.event_counts)
-    row_of_stat = parts.take("stat_event", np.int64, parts.first_events)
-    slot = parts.take("stat_slot", np.int16)
-    kind = parts.take("stat_kind", np.uint8)
-    value = parts.take("stat_value", np.int64)
-    if parts.texts:
-        texts = np.flatnonzero((kind == ValueKind.STR) | (kind == ValueKind.BYTES))
-        of_line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.stat_counts)
-        value[texts] += np.array(parts.first_texts, dtype=np.int64)[of_line[texts]]
+    stats = parts.take_stats(len(plane.spellings))
     if aggregated.any():
         kept = ~aggregated
-        new_row = np.cumsum(kept) - 1
-        timed = kept[row_of_stat]
-        row_of_stat = new_row[row_of_stat[timed]].astype(np.int64)
-        slot, kind, value = slot[timed], kind[timed], value[timed]
+        stats = stats.of_events(kept)
         metadata, start, duration = metadata[kept], start[kept], duration[kept]
         position, line = position[kept], line[kept]
     negative = duration < 0
@@ -260,10 +249,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         aggregated_count=int(aggregated.sum()),
         negative_duration_count=int(negative.sum()),
         misplaced_line_count=misplaced_count,
-        _row_of_stat=row_of_stat,
-        _slot=slot,
-        _kind=kind,
-        _value=value,
+        _stats=stats,
         _metadata=metadata,
         _texts=parts.texts,
     )
@@ -275,7 +261,6 @@ class _ColumnParts:
     def __init__(self, columns: list[LineColumns]) -> None:
         self.event_counts = [of_line.metadata_id.size for of_line in columns]
         self.first_events = _before(self.event_counts)
-        self.stat_counts = [of_line.stat_slot.size for of_line in columns]
         self.first_texts = _before([len(of_line.contents) for of_line in columns])
         self.texts = [text for of_line in columns for text in of_line.contents]
         self._parts: list[dict[str, Any]] = [asdict(of_line) for of_line in columns]
@@ -283,14 +268,30 @@ class _ColumnParts:
     def take(
         self, key: str, dtype: type[_Scalar], added: Sequence[int] | None = None
     ) -> npt.NDArray[_Scalar]:
-        """A whole column, with a number `added` to the part of each line; it can be taken once."""
+        """A whole column of events, with a number `added` to the part of each line; it can be taken once."""
         parts = [of_line.pop(key) for of_line in self._parts]
         if added is None:
             return joined(parts, dtype)
-        whole = [part.astype(dtype) for part in parts]
-        for part, number in zip(whole, added, strict=True):
-            part += number
-        return joined(whole, dtype)
+        whole = np.empty(sum(self.event_counts), dtype=dtype)
+        for part, first, number in zip(parts, self.first_events, added, strict=True):
+            np.add(part, number, out=whole[first : first + part.size])
+        return whole
+
+    def take_stats(self, slots: int) -> StatsBySlot:
+        """The stats, with events and texts numbered over all lines; they can be taken once."""
+        lines = [
+            (
+                of_line.pop("stat_event"),
+                of_line.pop("stat_slot"),
+                of_line.pop("stat_kind"),
+                of_line.pop("stat_value"),
+            )
+            for of_line in self._parts
+        ]
+        found: StatsBySlot = DECODER.stats_by_slot(
+            lines, self.first_events, self.first_texts, slots
+        )
+        return found
 
 
 def _before(counts: Sequence[int]) -> list[int]:
@@ -311,7 +312,9 @@ def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes,
     if known.size and is_dense(known):
         index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
         index_of[known] = np.arange(known.size, dtype=np.int32)
-        index = index_of[np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)]
+        if metadata.size and not 0 <= metadata.min() <= metadata.max() <= known[-1]:
+            metadata = np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)
+        index = index_of.take(metadata)
     else:
         place = np.searchsorted(known, metadata)
         is_known = known[np.minimum(place, known.size - 1)] == metadata if known.size else False

@@ -16,6 +16,7 @@ __all__ = ["ANALYSIS", "Idle"]
 ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=lambda context: compute(context.trace, context.selection, context.idle),
+    join=lambda hosts: Idle(hosts.rows(lambda result: result.devices)),
     rules=RULES,
     diagnose=lambda context, result: findings.diagnose(
         context.trace, result, context.idle, context.selection

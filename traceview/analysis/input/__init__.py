@@ -8,7 +8,7 @@ from traceview.analysis import capture
 from traceview.analysis.base import Finding
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.input import findings, waiting
-from traceview.analysis.input.result import Input, compute
+from traceview.analysis.input.result import Input, compute, join
 from traceview.analysis.input.rules import (
     INPUT_BOUND,
     NO_PREFETCH,
@@ -36,6 +36,7 @@ def _diagnose(context: Context, result: Input) -> list[Finding]:
 ANALYSIS: Final = Analysis[Input](
     "input",
     compute=lambda context: compute(context.trace, context.selection, context.input_idle),
+    join=join,
     rules=(INPUT_BOUND, REPLICA_STARVED, SLOW_INPUT_STAGE, NO_PREFETCH),
     diagnose=_diagnose,
     if_absent=lambda context: waiting.diagnose(context, None),

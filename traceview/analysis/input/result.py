@@ -19,6 +19,7 @@ from traceview.analysis.input.host_pipelines import HostPipelines, pipelines_of
 from traceview.analysis.input.late_shards import InputReplica, late_shards
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.supply import Supply, supply_of
+from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
 from traceview.document import numbers
 from traceview.intervals import Int64Array, union
@@ -223,6 +224,26 @@ def compute(
         stages=tuple(listed),
         stage_count=len(stages),
         left_out_count=len(stages) - len(listed),
+    )
+
+
+def join(hosts: OfHosts[Input]) -> Input:
+    """The waits, shards and stages of all hosts. Each has no more than `TOP_STAGES` stages, the longest."""
+    each = hosts.by_host
+    worst = max(each, key=lambda result: result.input_ratio or 0.0)
+    stages = sorted(
+        (stage for result in each for stage in result.stages), key=lambda stage: -stage.self_ps
+    )
+    listed = stages[:TOP_STAGES]
+    stage_count = sum(result.stage_count for result in each)
+    return replace(
+        worst,
+        hosts=tuple(row for result in each for row in result.hosts),
+        steps=tuple(step for result in each for step in result.steps),
+        replicas=tuple(row for result in each for row in result.replicas),
+        stages=tuple(listed),
+        stage_count=stage_count,
+        left_out_count=stage_count - len(listed),
     )
 
 

@@ -15,6 +15,7 @@ __all__ = ["ANALYSIS", "Launches"]
 ANALYSIS: Final = Analysis[Launches](
     "launches",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    join=lambda hosts: Launches(hosts.rows(lambda result: result.devices)),
     rules=(OPAQUE_CUDA_GRAPH,),
     diagnose=lambda _, result: diagnose(result),
     sections=(section,),

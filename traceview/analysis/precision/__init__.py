@@ -6,7 +6,7 @@ from typing import Final
 
 from traceview.analysis.context import Analysis
 from traceview.analysis.precision.findings import LOW_PRECISION_UNUSED, diagnose
-from traceview.analysis.precision.result import Precision, compute
+from traceview.analysis.precision.result import Precision, compute, of_devices
 from traceview.analysis.precision.section import section
 
 __all__ = ["ANALYSIS", "Precision"]
@@ -15,6 +15,7 @@ __all__ = ["ANALYSIS", "Precision"]
 ANALYSIS: Final = Analysis[Precision](
     "precision",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    join=lambda hosts: of_devices(hosts.rows(lambda result: result.devices)),
     rules=(LOW_PRECISION_UNUSED,),
     diagnose=lambda context, result: diagnose(context.trace, result),
     sections=(section,),

@@ -139,12 +139,18 @@ def compute(
     if isinstance(computing, Skipped):
         return computing
     shown = _kernel_names(trace)
-    rows = [
-        _row(trace, index, window, kernels, shown, activities[index])
-        for index, (window, kernels) in computing.items()
-    ]
+    return of_devices(
+        tuple(
+            _row(trace, index, window, kernels, shown, activities[index])
+            for index, (window, kernels) in computing.items()
+        )
+    )
+
+
+def of_devices(rows: tuple[DevicePrecision, ...]) -> Precision:
+    """The precision of all GPUs."""
     whole = sum(row.compute_ps for row in rows)
-    return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), tuple(rows))
+    return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), rows)
 
 
 def _ratio(part: int, whole: int) -> float:

@@ -9,7 +9,7 @@ from traceview.analysis import device_time
 from traceview.analysis.base import Finding
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.transfers import findings
-from traceview.analysis.transfers.result import Transfers, compute
+from traceview.analysis.transfers.result import SIZE_BOUNDS_BYTES, Transfers, compute
 from traceview.analysis.transfers.rules import (
     H2D_EXPOSED,
     H2D_PAGEABLE,
@@ -29,6 +29,7 @@ def _diagnose(context: Context, result: Transfers) -> Iterable[Finding]:
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=lambda context: compute(context.trace, context.selection, context.activities),
+    join=lambda hosts: Transfers(SIZE_BOUNDS_BYTES, hosts.rows(lambda result: result.devices)),
     rules=(H2D_EXPOSED, H2D_PAGEABLE, H2D_SMALL_COPIES, H2D_SLOW_LINK),
     diagnose=_diagnose,
     sections=(section,),
