@@ -38,7 +38,9 @@ def train(code=0):
 
     for x, y in data.take(20):
         loss = train_step(x, y)
-    print(f"loss {float(loss):.9f}", flush=True)
+    # In one piece: another child may write at the same time.
+    sys.stdout.write(f"loss {float(loss):.9f}\\n")
+    sys.stdout.flush()
     sys.exit(code)
 """
 ALONE = f"{TRAIN}\ntrain()\n"
