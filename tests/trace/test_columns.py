@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
+import traceview
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, new_trace
+from scripts.scenarios.model import Step, marked_steps, new_trace
 from traceview.trace.host_events import HostEvents
+from traceview.trace.join import _OFTEN_ALIKE
 from traceview.trace.load import load
 from traceview.trace.merge import _joined as joined_columns
 from traceview.trace.model import Ends, Trace
@@ -99,7 +101,7 @@ def test_a_column_of_one_value_holds_it_once(tmp_path: Path) -> None:
         key for key, column in asdict(device).items() if column.size and column.strides == (0,)
     }
     distinct = {key for key, column in asdict(device).items() if len(set(column.tolist())) == 1}
-    assert repeated == distinct
+    assert repeated == distinct & _OFTEN_ALIKE
     assert {"module", "group", "p2p"} <= repeated
     assert "start_ps" not in repeated
     assert host.host.tolist() == [0] * host.count
@@ -115,3 +117,15 @@ def test_ids_of_launches_are_stored_in_32_bits_and_read_in_64(tmp_path: Path) ->
     assert stat.at(stat.row, -1).tolist() == stat.stored_value.tolist()
     middle = stat.among(slice(int(stat.row[1]), int(stat.row[3])))
     assert middle.row.tolist() == stat.row[1:3].tolist()
+
+
+def test_a_device_whose_events_are_alike_is_analysed(tmp_path: Path) -> None:
+    """Times and rows are swept as whole columns, also where all hold the same value."""
+    trace = new_trace(length_ms=20)
+    step = Step(trace, 0)
+    for _ in range(3):
+        step.kernel(0, 2, 8)
+    trace.write(tmp_path)
+    columns = load(tmp_path).device_columns
+    assert set(columns.start_ps.tolist()) == {columns.start_ps[0]}
+    assert traceview.analyze(tmp_path).results.device_time is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,15 @@ from traceview.trace.part import read_host
 from traceview.xplane import read, source
 from traceview.xplane.digest import begin_digest, digest_of
 from traceview.xplane.source import FileBytes, partly_read
+from traceview.xplane.threads import Start, started_threads
 
 SHORTER = "the file became shorter while it was read"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with started_threads() as start:
+        yield start
 
 
 @pytest.fixture
@@ -33,7 +40,9 @@ def expected(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_the_digest_outlives_the_open_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_outlives_the_open_file(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     closed = []
     close = FileBytes.close
 
@@ -43,15 +52,15 @@ def test_the_digest_outlives_the_open_file(path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(FileBytes, "close", closing)
     with partly_read(path) as data:
-        digest = begin_digest(data)
+        digest = begin_digest(data, start)
     assert digest() == expected(path)
     assert digest() == expected(path)
     assert len(closed) == 1
 
 
-def test_bytes_in_memory_have_the_same_digest(path: Path) -> None:
+def test_bytes_in_memory_have_the_same_digest(path: Path, start: Start) -> None:
     content = path.read_bytes()
-    assert begin_digest(content)() == digest_of(memoryview(content)) == expected(path)
+    assert begin_digest(content, start)() == digest_of(memoryview(content)) == expected(path)
 
 
 def test_without_a_further_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,23 +68,25 @@ def test_without_a_further_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
-    with partly_read(path) as data:
-        digest = begin_digest(data)
+    with started_threads() as start, partly_read(path) as data:
+        digest = begin_digest(data, start)
     assert digest() == expected(path)
 
 
-def test_where_files_have_one_position(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_files_have_one_position(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source, "_READS_ANYWHERE", False)
     with partly_read(path) as data:
         assert data.duplicate() is None
-        digest = begin_digest(data)
+        digest = begin_digest(data, start)
     assert digest() == expected(path)
 
 
-def test_reading_elsewhere_meanwhile_moves_nothing(path: Path) -> None:
+def test_reading_elsewhere_meanwhile_moves_nothing(path: Path, start: Start) -> None:
     with partly_read(path) as data:
         first = data[:4]
-        assert begin_digest(data)() == expected(path)
+        assert begin_digest(data, start)() == expected(path)
         part = memoryview(bytearray(8))
         data.read_into(part, 1 << 20)
         content = path.read_bytes()
@@ -84,10 +95,10 @@ def test_reading_elsewhere_meanwhile_moves_nothing(path: Path) -> None:
         assert data[2 << 20 : (2 << 20) + 9] == content[2 << 20 : (2 << 20) + 9]
 
 
-def test_a_file_that_becomes_shorter(path: Path) -> None:
+def test_a_file_that_becomes_shorter(path: Path, start: Start) -> None:
     with partly_read(path) as data:
         os.truncate(path, 1 << 20)
-        digest = begin_digest(data)
+        digest = begin_digest(data, start)
     for _ in range(2):
         with pytest.raises(TraceFormatError) as caught:
             digest()
@@ -103,7 +114,7 @@ def test_a_host_whose_file_becomes_shorter_behind_the_reader(
     assert whole.part is not None
     assert whole.part.sha256 == expected(path)
 
-    def shorter(_: FileBytes) -> Callable[[], str]:
+    def shorter(_: FileBytes, __: Start) -> Callable[[], str]:
         def digest() -> str:
             raise TraceFormatError(path, SHORTER)
 

@@ -26,6 +26,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 _SMALL: Final = ("correlation_id", "group", "position")
 """Columns of activity whose values mostly fit into 32 bits."""
 
+_OFTEN_ALIKE: Final = frozenset(
+    (
+        "module", "shape", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
+        "unknown_direction",
+    )
+)  # fmt: skip
+"""Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
+
 _OF_EVERY_LAUNCH: Final = ("correlation_id",)
 """Stats of most host events, whose rows and values mostly fit into 32 bits."""
 
@@ -159,7 +167,10 @@ class DeviceParts:
         keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
         order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
         return DeviceColumns(
-            **{key: _without_repeats(column[order]) for key, column in asdict(columns).items()}
+            **{
+                key: _without_repeats(column[order]) if key in _OFTEN_ALIKE else column[order]
+                for key, column in asdict(columns).items()
+            }
         )
 
 

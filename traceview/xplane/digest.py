@@ -8,11 +8,12 @@ from typing import Final
 
 from traceview.xplane.columns import Buffer
 from traceview.xplane.source import FileBytes
+from traceview.xplane.threads import Start
 
 _BLOCK_BYTES: Final = 1 << 20
 
 
-def begin_digest(data: Buffer) -> Callable[[], str]:
+def begin_digest(data: Buffer, start: Start) -> Callable[[], str]:
     """Begin to compute the digest; what is given waits for it, also after the file is closed.
 
     It raises `TraceFormatError` if the file became shorter.
@@ -21,7 +22,6 @@ def begin_digest(data: Buffer) -> Callable[[], str]:
     if copy is None:
         found = digest_of(data)
         return lambda: found
-    from concurrent.futures import ThreadPoolExecutor
 
     def compute() -> str:
         try:
@@ -29,15 +29,7 @@ def begin_digest(data: Buffer) -> Callable[[], str]:
         finally:
             copy.close()
 
-    pool = ThreadPoolExecutor(1)
-    try:
-        return pool.submit(compute).result
-    except RuntimeError:
-        # No more threads may be started, in a container for instance.
-        found = compute()
-        return lambda: found
-    finally:
-        pool.shutdown(wait=False)
+    return start(compute)
 
 
 def digest_of(data: Buffer) -> str:

@@ -7,14 +7,12 @@ itself, so that every fault has a byte offset and a damaged part leaves the othe
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import copy_context
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -50,6 +48,7 @@ from traceview.xplane.space import (
     Stat,
     StatValue,
 )
+from traceview.xplane.threads import Start, started_threads
 
 try:
     _compiled: ModuleType | None = import_module("traceview.xplane.decode")
@@ -60,12 +59,8 @@ DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compile
 """The decoder in use: the compiled one, or the reference if the installation had no compiler."""
 
 _CONTENT: Final = 2
-_MOST_THREADS: Final = 8
 _THREADED_BYTES: Final = 1 << 20
 """A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
-
-_Start: TypeAlias = Callable[..., Callable[[], Any]]
-"""Starts a call of a function with arguments; calling what it gives waits for the result."""
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -126,27 +121,11 @@ class _Reader:
         self.cut_ends: set[int] = set()
 
     def space(self) -> Space:
-        """The file, read and decoded on threads."""
-        from concurrent.futures import ThreadPoolExecutor
+        """The file, read and decoded on threads, each of which holds the bytes of one line."""
+        with started_threads() as start:
+            return self.space_with(start)
 
-        # Each thread holds the bytes of one line.
-        with ThreadPoolExecutor(min(_MOST_THREADS, 1 + (os.cpu_count() or 1))) as pool:
-
-            def start(*call: Any) -> Callable[[], Any]:
-                try:
-                    # Threads allocate memory as this one does.
-                    return pool.submit(partial(copy_context().run, *call)).result
-                except RuntimeError:
-                    # No more threads may be started, in a container for instance.
-                    return partial(call[0], *call[1:])
-
-            try:
-                return self.space_with(start)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def space_with(self, start: _Start) -> Space:
+    def space_with(self, start: Start) -> Space:
         decoding = [
             (part, self.start_lines(start, part))
             for part in (self.parts(begin, end) for begin, end in self.plane_bounds())
@@ -172,7 +151,7 @@ class _Reader:
         return Space(
             self.path,
             len(self.data),
-            begin_digest(self.data),
+            begin_digest(self.data, start),
             planes,
             tuple(header.hostnames),
             tuple(dict.fromkeys(header.errors)),
@@ -329,7 +308,7 @@ class _Reader:
         wanted = {key: slot_of[name] for key, name in stat_names.items() if name in slot_of}
         return _PlaneParts(header, line_bounds, stat_names, spellings, WantedStats.of(wanted))
 
-    def start_lines(self, start: _Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
+    def start_lines(self, start: Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
         """Start decoding the lines of a plane, the longest first; what waits for each, in the order of the file."""
         by_size = sorted(part.line_bounds, key=lambda bounds: bounds[0] - bounds[1])
         started = {bounds: start(self.decode_line, *bounds, part.wanted) for bounds in by_size}

@@ -1,0 +1,50 @@
+"""Threads start before the first call, which may need all memory that is left."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread, get_ident
+from typing import Any
+
+import pytest
+
+from traceview.xplane.threads import started_threads
+
+
+def refuse(*_: Any) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_no_thread_starts_with_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    with started_threads() as start:
+        monkeypatch.setattr(Thread, "start", refuse)
+        results = [start(lambda number=number: (number, get_ident())) for number in range(20)]
+        found = [result() for result in results]
+    assert [number for number, _ in found] == [*range(20)]
+    assert get_ident() not in {thread for _, thread in found}
+
+
+@pytest.mark.parametrize("where", [(Thread, "start"), (ThreadPoolExecutor, "submit")])
+def test_without_threads_calls_are_made_here(
+    where: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*where, refuse)
+    made: list[int] = []
+    with started_threads() as start:
+        result = start(made.append, 1)
+        assert result() is result() is None
+        assert start(get_ident)() == get_ident()
+    assert made == [1]
+
+
+def test_an_error_reaches_the_caller_of_either() -> None:
+    def fail() -> None:
+        raise ValueError("wrong")
+
+    with started_threads() as start:
+        failing = start(fail)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="wrong"):
+                failing()
+    with pytest.raises(ValueError, match="wrong"), started_threads() as start:
+        start(fail)()
