@@ -176,6 +176,13 @@ def test_what_one_side_does_not_say_does_not_differ() -> None:
     assert compare([in_environment()], [report(10, 11, environment=None)]).conditions == ()
 
 
+def test_a_verdict_on_other_work_says_so() -> None:
+    larger = in_environment(batch={"global": 64})
+    smaller = of_run(in_environment(batch={"global": 32}), "smaller")
+    verdict = compare([larger], [smaller], force=True).verdict
+    assert verdict.endswith("; the steps are not the same work (batch 64 → 32)")
+
+
 # Findings
 
 
@@ -184,18 +191,28 @@ def part(cause: str, difference_ps: int, direction: Any) -> PartDifference:
 
 
 @pytest.mark.parametrize(
-    ("difference_ms", "direction", "is_shown"),
-    [(5, "slower", True), (5, "none", False), (1, "slower", False), (5, "unknown", True)],
+    ("difference_ms", "direction", "severity", "is_shown", "is_within_noise"),
+    [
+        (5, "slower", "info", True, False),
+        (5, "slower", "warning", True, False),
+        (5, "none", "info", False, False),
+        (5, "none", "warning", True, True),
+        (1, "slower", "warning", False, False),
+        (5, "unknown", "info", True, False),
+    ],
 )
 def test_a_finding_is_new_where_its_part_of_the_path_is(
-    difference_ms: int, direction: str, is_shown: bool
+    difference_ms: int, direction: str, severity: Any, is_shown: bool, is_within_noise: bool
 ) -> None:
-    about = finding(code="input-bound", path_causes=("input",), cost_ps_per_step=8 * MS)
+    about = finding(
+        code="input-bound", severity=severity, path_causes=("input",), cost_ps_per_step=8 * MS
+    )
     with_it, without = replace(report(10), findings=(about,)), report(10)
     parts = [part("input", difference_ms * MS, direction)]
     came = finding_differences([without], [with_it], 100 * MS, parts)
     went = finding_differences([with_it], [without], 100 * MS, parts)
     assert [row.status for row in (*came, *went)] == (["came", "went"] if is_shown else [])
+    assert {row.is_within_noise for row in (*came, *went)} <= {is_within_noise}
 
 
 def test_a_finding_that_is_not_on_the_path_is_new_unless_it_informs() -> None:
@@ -357,7 +374,7 @@ def test_steps_that_would_show_8_percent_are_said() -> None:
     needed = comparison.step.needed_steps
     assert needed is not None
     assert lines_of(comparison).endswith(
-        f"% or more; for 8%, record about {needed} steps of each side"
+        f"% or more; to show 8%, record about {needed} steps of each side"
     )
     assert interval_words(comparison.step).startswith("95% interval -")
     assert " to +" in interval_words(comparison.step)
@@ -372,7 +389,7 @@ def test_captures_that_would_show_8_percent_are_said() -> None:
     needed = comparison.step.needed_captures
     assert needed is not None
     assert comparison.step.needed_steps is None
-    assert f"; for 8%, compare about {needed} captures of each side" in lines_of(comparison)
+    assert f"; to show 8%, compare about {needed} captures of each side" in lines_of(comparison)
 
 
 def test_captures_that_would_show_a_larger_change_are_said() -> None:
@@ -384,7 +401,7 @@ def test_captures_that_would_show_a_larger_change_are_said() -> None:
     needed = comparison.step.needed_captures
     assert comparison.step.direction == "none"
     assert needed is not None
-    assert f"; for 20%, compare about {needed} captures of each side" in lines_of(comparison)
+    assert f"; to show 20%, compare about {needed} captures of each side" in lines_of(comparison)
     smaller = compare(
         sides[0],
         [of_run(report(length, length + 1, length), f"run {length}") for length in (95.0, 105.0)],

@@ -123,7 +123,7 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     assert {op.status for op in comparison.ops} == {"same"}
     assert (comparison.findings, comparison.values) == ((), ())
     assert comparison.verdict == (
-        "No difference shown: 29.1 → 29.0 ms per step; such runs show a change of 2.3% or more"
+        "No difference shown: 29.1 → 29.0 ms per step; these runs can only show a change of 2.3% or more"
     )
 
 

@@ -90,6 +90,20 @@ def test_annotations() -> None:
     assert "5 more in the summary" in list(annotation_lines(many))[-1]
 
 
+def test_what_is_let_pass_is_said_to_be_past_its_limit() -> None:
+    held = judge("step_time_ms <= 30")
+    row = structs.replace(held.judgements[0].rows[0], margin_ratio=-0.4, reason="within noise: x")
+    past = structs.replace(held.judgements[0], rows=(row,))
+    one = structs.replace(held, judgements=(past,))
+    assert headline(one) == "Gate passed: the condition is past the limit, but within noise."
+    two = structs.replace(held, judgements=(past, *held.judgements))
+    assert headline(two) == "Gate passed: 1 of 2 conditions is past the limit, but within noise."
+    warning, notice = annotation_lines(two)
+    assert warning.startswith("::warning title=traceview gate%3A step_time_ms <= 30::")
+    assert warning.endswith(", within noise: x")
+    assert notice.startswith("::notice ")
+
+
 def test_no_name_becomes_an_annotation_of_its_own() -> None:
     for text in (*HOSTILE, "::add-mask::x", "a\n::error::b", "%0A::error::b", "x,file=/etc/passwd"):
         row = structs.replace(MIXED.judgements[0].rows[0], measured=text, where=text)

@@ -143,6 +143,26 @@ def test_unlike_runs_on_one_number_of_devices_are_not_averaged(other: Report, re
     assert any(reason in text and "the row is their mean" in text for text in forced.remarks)
 
 
+def test_another_model_on_more_devices_is_refused() -> None:
+    """Its efficiency would say nothing."""
+    small, large = (
+        replace(
+            report,
+            results=replace(
+                report.results,
+                environment=Environment((environment(training={"parameters": count}),), ()),
+            ),
+        )
+        for report, count in ((WEAK[0], 6_130), (WEAK[-1], 1_050_112))
+    )
+    with pytest.raises(ComparisonError, match="not of one model") as caught:
+        scaled_runs((small, large))
+    assert "6,130" in str(caught.value)
+    forced = scaled_runs((small, large), force=True)
+    assert isinstance(forced, ScaledRuns)
+    assert any("parameters" in text for text in forced.remarks)
+
+
 def test_what_limits_the_comparison_is_said() -> None:
     result = scaled(*WEAK, run(8, 60, 800, model="A100", compute=60), bare_report())
     assert result.remarks == (

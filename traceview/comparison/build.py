@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor
 
-from traceview.comparison.conditions import conditions_of
+from traceview.comparison.conditions import WORK, conditions_of
 from traceview.comparison.difference import (
     REPLICA_RUN_SPREAD,
     Difference,
@@ -67,7 +67,7 @@ def compare(
         traceview_version=VERSION,
         verdict=verdict_on_one_run(step)
         if is_one_run(before, after)
-        else verdict_of(step, parts, devices, ops),
+        else verdict_of(step, parts, devices, ops) + _other_work(blocking),
         step=step,
         before=_runs(before, steps[0]),
         after=_runs(after, steps[1]),
@@ -94,6 +94,12 @@ def run_spread_of(reports: Sequence[Report]) -> RunSpread | None:
     ]
     is_replica = any(device.kind == "replica" for device in devices)
     return REPLICA_RUN_SPREAD if is_replica else None
+
+
+def _other_work(blocking: Sequence[Condition]) -> str:
+    """That steps that are not the same work were compared all the same."""
+    changes = [f"{row.name} {row.before} → {row.after}" for row in blocking if row.name in WORK]
+    return f"; the steps are not the same work ({', '.join(changes)})" if changes else ""
 
 
 def condition_words(condition: Condition) -> str:

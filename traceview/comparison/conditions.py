@@ -73,6 +73,9 @@ BLOCKING: Final = (
 )
 """What makes another step, or another machine."""
 
+WORK: Final = ("batch", "steps per call")
+"""Of these, what makes another step."""
+
 
 def _facts(report: Report) -> dict[str, str]:
     """What the steps of a report depend on, in words."""

@@ -374,7 +374,8 @@ def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
         after, before = numbers.time(row.after_ps), numbers.time(row.before_ps)
         return f"{row.code} costs {after} per step, {before} before"
-    return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
+    within = ", within noise" if row.is_within_noise else ""
+    return f"{'new' if row.status == 'came' else 'gone'}{within}: {row.title} ({row.code})"
 
 
 def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:

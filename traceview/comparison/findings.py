@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from traceview.analysis.base import Finding
 from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
 from traceview.comparison.model import FindingDifference, PartDifference
@@ -23,19 +25,14 @@ def finding_differences(
     """What came first, then what went, then what costs another time; each by its cost.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose part of the critical path did not change beyond noise did not either: the step around it did. What the
-    other side has inside the finding that explains it, or left out on request, is neither new nor gone.
+    finding whose part of the critical path hardly changed did not either: the step around it did. Where this part changed
+    within noise, warnings that only one side has are listed as such. What the other side has inside the finding that
+    explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
     by_cause = {part.cause: part for part in parts}
-    shown = {
-        code
-        for code in {*old, *new}
-        if any(_is_shown(side[code], by_cause, step_ps) for side in (old, new) if code in side)
-    }
-    old, new = ({code: side[code] for code in side if code in shown} for side in (old, new))
     not_new, not_gone = _unlisted(before), _unlisted(after)
-    return (
+    rows = (
         *sorted(_came(old, new, not_new), key=lambda row: -(row.after_ps or 0)),
         *sorted(_went(old, new, not_gone), key=lambda row: -(row.before_ps or 0)),
         *sorted(
@@ -43,17 +40,34 @@ def finding_differences(
             key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
         ),
     )
+    judged = []
+    for row in rows:
+        sides = [side[row.code] for side in (old, new) if row.code in side]
+        if any(_is_shown(finding, by_cause, step_ps) for finding in sides):
+            judged.append(row)
+        elif row.status != "changed" and _may_be_shown(sides[0], by_cause, step_ps):
+            judged.append(replace(row, is_within_noise=True))
+    return tuple(judged)
 
 
 def _is_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
     """Whether what it is about on the critical path changed; of what is not on it whether it is more than information."""
-    about = [parts[cause] for cause in finding.path_causes if cause in parts]
+    about = _about(finding, parts)
     if not about:
         return finding.severity != "info"
-    change = sum(part.difference_ps for part in about)
-    return abs(change) >= LEAST_CHANGE_RATIO * step_ps and any(
-        part.direction != "none" for part in about
-    )
+    return _is_large(about, step_ps) and any(part.direction != "none" for part in about)
+
+
+def _may_be_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
+    return finding.severity != "info" and _is_large(_about(finding, parts), step_ps)
+
+
+def _about(finding: Finding, parts: Mapping[str, PartDifference]) -> list[PartDifference]:
+    return [parts[cause] for cause in finding.path_causes if cause in parts]
+
+
+def _is_large(about: Sequence[PartDifference], step_ps: int) -> bool:
+    return abs(sum(part.difference_ps for part in about)) >= LEAST_CHANGE_RATIO * step_ps
 
 
 def _unlisted(reports: Sequence[Report]) -> set[str]:

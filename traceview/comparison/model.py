@@ -229,6 +229,7 @@ class FindingDifference(Record, frozen=True):
         title: Its title after, or before where it went.
         before_ps: What it cost each step before, picoseconds; null where that is not known or there was none.
         after_ps: The same after.
+        is_within_noise: Whether its part of the critical path changed, but not beyond noise; only warnings are listed then.
     """
 
     code: str
@@ -236,6 +237,7 @@ class FindingDifference(Record, frozen=True):
     title: str
     before_ps: Picoseconds | None
     after_ps: Picoseconds | None
+    is_within_noise: bool = False
 
 
 class ValueDifference(Record, frozen=True):

@@ -165,10 +165,10 @@ def _least_shown(step: StepDifference) -> str:
     if step.needed_captures is not None:
         seen = abs(step.ratio or 0.0)
         asked = percent(seen) if seen > ASKED_RATIO else f"{ASKED_RATIO:.0%}"
-        needed = f"; for {asked}, compare about {step.needed_captures} captures of each side"
+        needed = f"; to show {asked}, compare about {step.needed_captures} captures of each side"
     elif step.needed_steps is not None:
-        needed = f"; for {ASKED_RATIO:.0%}, record about {step.needed_steps} steps of each side"
-    return f"; such runs show a change of {least} or more{needed}"
+        needed = f"; to show {ASKED_RATIO:.0%}, record about {step.needed_steps} steps of each side"
+    return f"; these runs can only show a change of {least} or more{needed}"
 
 
 def _reasons(

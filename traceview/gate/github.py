@@ -13,14 +13,14 @@ from traceview.gate.section import MOST_ROWS, gate_section, headline, measured_w
 MOST_ANNOTATIONS: Final = 10
 """GitHub shows ten errors of a step; the summary has all."""
 
-_LEVELS: Final = {"fails": "error", "unknown": "warning"}
+_LEVELS: Final = {"fails": "error", "unknown": "warning", "holds": "warning"}
 _DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
 _PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 
 def annotation_lines(result: GateResult) -> Iterator[str]:
-    """The lines that make GitHub mark the run: those that fail as errors, those that cannot be judged as warnings."""
-    shown = [row for row in result.judgements if row.outcome in _LEVELS]
+    """The lines that make GitHub mark the run: errors fail, warnings cannot be judged or are past their limit within noise."""
+    shown = [row for row in result.judgements if row.outcome != "holds" or row.is_let_pass]
     for judgement in shown[:MOST_ANNOTATIONS]:
         title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
         yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped(message(judgement), _DATA)}"
@@ -33,7 +33,7 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
 
 def message(judgement: Judgement) -> str:
     """What was measured, row by row, and why a row has no value."""
-    rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
+    rows = [_row(row) for row in judgement.rows if row.outcome != "holds" or row.is_let_pass]
     hidden = len(rows) - MOST_ROWS
     return "; ".join([*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])])
 
@@ -43,7 +43,8 @@ def _row(row: JudgedRow) -> str:
     if row.outcome == "unknown":
         return f"{where}cannot be judged: {row.reason}"
     margin = f", {row.margin}" if row.margin else ""
-    return f"{where}{measured_words(row)}, allowed {row.allowed}{margin}"
+    grace = f", {row.reason}" if row.is_let_pass and row.reason else ""
+    return f"{where}{measured_words(row)}, allowed {row.allowed}{margin}{grace}"
 
 
 def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:

@@ -52,6 +52,11 @@ class JudgedRow(Record, frozen=True):
     change_most_ratio: float | None = None
     reason: str | None = None
 
+    @property
+    def is_let_pass(self) -> bool:
+        """Whether it is past its limit and holds all the same, for the change is within noise."""
+        return self.outcome == "holds" and (self.margin_ratio or 0) < 0
+
 
 class Judgement(Record, frozen=True):
     """One condition.
@@ -67,6 +72,11 @@ class Judgement(Record, frozen=True):
     outcome: Outcome
     row_count: Count
     rows: tuple[JudgedRow, ...]
+
+    @property
+    def is_let_pass(self) -> bool:
+        """Whether it is past its limit and holds all the same, for the change is within noise."""
+        return any(row.is_let_pass for row in self.rows)
 
 
 class Side(Record, frozen=True):

@@ -44,6 +44,10 @@ def headline(result: GateResult) -> str:
         parts[1] = f"{unknown} cannot be judged"
     if parts:
         return f"Gate failed: {', '.join(parts)}." if failed else f"Gate not judged: {parts[0]}."
+    let_pass = sum(judgement.is_let_pass for judgement in result.judgements)
+    if let_pass:
+        which = "the condition" if count == 1 else f"{let_pass} of {conditions}"
+        return f"Gate passed: {which} {'is' if let_pass == 1 else 'are'} past the limit, but within noise."
     return f"Gate passed: {'the condition holds' if count == 1 else f'all {conditions} hold'}."
 
 
@@ -86,8 +90,7 @@ def gate_section(result: GateResult) -> doc.Section:
 
 
 def _look(row: JudgedRow) -> Look:
-    is_let_pass = row.outcome == "holds" and (row.margin_ratio or 0) < 0
-    return _WITHIN_NOISE if is_let_pass else OUTCOMES[row.outcome]
+    return _WITHIN_NOISE if row.is_let_pass else OUTCOMES[row.outcome]
 
 
 class _Line(NamedTuple):

@@ -22,7 +22,8 @@ SCALING_SCHEMA_VERSION: Final = 1
 
 _LONGEST_VALUE: Final = 40
 
-_OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
+_MODEL: Final = "parameters"
+_OTHER_WORK: Final = (*BLOCKING, "precision", _MODEL)
 """What makes the step of another run another step. Where one side is compared with another, the last two may be the change."""
 
 
@@ -107,12 +108,12 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
             by_count.setdefault(count, []).append(report)
     if len(by_count) < 2:
         counts = ", ".join(map(str, by_count)) or "none"
-        needed = f"runs on two or more numbers of devices are needed; there is {counts}"
+        needed = f"runs on two or more numbers of devices are needed; the number here: {counts}"
         return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
     groups = [by_count[count] for count in sorted(by_count)]
     for group in groups:
         remarks += _unlike(group, force=force)
-    remarks += _unlike_groups(groups)
+    remarks += _unlike_groups(groups, force=force)
     has_examples = all(_batch_size(group) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
@@ -163,9 +164,14 @@ def _values(values: Sequence[str]) -> str:
     return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
 
 
-def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
-    """What differs between the numbers of devices, beside what has to."""
+def _unlike_groups(groups: Sequence[Sequence[Report]], *, force: bool) -> Iterator[str]:
+    """What differs between the numbers of devices, beside what has to; another model is refused, unless `force`."""
     differing = differing_among([group[0] for group in groups])
+    if _MODEL in differing and not force:
+        raise ComparisonError(
+            f"the runs are not of one model ({_MODEL}: {_values(differing[_MODEL])})",
+            hint="--force sets them beside each other all the same",
+        )
     words = [
         f"{name}: {_values(values)}"
         for name, values in differing.items()
