@@ -154,7 +154,7 @@ def test_columns_that_are_not_there(
 def test_columns_of_text_are_those_that_fit(command: Command, logs: str) -> None:
     done = command("gaps", logs, "--columns", "device")
     assert (done.code, done.out) == (2, "")
-    assert "--columns: text has the columns that fit its width" in done.err
+    assert "--columns needs --format csv, json or parquet: " in done.err
 
 
 def test_a_terminal_is_shown_the_longest_only(command: Command, tmp_path: Path) -> None:

@@ -350,7 +350,7 @@ def test_a_step_that_decides_the_mean_is_named() -> None:
     comparison = compare([report(*[10.0] * 9, 10.5)], [report(*[10.0] * 9, 200)])
     assert comparison.step.direction == "none"
     assert comparison.limits[0] == (
-        "1 step after, of up to 200 ms, decides the mean: the median step is 10.0 ms before and 10.0 ms after"
+        "1 step after, of 200 ms, decides the mean: the median step is 10.0 ms before and 10.0 ms after"
     )
 
 

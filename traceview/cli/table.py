@@ -204,8 +204,8 @@ def _checked_columns(columns: list[str] | None, format_: Format) -> list[str]:
     """The columns that `--columns` names, none without it; raises `UsageError` where a terminal chooses them."""
     if columns and format_ is Format.terminal:
         raise UsageError(
-            "--columns: text has the columns that fit its width",
-            hint="--format csv, or -o FILE.csv, FILE.json or FILE.parquet, has those that are named",
+            "--columns needs --format csv, json or parquet: a terminal shows the columns that fit its width",
+            hint="also -o FILE.csv, FILE.json or FILE.parquet",
         )
     return column_names(columns) if columns else []
 

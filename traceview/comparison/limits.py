@@ -91,8 +91,8 @@ def _on_single_captures(spread: RunSpread | None) -> str:
             "repeat --before and --after to include that"
         )
     return (
-        "The interval covers how much runs on shared CPU cores differ without a change: "
-        "several captures of each side, by --before and --after, make it narrower"
+        "Noise includes how much runs on shared CPU cores differ without a change: "
+        "several captures of each side, by --before and --after, show smaller changes"
     )
 
 
@@ -104,8 +104,8 @@ def _long_steps(steps: Sequence[Sequence[CaptureSteps]]) -> Iterator[str]:
     for name, side, middle in zip(SIDES, lengths, medians, strict=True):
         count = int((side > _LONG_FACTOR * middle).sum())
         if count:
-            verb = "decides" if count == 1 else "decide"
+            verb, up_to = ("decides", "") if count == 1 else ("decide", "up to ")
             yield (
-                f"{numbers.plural(count, 'step')} {name}, of up to {numbers.time(side.max())}, "
+                f"{numbers.plural(count, 'step')} {name}, of {up_to}{numbers.time(side.max())}, "
                 f"{verb} the mean: the median step is {both}"
             )
