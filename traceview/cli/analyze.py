@@ -88,8 +88,9 @@ def analyze(
 
     Example: traceview analyze logs/ --steps 5:10 -o report.json
     """
-    from traceview.cli.progress import reading
-    from traceview.trace.load import load
+    with stage("importing"):
+        from traceview.cli.progress import reading
+        from traceview.trace.load import load
 
     target = Target.of(output, force=force, source=logdir)
     chosen_steps = step_range(steps)
@@ -106,8 +107,9 @@ def analyze(
             if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
                 return
             raise
-        from traceview.analysis.context import TOP_OPS
-        from traceview.report.build import analyze as build
+        with stage("importing"):
+            from traceview.analysis.context import TOP_OPS
+            from traceview.report.build import analyze as build
 
         rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
         with reading(logdir, run):

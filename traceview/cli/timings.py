@@ -28,14 +28,15 @@ def _said() -> Iterator[None]:
                 yield
         finally:
             seconds = {_START: begun - STARTED, **stages.seconds}
-            seconds[_REST] = seconds.pop(_REST)
+            rest = seconds.pop(_REST)
             if sys.stderr is not None:
-                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside))) + "\n")
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside), rest)) + "\n")
 
 
-def _lines(seconds: Mapping[str, float], beside: Mapping[str, float]) -> Iterator[str]:
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float], rest: float) -> Iterator[str]:
     """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
-    names = dict.fromkeys((*seconds, *beside))
+    names = dict.fromkeys((*seconds, *beside, _REST))
+    seconds = {**seconds, _REST: rest}
     total = f"traceview: {sum(seconds.values()):.3f} s, of which"
     if not beside:
         yield total
