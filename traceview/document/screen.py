@@ -145,7 +145,7 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
     indent = max(map(cell_len, labels)) + _GAP
     bar_width = page.width - indent - max(cell_len(page.text(time)) for time in times) - _GAP
     if bar_width < _NARROWEST_BAR:
-        indent, bar_width = _GAP, max(bar_width, 0)
+        indent, bar_width = _GAP, 0
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
     drawn: dict[str, Look] = {}
     named: set[str] = set()
