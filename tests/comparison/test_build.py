@@ -215,6 +215,21 @@ def test_a_finding_is_new_where_its_part_of_the_path_is(
     assert {row.is_within_noise for row in (*came, *went)} <= {is_within_noise}
 
 
+def test_costs_with_and_without_the_profiler_are_not_compared() -> None:
+    recorded = finding(code="host-bound", path_causes=("input",), cost_ps_per_step=8 * MS)
+    without = replace(
+        recorded,
+        cost_ps_per_step=3 * MS,
+        evidence=(Evidence("profiler_ps", 5 * MS, None, "replica:0"),),
+    )
+    sides = [replace(report(10), findings=(row,)) for row in (recorded, without)]
+    parts = [part("input", 5 * MS, "slower")]
+    assert finding_differences(sides[:1], sides[1:], 100 * MS, parts) == ()
+    cheaper = replace(report(10), findings=(replace(recorded, cost_ps_per_step=3 * MS),))
+    (row,) = finding_differences(sides[:1], [cheaper], 100 * MS, parts)
+    assert (row.status, row.before_ps, row.after_ps) == ("changed", 8 * MS, 3 * MS)
+
+
 def test_a_finding_that_is_not_on_the_path_is_new_unless_it_informs() -> None:
     rows = [
         finding(code="memory-held-idle-gpu", severity="warning", path_causes=()),

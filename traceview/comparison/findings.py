@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.base import Finding
 from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
+from traceview.analysis.idle.profiler_time import PROFILER_PS
 from traceview.comparison.model import FindingDifference, PartDifference
 from traceview.report.model import Report
 
@@ -107,8 +108,15 @@ def _changed(
         first, second = old[code].cost_ps_per_step, finding.cost_ps_per_step
         if first is None or second is None:
             continue
+        if _is_without_profiler(old[code]) != _is_without_profiler(finding):
+            continue
         if abs(second - first) > LEAST_CHANGE_RATIO * step_ps:
             yield FindingDifference(code, "changed", finding.title, first, second)
+
+
+def _is_without_profiler(finding: Finding) -> bool:
+    """Whether the cost leaves out the time of the profiler, so that it says nothing beside one that holds it."""
+    return any(row.metric == PROFILER_PS for row in finding.evidence)
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
