@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.store.any_request import AnyRequest
+
 REPO = "datasets/ann/runs"
 _COMMIT = "0" * 40
 
@@ -46,19 +48,8 @@ class Hub:
 def handler_of(hub: Hub) -> type[BaseHTTPRequestHandler]:
     """Handles the requests to a hub."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self._answer()
-
-        def do_HEAD(self) -> None:
-            self._answer()
-
-        def do_POST(self) -> None:
-            self._answer()
-
-        def _answer(self) -> None:
+    class Handler(AnyRequest):
+        def begin(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = unquote(urlsplit(self.path).path)
             hub.requests.append(f"{self.command} {path}")

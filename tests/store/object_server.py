@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from html import escape
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.store.any_request import AnyRequest
 
 BUCKET = "bucket"
 _DATE = "Sun, 22 Nov 2026 10:00:00 GMT"
@@ -39,26 +41,10 @@ class Objects:
         return names, sorted(folders)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(AnyRequest):
     objects: Objects
 
-    def do_GET(self) -> None:
-        self._begin()
-
-    def do_HEAD(self) -> None:
-        self._begin()
-
-    def do_POST(self) -> None:
-        self._begin()
-
-    def do_PUT(self) -> None:
-        self._begin()
-
-    def do_DELETE(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         if self.headers.get("Transfer-Encoding") == "chunked":
             body = b""
             while size := int(self.rfile.readline(), 16):
@@ -71,9 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.query = {name: values[0] for name, values in parse_qs(split.query).items()}
         self.answer(unquote(split.path), body)
 
+    @abstractmethod
     def answer(self, path: str, body: bytes) -> None:
         """Answer one request."""
-        raise NotImplementedError
 
     def send_part(self, name: str, headers: dict[str, str]) -> None:
         """Send an object, or the range of it that is asked for."""
