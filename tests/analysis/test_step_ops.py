@@ -122,7 +122,7 @@ def test_sparse_gradients_have_their_own_advice(
 ) -> None:
     rows, (finding,) = analyzed(tmp_path, run_of({f"adam/update_0/op:{update}": (2.0, 32.0)}))
     assert rows[0].updates_sparse == is_sparse
-    assert ("looked up" in finding.advice) == is_sparse
+    assert finding.advice.startswith("Train embeddings with ") == is_sparse
 
 
 def test_what_is_not_on_the_path_costs_nothing(tmp_path: Path) -> None:

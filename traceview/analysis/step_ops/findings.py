@@ -204,7 +204,8 @@ def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
     shares = numbers.share_range(kind.compute_ratio for kind in ops.kinds.values())
     yield OPTIMIZER_BOUND.finding(
         f"{where} {'spend' if several else 'spends'} {shares} of {'their' if several else 'its'} compute on the optimizer, "
-        f"which takes {cost.words} on the critical path ({numbers.share(cost.ratio)})",
+        # The path is in one place at a time, so that its part may be longer than the compute of each device.
+        f"which takes {'by turns ' if several else ''}{cost.words} on the critical path ({numbers.share(cost.ratio)})",
         (
             *(
                 Evidence("compute_ratio", kind.compute_ratio, limits["compute_ratio"], device)
