@@ -11,11 +11,11 @@ _Ids = npt.NDArray[np.integer]
 
 def places(values: _Int64Array, times: _Int64Array, right: bool) -> _Int64Array: ...
 def covered_before(
-    start: _Int64Array, end: _Int64Array, covered: _Int64Array, times: _Int64Array
+    start: _Int64Array, covered: _Int64Array, times: _Int64Array
 ) -> _Int64Array: ...
 def merged(
     start: _Int64Array, end: _Int64Array
-) -> tuple[_Int64Array, _Int64Array, _Int64Array] | None: ...
+) -> tuple[_Int64Array, _Int64Array] | None: ...
 def clearest(
     start: _Int64Array,
     end: _Int64Array,

@@ -77,7 +77,7 @@ class DeviceActivity(Struct, frozen=True, eq=False):
         for part in self.added:
             place = int(np.searchsorted(part.start, end_ps)) - 1
             if place >= 0:
-                last_ps = max(last_ps, min(int(part.end[place]), end_ps))
+                last_ps = max(last_ps, min(part.end_of(place), end_ps))
         return last_ps
 
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:

@@ -184,8 +184,8 @@ class Walker:
             busy = self._busy.get(other)
             if busy and other != device and self._host[other] == self._host[device]:
                 place = int(np.searchsorted(busy.start, moment)) - 1
-                if place >= 0 and busy.end[place] >= moment:
-                    ends.append((int(busy.end[place]), other))
+                if place >= 0 and busy.end_of(place) >= moment:
+                    ends.append((busy.end_of(place), other))
         return min(ends)[1] if ends else None
 
 
