@@ -19,9 +19,7 @@ def places(values: _Int64Array, times: _Int64Array, right: bool) -> _Int64Array:
     return found.astype(np.int64, copy=False)
 
 
-def covered_before(
-    start: _Int64Array, covered: _Int64Array, times: _Int64Array
-) -> _Int64Array:
+def covered_before(start: _Int64Array, covered: _Int64Array, times: _Int64Array) -> _Int64Array:
     """The time before each of `times` that disjoint, sorted intervals cover; `covered`: the running total of lengths."""
     if start.size == 0:
         return np.zeros(times.shape, dtype=np.int64)
@@ -226,7 +224,8 @@ def late_until(
     Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
     event after it; not at all if that has no launch.
     """
-    launches = np.append(launch, -1)[after].astype(np.int64)
+    launches = np.full(after.size, -1, dtype=np.int64)
+    launches[after >= 0] = launch[after[after >= 0]]
     until = np.where(after < 0, end, start)
     has_launch = np.flatnonzero(launches >= 0)
     row = launches[has_launch]

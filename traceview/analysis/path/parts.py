@@ -13,7 +13,14 @@ from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.context import Context
 from traceview.analysis.path.walk import WalkedSpan
 from traceview.ids import unique_ids
-from traceview.intervals import Int32Array, Int64Array, IntervalSet, overlapping, pieces_outside, union
+from traceview.intervals import (
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    overlapping,
+    pieces_outside,
+    union,
+)
 from traceview.trace.cause import Cause
 from traceview.trace.gap_spans import cause_spans
 from traceview.trace.model import NONE, DeviceColumns, Ends
