@@ -374,8 +374,7 @@ def late_until(
     event after it; not at all if that has no launch.
     """
     cdef int64_t i, row, at, size = start.shape[0]
-    # Each by itself: what is a part of one array keeps all of it.
-    late, launches = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    late, launches = np.empty((2, size), dtype=np.int64)
     cdef int64_t[::1] until = late, found = launches
     with nogil:
         for i in range(size):
@@ -410,6 +409,7 @@ def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bou
                 bound += 1
             pieces += bound - near
     starts, ends = np.empty((2, pieces), dtype=np.int64)
+    # Each by itself: what is a part of one array keeps all of it.
     numbers, places_ = np.empty(pieces, dtype=np.int32), np.empty(pieces, dtype=np.int32)
     cdef int64_t[::1] out_start = starts, out_end = ends
     cdef int32_t[::1] number = numbers, place = places_
