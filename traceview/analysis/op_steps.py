@@ -29,6 +29,7 @@ from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Trace
 from traceview.trace.op_labels import op_labels
 from traceview.trace.ops import split_op
+from traceview.xplane.columns import SmallIntArray
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -286,7 +287,7 @@ class _Numbering:
         self._op_of = cache(lambda name: _op_of(text(name)))
         self._stem_of = cache(lambda name: _stem_of(text(name)))
 
-    def of(self, rows: Int64Array) -> Int32Array:
+    def of(self, rows: SmallIntArray) -> Int32Array:
         """The number of the op of each of these events, int32."""
         columns = self._columns
         if not rows.size:
