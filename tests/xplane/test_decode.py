@@ -16,7 +16,7 @@ from scripts.xspace import XEvent, XLine, XStat
 from tests.xplane import wire
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
-from traceview.xplane.read import read_event_stats
+from traceview.xplane.decode_reference import read_event_stats
 
 DTYPES = {
     "aggregated": np.uint8,
