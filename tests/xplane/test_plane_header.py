@@ -189,6 +189,14 @@ def test_the_last_member_of_a_stat_counts(value: bytes, expected: object) -> Non
             assert type(stat_found.value) is type(expected)
 
 
+def test_the_metadata_of_a_stat_has_no_stats() -> None:
+    # What its fields 4 and 5 hold need not be a message.
+    unknown = wire.content(4, b"?") + wire.content(5, b"\x80")
+    data = entry(5, KEY + metadata(unknown + NAME))
+    check_against_runtime(data)
+    assert read_by_all(data) == PlaneHeader(0, b"", {}, {5: b"a"}, (), is_damaged=False)
+
+
 WHOLE = entry(4, KEY + metadata(NAME))
 
 
