@@ -55,7 +55,8 @@ def has_group(message: Any) -> bool:
             messages.append(value)
         elif not isinstance(value, (int, float, bytes)):
             messages += value
-    return any(field.wire_type == _GROUP for field in UnknownFieldSet(message)) or any(
+    unknown: Any = UnknownFieldSet(message)
+    return any(field.wire_type == _GROUP for field in unknown) or any(
         has_group(inner) for inner in messages
     )
 
