@@ -7,9 +7,8 @@ length of the step it makes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -26,11 +25,9 @@ from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Rec
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.host_of_run import first_numbers
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels
-from traceview.trace.ops import split_op
-
-_Value = TypeVar("_Value", bound=Hashable)
+from traceview.trace.op_names import op_names
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -284,6 +281,23 @@ def _devices_in_steps(
         yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
 
 
+class _KernelStems(Struct, frozen=True, eq=False):
+    """`stems`: what kernels are called without types and arguments. `of_name`: int32, the place of its stem by name."""
+
+    stems: tuple[str | None, ...]
+    of_name: Int32Array
+
+
+def _kernel_stems(recording: Recording) -> _KernelStems:
+    place_of: dict[str | None, int] = {None: 0}
+    of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
+    names = recording.device_columns.name[recording.once(op_labels).row]
+    for name in unique_ids(names[names != NONE]).tolist():
+        stem = kernel_stem(recording.names.text(name) or "")
+        of_name[name] = place_of.setdefault(stem, len(place_of))
+    return _KernelStems(tuple(place_of), of_name)
+
+
 class _Numbering:
     """Numbers ops in the order in which they are asked for, after those that have a number.
 
@@ -302,9 +316,8 @@ class _Numbering:
         self.shapes = set(shapes)
         self._text = trace.names.text
         self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
-        self._number_of_op = cache(self._added)
-        self._op_of = _Distinct(lambda name: _op_of(self._text(name)))
-        self._stem_of = _Distinct(lambda name: _stem_of(self._text(name)))
+        self._names = trace.once(op_names)
+        self._stems = trace.once(_kernel_stems)
 
     def of(self, rows: Int64Array) -> Int32Array:
         """The number of the op of each of these events, int32."""
@@ -329,18 +342,18 @@ class _Numbering:
 
     def _number(self, codes: Int64Array) -> None:
         """Number the ops of labels, each twice itself, and one more where a replica runs it."""
-        columns, first = self._columns, self._labels.row[codes >> 1]
-        keys = (column[first].tolist() for column in (columns.class_, columns.op, columns.name))
-        numbers = []
-        for is_replica, class_, name, kernel in zip((codes & 1).tolist(), *keys, strict=True):
-            stem = NONE if is_replica else self._stem_of[kernel]
-            numbers.append(self._number_of_op(class_, self._op_of[name], stem))
-        self._number_of_code[codes] = numbers
+        columns, row = self._columns, self._labels.row[codes >> 1]
+        op, stem = self._names.of_name[columns.op[row]], self._stems.of_name[columns.name[row]]
+        stem[codes & 1 == 1] = NONE
+        label, first = SWEEPS.labelled(op, stem, columns.class_[row])
+        keys = (column[first].tolist() for column in (columns.class_[row], op, stem))
+        numbers = [self._number_of_op(*key) for key in zip(*keys, strict=True)]
+        self._number_of_code[codes] = np.array(numbers, dtype=np.int32)[label]
 
-    def _added(self, class_: int, op: int, stem: int) -> int:
+    def _number_of_op(self, class_: int, op: int, stem: int) -> int:
         """The number of an op from those of its name and type and of its kernel."""
-        kernel = None if stem == NONE else self._stem_of.distinct[stem]
-        made = _Op(class_, *self._op_of.distinct[op], kernel)
+        kernel = None if stem == NONE else self._stems.stems[stem]
+        made = _Op(class_, *self._names.ops[op], kernel)
         number = self._number_of.setdefault(made, len(self.ops))
         if number == len(self.ops):
             self.ops.append(made)
@@ -350,30 +363,6 @@ class _Numbering:
         """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
         texts = {text for number, text in self.shapes if number == op}
         return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
-
-
-class _Distinct(dict[int, int], Generic[_Value]):
-    """The number of what is read from each name, by the number of the name. `distinct`: what was read, each once."""
-
-    def __init__(self, read: Callable[[int], _Value]) -> None:
-        self.distinct: list[_Value] = []
-        self._read = read
-        self._number_of: dict[_Value, int] = {}
-
-    def __missing__(self, name: int) -> int:
-        value = self._read(name)
-        number = self[name] = self._number_of.setdefault(value, len(self.distinct))
-        if number == len(self.distinct):
-            self.distinct.append(value)
-        return number
-
-
-def _op_of(text: str | None) -> tuple[str | None, str | None]:
-    return (None, None) if text is None else split_op(text)
-
-
-def _stem_of(text: str | None) -> str | None:
-    return None if text is None else kernel_stem(text)
 
 
 def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:
