@@ -89,7 +89,8 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     lower, upper = in_order[first + (count - 1) // 2], in_order[first + count // 2]
     class_ = class_of_row[leader]
     rank = np.lexsort((leader, -total))
-    ops = [trace.once(op_names).ops[op] for op in groups.op[rank].tolist()]
+    names = trace.once(op_names).ops
+    ops = [names[op] for op in groups.op[rank].tolist()]
     return OpTable(
         device=columns.device[span][leader][rank],
         class_=class_[rank],
