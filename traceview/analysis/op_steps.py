@@ -28,6 +28,7 @@ from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels
 from traceview.trace.op_names import op_names
+from traceview.xplane.columns import SmallIntArray
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -206,7 +207,7 @@ class _DeviceOps(Struct, frozen=True, eq=False):
 
 
 def _numbers_of(
-    rows: Int64Array, devices: Sequence[_DeviceOps], numbering: _Numbering
+    rows: SmallIntArray, devices: Sequence[_DeviceOps], numbering: _Numbering
 ) -> Int32Array:
     """The numbers of the ops of events, most of which start in a used step and have a number by that."""
     result = np.full(rows.size, NONE, dtype=np.int32)
@@ -319,7 +320,7 @@ class _Numbering:
         self._names = trace.once(op_names)
         self._stems = trace.once(_kernel_stems)
 
-    def of(self, rows: Int64Array) -> Int32Array:
+    def of(self, rows: SmallIntArray) -> Int32Array:
         """The number of the op of each of these events, int32."""
         columns = self._columns
         if not rows.size:

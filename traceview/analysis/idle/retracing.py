@@ -38,7 +38,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
         start = columns.start_ps[rows]
         inside |= (start >= step.start_ps) & (start < step.end_ps)
     rows = rows[inside]
-    counts = columns.stat("tracing_count").dense(columns.count, -1)[rows] if rows.size else rows
+    counts = columns.stat("tracing_count").at(rows, -1)
     retraced = []
     for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
