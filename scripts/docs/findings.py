@@ -95,6 +95,7 @@ def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
         f"**Evidence**: {words(rule.evidence)}",
         f"**Advice**: {words(rule.advice)}",
     ]
+    facts += [f"**Advice {case}**: {words(text)}" for case, text in rule.advice_where.items()]
     if rule.jax_advice:
         facts.append(f"**Advice for JAX**: {words(rule.jax_advice)}")
     if rule.explains:

@@ -22,10 +22,12 @@ from traceview.analysis.idle.rules import (
     CHECKPOINT_STALL,
     COMPILE_IN_WINDOW,
     CPU_HEAVY_OP,
+    CPU_OPS,
     D2H_SYNC,
     FIRST_CALL,
     HOST_BOUND,
     LAUNCH_BOUND,
+    MANY_SMALL_OPS,
     PYTHON_STALL,
     RETRACING,
     VALIDATION_STALL,
@@ -121,7 +123,14 @@ def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
         of_steps = waiting.idle_ps[rule.cause]
         yield finding_of(
-            rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps, title=title
+            rule,
+            waiting,
+            idle_ps,
+            [evidence],
+            severity=severity,
+            of_steps=of_steps,
+            title=title,
+            explanation=CPU_OPS if rule is HOST_BOUND else None,
         )
 
 
@@ -228,10 +237,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
                 "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
                 f"of a few milliseconds and ops that work row by row show this.{recording}"
             ),
-            advice=(
-                "Run fewer and larger ops in each step: a larger batch, ops on whole batches instead of tf.map_fn and "
-                "loops over rows. Convert large constants once, with tf.constant before the loop."
-            ),
+            advice=rule.advice_where[MANY_SMALL_OPS],
             cost=cost,
         )
 

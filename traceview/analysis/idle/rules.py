@@ -98,6 +98,15 @@ CPU_HEAVY_OP: Final = IdleRule(
     ),
 )
 
+CPU_OPS: Final = (
+    "The device waits for ops of the step that run on the CPU, because they have no GPU kernel or were placed there. No "
+    "single op takes most of the time."
+)
+"""What host-bound means where there are GPUs."""
+
+OUTSIDE_OF_GRAPHS: Final = "for ops outside of any tf.function"
+MANY_SMALL_OPS: Final = "for steps of many small ops on CPU devices"
+
 HOST_BOUND: Final = IdleRule(
     code="host-bound",
     starts_at="{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op",
@@ -113,8 +122,9 @@ HOST_BOUND: Final = IdleRule(
     # On CPU devices each step has some of it: from where a loss is worth a name, see report/verdict.py.
     limits={"warning_ratio": 0.10, "ops_per_step_count": 100, "replica_ratio": 0.03},
     meaning=(
-        "The device waits for ops of the step that run on the CPU, because they have no GPU kernel or were placed "
-        "there. No single op takes most of the time."
+        f"{CPU_OPS} Without GPUs the replicas are CPU devices, and it means that they wait for the host between ops: "
+        "because Python calls each op by itself, outside of any tf.function, or because the steps are short and the host "
+        "takes as long to dispatch their ops as the ops take to run."
     ),
     evidence=(
         f"ops of {numbers.time(SCHEDULING_OP_PS)} or more on executor threads that launch nothing, while the device is "
@@ -124,6 +134,15 @@ HOST_BOUND: Final = IdleRule(
         "See what was placed on the CPU with tf.debugging.set_log_device_placement(True), move preprocessing into "
         "dataset.map(...), and keep string and lookup ops out of the step."
     ),
+    advice_where={
+        OUTSIDE_OF_GRAPHS: (
+            "Put the step into a graph: run_eagerly=False in Keras, or @tf.function on the function that runs the step."
+        ),
+        MANY_SMALL_OPS: (
+            "Run fewer and larger ops in each step: a larger batch, ops on whole batches instead of tf.map_fn and loops "
+            "over rows. Convert large constants once, with tf.constant before the loop."
+        ),
+    },
     example="GPU:0 waits 8.00 ms of the mean 61.3 ms step while the host runs CPU ops (13.1%)",
     idle_causes=("host_compute",),
     path_causes=("host_compute", "python"),
