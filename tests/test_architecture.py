@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "location",
         "mean_variance",
         "robust",
+        "shell_quote",
         "spill",
         "stages",
         "sweeps",
@@ -51,7 +52,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
-CAPTURE_MAY_IMPORT = {"errors", "stack_dump", "units", "version", "xplane"}
+CAPTURE_MAY_IMPORT = {"errors", "shell_quote", "stack_dump", "units", "version", "xplane"}
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 

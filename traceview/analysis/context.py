@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from shlex import quote
 from threading import RLock
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -22,6 +21,7 @@ from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
 from traceview.record import Record
+from traceview.shell_quote import shell_path, shell_word
 from traceview.stages import stage
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
@@ -240,8 +240,8 @@ class View(Struct, frozen=True):
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""
-        run = f" --run {quote(self.run.rpartition('/')[2])}" if self.other_runs else ""
-        return f"traceview {name} {quote(self.logdir)}{run}"
+        run = f" --run {shell_word(self.run.rpartition('/')[2])}" if self.other_runs else ""
+        return f"traceview {name} {shell_path(self.logdir)}{run}"
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from traceview.errors import BudgetError, TraceviewError, UsageError
+from traceview.shell_quote import shell_path
 
 Budget: TypeAlias = str | PathLike[str] | Sequence[str]
 """The path of a TOML file, or conditions."""
@@ -61,6 +62,6 @@ class WindowBudget:
             return
         outcome, text = verdict
         if outcome == "fails" and self._is_raising:
-            raise BudgetError(text, hint=f"traceview analyze {trace.parent}")
+            raise BudgetError(text, hint=f"traceview analyze {shell_path(trace.parent)}")
         if outcome != "holds":
             self._say(text)

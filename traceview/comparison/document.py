@@ -80,8 +80,8 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
             ),
             *doc.remarks(
                 *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
-                f"All: {full_command}" if full_command else None,
             ),
+            *((doc.Remark("All:", full_command),) if full_command else ()),
         ),
         is_folded=False,
     )

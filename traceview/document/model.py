@@ -127,9 +127,13 @@ class Notes(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """How to read what stands above: minor, and printed once in a document however often it occurs."""
+    """How to read what stands above: minor, and printed once in a document however often it occurs.
+
+    `command`: what to type, behind the text; it is neither shortened nor broken, so that it can be copied.
+    """
 
     text: str
+    command: str = ""
 
 
 class Subheading(Struct, frozen=True):

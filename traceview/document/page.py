@@ -119,11 +119,23 @@ class Page(Struct):
     def _room(self, indent: int) -> int:
         return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, command: str = "") -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""
-        if text not in self._remarks:
-            self._remarks.add(text)
+        if text in self._remarks:
+            return
+        self._remarks.add(text)
+        if command:
+            self.command(self.styled(text, "dim"), self.styled(command, "dim"))
+        else:
             self.prose(self.styled(text, "dim"))
+
+    def command(self, before: Text, command: Text) -> None:
+        """Add a command, neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
+        if cell_len(before.plain) + 1 + cell_len(command.plain) <= self.width:
+            self.line(before, " ", command)
+        else:
+            self.prose(before)
+            self.line(command)
 
     def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""

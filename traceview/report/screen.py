@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from traceview.report.document import view_of
 from traceview.report.model import Report
 from traceview.report.summary import anatomy_remark, answer_of, devices_at_work, devices_of
 from traceview.report.verdict import LEAST_LOSS_RATIO, title_with_cost
+from traceview.shell_quote import shell_word
 
 MOST_FINDINGS: Final = 4
 
@@ -230,7 +230,7 @@ class _Commands(Struct, frozen=True):
         """A command with those of the options of the report that it takes."""
         arguments = iter(self.report.command[3:])
         options = [
-            f" {option} {shlex.quote(value)}"
+            f" {option} {shell_word(value)}"
             for option, value in zip(arguments, arguments, strict=False)
             if option in kept
         ]
