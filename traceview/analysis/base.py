@@ -75,7 +75,7 @@ class Finding(Record, frozen=True):
         severity: critical, warning or info.
         title: One sentence with the number in it.
         explanation: What it means here.
-        advice: What to change, with the call.
+        advice: What to change, with the call; LOGDIR in a command is source.logdir.
         confidence: How sure the conclusion is.
         confidence_reason: Why it is as sure as that.
         evidence: Measured values past their thresholds.

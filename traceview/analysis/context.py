@@ -17,11 +17,11 @@ from traceview.analysis.idle_attribution import (
 )
 from traceview.analysis.idle_python import PythonShare, shared
 from traceview.analysis.of_hosts import OfHosts
+from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
 from traceview.record import Record
-from traceview.shell_quote import shell_path, shell_word
 from traceview.stages import stage
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
@@ -240,8 +240,12 @@ class View(Struct, frozen=True):
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""
-        run = f" --run {shell_word(self.run.rpartition('/')[2])}" if self.other_runs else ""
-        return f"traceview {name} {shell_path(self.logdir)}{run}"
+        return self.commands.command(name)
+
+    @property
+    def commands(self) -> RunCommands:
+        """The commands about this run."""
+        return RunCommands(self.logdir, self.run, not self.other_runs)
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""

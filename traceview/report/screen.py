@@ -98,7 +98,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
         answer=answer,
         severity=look_of(SEVERITIES, "info") if named and named.severity == "info" else None,
         place=_line_of_python(named),
-        actions=actions_of(named.advice) if named else (),
+        actions=_actions(commands.view, named) if named else (),
         headline=devices_at_work(report, answer),
         anatomy=rows,
         anatomy_remark=anatomy_remark(report),
@@ -107,7 +107,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
             doc.ShortFinding(
                 look_of(SEVERITIES, finding.severity),
                 title_with_cost(finding),
-                actions_of(finding.advice),
+                _actions(commands.view, finding),
             )
             for finding in shown
         ),
@@ -140,6 +140,11 @@ def _line_of_python(finding: Finding | None) -> str:
     return "; ".join(
         f"Python: {row.value}{f' ({row.where})' if row.where else ''}" for row in sampled
     )
+
+
+def _actions(view: View, finding: Finding) -> tuple[str, ...]:
+    """What to do first, in more and in fewer words; a path in a command may have what ends a clause of advice."""
+    return tuple(map(view.commands.filled, actions_of(finding.advice)))
 
 
 def _is_worth_a_line(finding: Finding) -> bool:

@@ -104,7 +104,7 @@ def shown_findings(
             evidence=evidence_words(finding.evidence),
             confidence=finding.confidence,
             confidence_reason=finding.confidence_reason,
-            advice=finding.advice,
+            advice=view.commands.filled(finding.advice),
             links=tuple(_links(finding, gaps[number])),
             span=_span(finding, view, gaps[number]),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",

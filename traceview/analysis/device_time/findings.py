@@ -151,7 +151,7 @@ def _unused(
                 "recording, or did not start; the recording cannot show what that costs."
             ),
             advice=(
-                "Record several whole steps: traceview capture --steps A:B. If GPUs are still unused then, look "
+                "Record several whole steps: traceview capture --steps 100:110. If GPUs are still unused then, look "
                 "at what their replicas wait for (traceview gaps), and whether the global batch reaches all of them."
             ),
             devices=devices,

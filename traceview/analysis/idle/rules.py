@@ -210,7 +210,7 @@ VALIDATION_STALL: Final = IdleRule(
     ),
     advice=(
         "Evaluate less often or on less data: validation_freq and validation_steps of Model.fit. To look at training "
-        "alone, capture steps without an evaluation: traceview capture --steps A:B."
+        "alone, capture steps without an evaluation: traceview capture --steps 100:110."
     ),
     example="evaluation between steps takes 65.3 ms of the mean 82.6 ms step (79.1%); 223 ms in step 19",
     idle_causes=("callback",),
@@ -257,7 +257,7 @@ COMPILE_IN_WINDOW: Final = IdleRule(
     idle_causes=("compile",),
     title="{device} waits {span} for compilation ({share})",
     jax_advice=(
-        "Record steps after the warm-up: jax.profiler.start_trace(LOGDIR) before them, "
+        "Record steps after the warm-up: jax.profiler.start_trace('logs') before them, "
         "jax.profiler.stop_trace() after them. If it recurs, give each call the same shapes; "
         "JAX_LOG_COMPILES=1 names what is compiled."
     ),
@@ -305,7 +305,7 @@ FIRST_CALL: Final = IdleRule(
     idle_causes=("compile",),
     title="the recording holds the first call of a function: {device} waits {span} ({share})",
     jax_advice=(
-        "Record steps after the warm-up: jax.profiler.start_trace(LOGDIR) before them, "
+        "Record steps after the warm-up: jax.profiler.start_trace('logs') before them, "
         "jax.profiler.stop_trace() after them."
     ),
 )
