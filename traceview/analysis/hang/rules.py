@@ -96,8 +96,8 @@ HANG_STEP: Final = Rule(
     ),
     evidence="cores, threads, native and gpus in results.hangs",
     advice=(
-        f"If it hangs at the same step every time, record that step and the one before it: {ANY_STEPS}. The profile is stopped and kept during the hang, and shows the last ops of each "
-        "device. Look for queues, py_function and waiting ops in the step."
+        f"If it hangs at the same step every time, record that step and the one before it: {ANY_STEPS}. "
+        "The profile is stopped and kept during the hang, and shows the last ops of each device. Look for queues, py_function and waiting ops in the step."
     ),
     example="train_step has not returned for 60 s, and the process hardly computes",
     severities=("critical",),
