@@ -178,8 +178,10 @@ def test_no_device_is_not_a_choice_of_none(command: Command, eight: str, names: 
 
 def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
-    assert "Devices  No device was recorded." in command("analyze", str(tmp_path), "--full").out
-    assert "Step anatomy: no device recorded an event.\n" in command("analyze", str(tmp_path)).out
+    assert "Devices  The trace holds no device." in command("analyze", str(tmp_path), "--full").out
+    assert (
+        "Step anatomy: the trace holds no device event.\n" in command("analyze", str(tmp_path)).out
+    )
 
 
 def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:

@@ -192,7 +192,10 @@ def test_a_terminal_has_no_section_on_a_capture_without_problems() -> None:
     [
         ("ok", "The capture is ok, with remarks."),
         ("degraded", "The capture is degraded: some numbers are incomplete."),
-        ("unusable", "The capture is unusable for what devices did: no device recorded an event."),
+        (
+            "unusable",
+            "The capture is unusable for what devices did: the trace holds no device event.",
+        ),
     ],
 )
 def test_quality_and_problems(name: Any, lead: str) -> None:

@@ -192,7 +192,7 @@ def test_host_ops_of_no_replica_are_named_with_their_host_where_there_are_severa
 
 def test_without_devices_the_section_says_so() -> None:
     made = section()
-    assert (made.blocks, made.lead) == ((), "No device was recorded.")
+    assert (made.blocks, made.lead) == ((), "The trace holds no device.")
 
 
 @pytest.mark.parametrize(

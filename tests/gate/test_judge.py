@@ -290,7 +290,7 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
         "the report leaves out the finding input-bound, which was made",
     )
     assert only(text, report=bare_report())[1].reason == (
-        "the capture is unusable: no device recorded an event"
+        "the capture is unusable: the trace holds no device event"
     )
     misspelt = replace(FULL, findings=(finding(code="retracing"),))
     judgement, row = only("findings[inptu-bound].cost_ratio <= 0.1", report=misspelt)

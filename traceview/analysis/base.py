@@ -115,7 +115,8 @@ class Rule(Struct, frozen=True):
     `starts_at`: when the finding is made, in one sentence, with the names of `limits` in braces. `conditions`: what else has
     to hold, a list below that sentence; `conditions_of`: says when, and which of them. `limits`: the thresholds; the ending of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `jax_advice`: what it says instead of a trace that JAX wrote, if that is another
-    advice; `advice_where`: by the case in which a finding says it, in words that follow "advice". `evidence`: what shows it. `example`: a title. `explains`: codes of findings
+    advice; `advice_where`: by the case in which a finding says it, in words that follow "advice". `is_of_absence`: it
+    concludes from what the trace lacks, which the lost part of a damaged file may have held. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
     that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
     about; `path_causes`: the classes and causes on the critical path, where these are others and a finding does not
     know better.
@@ -136,6 +137,7 @@ class Rule(Struct, frozen=True):
     conditions_of: str = ""
     conditions: tuple[str, ...] = ()
     advice_where: Mapping[str, str] = {}
+    is_of_absence: bool = False
 
     @property
     def start(self) -> str:

@@ -196,7 +196,10 @@ QUALITIES: Final = _by_key(
     Look("ok", "ok, with remarks", "ok", "green"),
     Look("degraded", "degraded: some numbers are incomplete", "degraded", "yellow"),
     Look(
-        "unusable", "unusable for what devices did: no device recorded an event", "unusable", "red"
+        "unusable",
+        "unusable for what devices did: the trace holds no device event",
+        "unusable",
+        "red",
     ),
 )
 """How far a capture can be trusted."""

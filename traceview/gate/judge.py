@@ -43,7 +43,7 @@ from traceview.version import VERSION
 _FIRST: Final = ("fails", "unknown", "holds")
 _MANY_TIMES: Final = 10
 """Past a limit by so many limits, or far from it, the value is said in limits, not the margin in percent."""
-_UNUSABLE: Final = "the capture is unusable: no device recorded an event"
+_UNUSABLE: Final = "the capture is unusable: the trace holds no device event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
 

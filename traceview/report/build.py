@@ -31,6 +31,7 @@ from traceview.report.model import (
     Verdict,
 )
 from traceview.report.verdict import verdict_of
+from traceview.trace.damage import damaged_hosts
 from traceview.trace.load import Readers, load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -136,13 +137,30 @@ def _with_lanes(
 
 def _findings(context: Context) -> tuple[Finding, ...]:
     """What every topic concludes, by cost; what one finding explains stands inside it."""
+    lost = damaged_hosts(context.trace)
     made = [finding for topic in TOPICS for finding in context.findings(topic)]
+    made = [row for row in made if not (lost and _is_of_lost_part(row, context.trace, lost))]
     findings = with_explained_inside(made, RULES)
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
+    findings = [
+        row for row in findings if not (lost and _is_of_lost_part(row, context.trace, lost))
+    ]
     if is_of_jax(context.trace):
         findings = with_jax_advice(findings, RULES)
     return by_cost(findings)
+
+
+def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> bool:
+    """Whether it concludes from what is not there, of a host whose file may have held it."""
+    if not RULES[finding.code].is_of_absence:
+        return False
+    hosts = [
+        trace.hosts[device.host].name
+        for number, device in enumerate(trace.device_list)
+        if not finding.devices or trace.device_key(number) in finding.devices
+    ]
+    return all(host in lost for host in hosts)
 
 
 def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:

@@ -79,7 +79,7 @@ class _Spans(Struct, frozen=True, eq=False):
 def compute(context: Context) -> Anatomy | Skipped:
     """The mean step of every device in use."""
     if not context.idle.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     spans = _spans_by_host(context)
     devices = [
         device

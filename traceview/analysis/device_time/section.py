@@ -26,7 +26,7 @@ _PARTS_ADD_UP: Final = (
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
-        return doc.Section("devices", TITLE, (), lead="No device was recorded.", is_folded=False)
+        return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
     empty = _without_record(result.devices)
     folded = empty if len(empty) >= FOLD_FROM else []
     others = [row for row in result.devices if row.device in view.others]

@@ -14,6 +14,7 @@ from traceview.document import numbers
 
 POOR_SCALING: Final = Rule(
     code="poor-scaling",
+    is_of_absence=True,
     starts_at=(
         "several devices in use that compute less than {efficiency_ratio} of the time on average, and no other finding says why"
     ),

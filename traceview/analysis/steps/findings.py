@@ -59,6 +59,7 @@ UNSTEADY_STEPS: Final = Rule(
 
 NO_STEP_MARKER: Final = Rule(
     code="no-step-marker",
+    is_of_absence=True,
     starts_at="steps that no explicit marker bounds, or no steps",
     severities=("info",),
     meaning="The bounds of steps are inferred, so step times may include or miss work at their edges.",
