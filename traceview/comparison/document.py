@@ -154,15 +154,18 @@ def _names(runs: Sequence[ComparedRun]) -> str:
 
 def _sides(comparison: Comparison) -> tuple[str, ...]:
     """`before: logs/a, 12 steps`."""
+    is_same = comparison.before[0].logdir == comparison.after[0].logdir
     return tuple(
-        f"{name}: {_place(runs)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
+        f"{name}: {_place(runs, has_run=is_same)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
         for name, runs in (("before", comparison.before), ("after", comparison.after))
     )
 
 
-def _place(runs: Sequence[ComparedRun]) -> str:
-    """The log directories, and their runs where they have the same."""
+def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
+    """The log directory of the first capture of a side; `has_run`: and its run, as the other side has the same."""
     first = shortened(runs[0].logdir, _LONGEST_VALUE)
+    if has_run:
+        first = f"{shortened(runs[0].run, _LONGEST_VALUE)} in {first}"
     return (
         f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
     )
