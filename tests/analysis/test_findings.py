@@ -424,7 +424,9 @@ def test_a_file_damaged_in_three_places_is_one_finding(tmp_path: Path) -> None:
     report = traceview.analyze(traceview.load(tmp_path, salvage=True))
     finding = the(report, "damaged-file")
     assert len(finding.evidence) == 3
-    assert finding.title == "the trace of host0 is damaged in 3 places; what is readable was used"
+    assert finding.title == (
+        "the file of host0 is damaged in 3 places, so events and whole devices may be lost; what is readable was used"
+    )
     assert report.capture.quality == "degraded"
 
 

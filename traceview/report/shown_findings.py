@@ -26,6 +26,7 @@ from traceview.document.vocabulary import (
     SEVERITIES,
     look_of,
 )
+from traceview.enumeration import first_of
 from traceview.report.model import Report
 
 _LINKED_DEVICES: Final = 8
@@ -189,10 +190,11 @@ def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[Numbe
 
 
 def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
-    for device in finding.devices[:_LINKED_DEVICES]:
+    shown, hidden_count = first_of(finding.devices, _LINKED_DEVICES)
+    for device in shown:
         yield doc.Link(device, doc.device_anchor(device))
-    if len(finding.devices) > _LINKED_DEVICES:
-        yield doc.Link(f"{len(finding.devices) - _LINKED_DEVICES} more devices", "devices")
+    if hidden_count:
+        yield doc.Link(numbers.plural(hidden_count, "more device"), "devices")
     for numbered in gaps:
         length = numbers.time(numbered.gap.duration_ps)
         yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))

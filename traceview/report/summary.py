@@ -59,7 +59,7 @@ def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) ->
 def _remarks(report: Report) -> Iterator[str]:
     others = report.source.other_runs
     if others:
-        shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
+        shown = numbers.beginning(others, _SHOWN_RUNS)
         yield f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}"
     if report.reduced:
         yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"

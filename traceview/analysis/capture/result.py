@@ -8,6 +8,7 @@ import numpy as np
 
 from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
+from traceview.enumeration import enumerated
 from traceview.ids import is_in, unique_ids
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.damage import damaged_hosts, is_damaged_throughout
@@ -239,10 +240,8 @@ def _late_training(host: Host) -> str | None:
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
-    first = ", ".join(map(str, steps[:NAMED_STEPS_OR_TASKS]))
-    more = len(steps) - NAMED_STEPS_OR_TASKS
     noun, verb = ("step", "is") if len(steps) == 1 else ("steps", "are")
-    return f"{noun} {first}" + (f" and {more} more {verb}" if more > 0 else f" {verb}")
+    return f"{noun} {enumerated([str(step) for step in steps], NAMED_STEPS_OR_TASKS)} {verb}"
 
 
 def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
