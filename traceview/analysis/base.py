@@ -200,16 +200,17 @@ class Rule(Struct, frozen=True):
         )
 
 
-def by_cost(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings by what they cost, the largest cost first.
+def by_severity(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, those of one severity by what they cost, the largest cost first.
 
-    What is critical and has no cost, such as GPUs that were not recorded, comes before them; warnings without a cost
-    come after them, and information last.
+    What is critical and has no cost, such as GPUs that were not recorded, comes before what has one: costs mean little
+    then. Of the others those without a cost come last.
     """
 
-    def place(finding: Finding) -> tuple[int, float, int, str, tuple[str, ...]]:
+    def place(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...]]:
+        has_no_cost = not finding.cost_ratio
+        group = -has_no_cost if finding.severity == "critical" else int(has_no_cost)
         severity = SEVERITIES.index(finding.severity)
-        group = 3 if finding.severity == "info" else 1 if finding.cost_ratio else 2 * severity
-        return group, -(finding.cost_ratio or 0.0), severity, finding.code, finding.devices
+        return severity, group, -(finding.cost_ratio or 0.0), finding.code, finding.devices
 
     return tuple(sorted(findings, key=place))

@@ -85,7 +85,7 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
-    label = _severity(page, screen.severity) if screen.severity else None
+    label = _severity(page, screen.label) if screen.label else None
     page.prose(
         page.styled(screen.answer, "bold"),
         indent=cell_len(label.plain) + _GAP if label else 0,

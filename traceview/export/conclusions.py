@@ -212,7 +212,7 @@ def _with_parts(wholes: Slices, labels: Labels) -> Slices:
 def finding_tracks(
     trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
 ) -> Iterator[Track]:
-    """The findings over the time that they refer to, the costliest on top: their steps, else the window."""
+    """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
     spans: list[tuple[int, int]] = []
     shown: list[Finding] = []
     for finding in findings:

@@ -138,7 +138,7 @@ class Report(Record, frozen=True):
         verdict: The answer in one sentence, and the numbers to remember.
         results: Results by topic; null where there is none, with the reason in skipped.
         skipped: Name of a topic to the reason why it has no result.
-        findings: What is wrong, by cost.
+        findings: What is wrong, by severity, and of one severity by cost.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
         reduced: Keys of what was left out to make the report small enough for a baseline; empty in a whole report.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from traceview.analysis.idle_python import PYTHON_LINE
 from traceview.analysis.registry import TOPICS
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
+from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, Look, look_of
 from traceview.report.action import actions_of
 from traceview.report.document import view_of
 from traceview.report.model import Report
@@ -30,6 +30,9 @@ MOST_FINDINGS: Final = 4
 
 NO_PROBLEM: Final = "No problem found"
 """How the answer begins where information is all there is; the screen does not contradict it."""
+
+LARGEST_COST: Final = Look("largest-cost", "costs most", ink="bold")
+"""Stands before an answer that is information, where findings of more severity follow: those cost less."""
 
 _COMMANDS: Final = {
     "balance": "balance",
@@ -96,7 +99,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
     return doc.Screen(
         captured=tuple(_captured(report)),
         answer=answer,
-        severity=look_of(SEVERITIES, "info") if named and named.severity == "info" else None,
+        label=_label(named, shown),
         place=_line_of_python(named),
         actions=_actions(commands.view, named) if named else (),
         headline=devices_at_work(report, answer),
@@ -140,6 +143,15 @@ def _line_of_python(finding: Finding | None) -> str:
     return "; ".join(
         f"Python: {row.value}{f' ({row.where})' if row.where else ''}" for row in sampled
     )
+
+
+def _label(named: Finding | None, shown: Sequence[Finding]) -> Look | None:
+    """How urgent the finding of the answer is, where that does not go without saying."""
+    if named is None or named.severity != "info":
+        return None
+    if any(finding.severity != "info" for finding in shown):
+        return LARGEST_COST
+    return look_of(SEVERITIES, "info")
 
 
 def _actions(view: View, finding: Finding) -> tuple[str, ...]:
