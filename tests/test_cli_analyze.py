@@ -32,7 +32,9 @@ def test_the_report_goes_to_standard_output(command: Command, loop: str) -> None
     done = command("analyze", loop)
     assert (done.code, done.err) == (0, "")
     # It is information, and a warning follows that costs less.
-    answer = "COSTS MOST  replica:0 and replica:1 wait 1.55 ms of the mean 2.96 ms step while the host"
+    answer = (
+        "COSTS MOST  replica:0 and replica:1 wait 1.55 ms of the mean 2.96 ms step while the host"
+    )
     assert answer in done.out
     assert done.out.index("\nWARNING  ") < done.out.index("\nINFO  ")
     assert "\x1b" not in done.out

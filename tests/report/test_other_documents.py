@@ -30,6 +30,7 @@ def test_a_comparison_is_no_history(
     folder = tmp_path / "reports"
     folder.mkdir()
     file = written(folder / "a.json", command, "compare", *runs, "--format", "json", "--force")
+    hint = ""
     for given in (("history", str(folder)), ("history", str(file)), ("render", str(file))):
         done = command(*given)
         error, hint = done.err.splitlines()

@@ -312,7 +312,7 @@ class _Console(Struct, frozen=True):
             self.say(f"hint: {error.hint}")
 
     def say_capture(self, captured: ScriptCapture) -> None:
-        """Print what became of a capture whose process is about to die: there is no time for a report."""
+        """Print the outcome of a capture whose process is about to die: there is no time for a report."""
         if captured.problem is not None:
             self.say_error(captured.problem)
         if captured.run is not None:

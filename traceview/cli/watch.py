@@ -160,7 +160,7 @@ class _Outputs(Struct):
     unreadable_count: int = 0
     newest: News | None = None
     trouble: str = ""
-    """What has been said of a store that does not answer; it is said once."""
+    """The message about a store that does not answer, which is printed once."""
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 

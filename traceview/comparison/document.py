@@ -47,7 +47,7 @@ STATUSES: Final = {
     "reshaped": Look("reshaped", "other shape", ink="bold"),
     "same": Look("same", "no difference shown", ink="dim"),
 }
-"""What became of an op."""
+"""How an op changed."""
 
 _NOISE: Final = {
     "slower": Look("beyond", "beyond", ink="red"),
@@ -312,7 +312,7 @@ def _is_large(comparison: Comparison, row: OpDifference) -> bool:
 
 
 def _op_look(row: OpDifference) -> Look:
-    """What became of it; calls where there are more or fewer of them."""
+    """How it changed; calls where there are more or fewer of them."""
     look = STATUSES[row.status]
     if row.left_out_ps and row.status in ("new", "gone"):
         side = "before" if row.status == "new" else "after"

@@ -158,7 +158,7 @@ STEP_PARTS: Final[Mapping[str, Look]] = {
         "the device was in a collective that another device had not reached",
     ),
 }
-"""What the mean step of a device consists of: as the path, and the waiting inside collectives told from their transfer.
+"""What the mean step of a device consists of: as the path, and the waiting inside collectives apart from their transfer.
 
 Both kinds of waiting for another device have one colour and two letters.
 """

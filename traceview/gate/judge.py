@@ -195,7 +195,7 @@ class _Judge(Struct, frozen=True):
 
 
 def _repeated(values: Sequence[Value]) -> set[str]:
-    """The names that several rows have, so that the row of the other run cannot be told."""
+    """The names that several rows have, so that the row of the other run is ambiguous."""
     counts = Counter(value.where for value in values)
     return {where for where, count in counts.items() if count > 1}
 

@@ -105,7 +105,7 @@ class Verdict(Record, frozen=True):
             where no finding is about it.
         cause: What it is on the critical path: a class of activity or a cause of idle time; null where it is not on
             the path.
-        cost_ps_per_step: What it costs each step, picoseconds; null where that cannot be told.
+        cost_ps_per_step: What it costs each step, picoseconds; null where that is not known.
         cost_ratio: The same as a share of the step, of its mean where the cost is a mean and else of its median; without
             steps a share of the window.
         unexplained_ratio: Share of the critical path without a recorded cause; null without a path.

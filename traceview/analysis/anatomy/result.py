@@ -25,7 +25,7 @@ ACTIVITIES: Final = (
     "collective_wait",
     *(class_.name.lower() for class_ in ActivityClass if class_ >= ActivityClass.H2D),
 )
-"""What a device does in a step; waiting inside a collective is told from its transfer."""
+"""What a device does in a step; waiting inside a collective is separated from its transfer."""
 
 _KEYS: Final = (*ACTIVITIES, *(cause.key for cause in Cause))
 
