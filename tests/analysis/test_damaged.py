@@ -8,6 +8,7 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.command import Command
 from traceview.analysis.registry import RULES
 from traceview.report.model import Report
 
@@ -22,6 +23,17 @@ def salvaged(folder: Path, name: str, lost_bytes: int, *, host: str = "*") -> Re
 
 def concluded_from_absence(report: Report) -> set[str]:
     return {finding.code for finding in report.findings if RULES[finding.code].is_of_absence}
+
+
+@pytest.mark.usefixtures("no_terminal")
+def test_a_table_of_a_damaged_file_says_so(command: Command, tmp_path: Path) -> None:
+    salvaged(tmp_path, "memory_only", 60)
+    for name in ("devices", "gaps"):
+        done = command(name, str(tmp_path), "--salvage")
+        assert done.code == 0
+        assert done.err.startswith(
+            "traceview: damaged, so events and whole devices may be lost: host0.xplane.pb: byte "
+        )
 
 
 @pytest.mark.parametrize("name", ["memory_only", "copy_only"])

@@ -153,6 +153,8 @@ HOST_BOUND: Final = IdleRule(
     ),
 )
 
+OPS_BETWEEN_STEPS: Final = "for ops that run one by one between steps"
+
 CALLBACK_STALL: Final = IdleRule(
     code="callback-stall",
     starts_at="{warning_ratio} of the mean step idle between step markers",
@@ -167,6 +169,12 @@ CALLBACK_STALL: Final = IdleRule(
         "Do it less often or elsewhere: if step % 100 == 0: log(...) in a loop, save_freq and update_freq where Keras "
         "callbacks do it, a thread for what needs no device."
     ),
+    advice_where={
+        OPS_BETWEEN_STEPS: (
+            "Put these ops into a graph: @tf.function on the function that runs them, which leaves little more than the "
+            "time of the ops themselves. Or run them less often: if step % 100 == 0: …"
+        ),
+    },
     example="GPU:0 waits 13.7 ms of the mean 61.3 ms step for Python between steps (22.3%); 137 ms in step 14",
     idle_causes=("callback",),
     title="{device} waits {span} for Python between steps ({share})",
