@@ -38,7 +38,7 @@ from traceview.record import (
 from traceview.robust import median_ps
 from traceview.trace.cause import CLASS_KEYS, PATH_KEYS, Cause
 from traceview.trace.model import NONE, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
 
 """What a path can consist of; `h2d` is a copy to the device and the wait for one."""
