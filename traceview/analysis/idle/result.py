@@ -144,7 +144,7 @@ def compute(
 ) -> Idle | Skipped:
     """The idle time of each device by cause, with its `top` longest gaps, None for all."""
     if not attribution.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     return Idle(
         tuple(_row(trace, selection, attribution, device, top) for device in attribution.gaps)
     )

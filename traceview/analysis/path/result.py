@@ -194,7 +194,7 @@ class WalkedSteps(Struct, frozen=True, eq=False):
 def walked_steps(context: Context) -> WalkedSteps | Skipped:
     """Walk every used step, or without any the window of every host."""
     if not context.idle.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     in_use = [
         device for device, gaps in context.idle.gaps.items() if Cause.UNUSED not in gaps.by_cause
     ]
