@@ -28,6 +28,7 @@ from typing import Any, Final
 from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
+from traceview.capture.thread_clocks import ThreadClocks
 
 INTERVAL_NS: Final = 1_000_000
 """Shows what a device waits for from a few milliseconds on."""
@@ -47,8 +48,6 @@ _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
-UNKNOWN: Final = -1
-"""Instead of a processor time."""
 
 
 class Stacks:
@@ -144,7 +143,7 @@ class _LineTable:
 class StackSamples:
     """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
 
-    `cpu_us`: microseconds of processor time that the thread has taken so far, `UNKNOWN` where that is not known.
+    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known.
     """
 
     def __init__(self) -> None:
@@ -222,8 +221,7 @@ class StackSampler:
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._places: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
-        self._beside: set[int] = set()
-        """Threads that Python started."""
+        self._clocks = ThreadClocks()
         self._thread = own_thread("python", self._run)
 
     def start(self) -> None:
@@ -298,25 +296,13 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self._samples.add(t_ns, ident, stack, self._cpu_us(ident))
-
-    def _cpu_us(self, ident: int) -> int:
-        """The processor time of the main thread, or of one that Python started.
-
-        Such a thread needs the GIL, which is held here, to end: it is still there to be asked. Native ones may be gone.
-        """
-        is_there = ident in self._beside or ident == self._main
-        if not is_there or not hasattr(time, "pthread_getcpuclockid"):
-            return UNKNOWN
-        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) // 1000
+                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident))
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
         if ident not in self.names and ident not in self._samples.threads:
             for thread in threading.enumerate():
-                if thread.ident is not None:
+                # A native thread that has asked Python who it is stands among them as a dummy.
+                if thread.ident is not None and not isinstance(thread, threading._DummyThread):
                     self.names[thread.ident] = thread.name, thread.native_id
-                    # Native threads that have asked Python who they are stand among them.
-                    if not isinstance(thread, threading._DummyThread):
-                        self._beside.add(thread.ident)
         return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)

@@ -264,11 +264,12 @@ class HostEvents:
         return result
 
     @cached_property
-    def pipeline_python(self) -> IntervalSet:
-        """When Python functions of the input pipeline run, or wait for Python's lock: a generator, `tf.py_function`."""
+    def pipeline_python(self) -> Int64Array:
+        """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
         is_python = self._names_that(lambda name: side_work_of(name) is SideWork.PYTHON)
         rows = self.pipeline_work
-        return self._spans(rows[is_python[self._columns.name[rows]]])
+        result: Int64Array = rows[is_python[self._columns.name[rows]]]
+        return result
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""
