@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.python_sidecars import python_group
+from tests.python_sidecars import native_threads
 from traceview.analysis.base import Finding
 from traceview.analysis.input.stretched import beyond_median
 from traceview.report.consistency import first_disagreement
 
 WAIT_MS = 10
-
-START_NS: Final = 1_760_000_000_000_000_000
-"""When the profiles of the scenarios began."""
 
 
 def crowded(
@@ -80,25 +77,13 @@ def crowded(
             "cores": {"machine_count": 8, "usable_count": cores},
         }
         if load is not None:
-            facts["python"] = sampled([50 + n for n in range(pipeline_threads)], load)
+            facts["python"] = native_threads(
+                [50 + n for n in range(pipeline_threads)], length_ms=600, load=load
+            )
         sidecar.write_text(json.dumps(facts))
     report = traceview.analyze(folder)
     assert first_disagreement(report) is None
     return next((row for row in report.findings if row.code == "input-bound"), None)
-
-
-def sampled(threads: list[int], load: float) -> dict[str, Any]:
-    """Stacks of native threads, every millisecond of the six steps."""
-    stack = (("train.py", "fetch", 7, True),)
-    rounds = range(601)
-    samples = [
-        (START_NS + ms_ * 1_000_000, number, stack)
-        for ms_ in rounds
-        for number in range(len(threads))
-    ]
-    cpu_us = [round(load * 1000 * ms_) for ms_ in rounds for _ in threads]
-    native = [{"ident": ident, "name": None, "native_id": None} for ident in threads]
-    return python_group(samples, native, cpu_us)
 
 
 def measured(finding: Finding, metric: str) -> float | str | int | None:

@@ -7,51 +7,50 @@ shows, it needs neither a core nor Python's lock, so that time is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
 from traceview.analysis.idle_attribution import IdleAttribution
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int64Array, IntervalSet, difference, union
+from traceview.ids import unique_ids
+from traceview.intervals import IntervalSet, difference
+from traceview.trace.host_evidence import joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import intersection
 
 
-def pipeline_work(trace: Trace, idle: IdleAttribution, host: int) -> Iterator[IntervalSet]:
+def pipeline_work(trace: Trace, idle: IdleAttribution, host: int) -> list[IntervalSet]:
     """When each thread of a host works for its pipeline; cheap ops record no event."""
-    yield from _by_thread(trace, idle, host, idle.states[host].pipeline_work)
+    states = idle.states[host]
+    rest = _rest_by_thread(trace, idle, host)
+    return [
+        difference(spans, rest[thread]) if thread in rest else spans
+        for thread, spans in states.spans_by_thread(states.pipeline_work).items()
+    ]
 
 
 def pipeline_python(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
     """When Python functions of the pipeline run, or wait for Python's lock."""
-    spans = list(_by_thread(trace, idle, host, idle.states[host].pipeline_python))
-    nothing = np.empty(0, dtype=np.int64)
-    return union(
-        np.concatenate([nothing, *(each.start for each in spans)]),
-        np.concatenate([nothing, *(each.end for each in spans)]),
+    states = idle.states[host]
+    rest = _rest_by_thread(trace, idle, host)
+    return joined_spans(
+        difference(spans, rest[thread]) if thread in rest else spans
+        for thread, spans in states.spans_by_thread(states.pipeline_python).items()
     )
 
 
-def _by_thread(
-    trace: Trace, idle: IdleAttribution, host: int, rows: Int64Array
-) -> Iterator[IntervalSet]:
-    """What some events of the pipeline cover on each thread, without what waits in Python."""
-    states, line = idle.states[host], trace.host_columns.line
-    thread = states.thread[line[rows]]
-    is_python = is_in(rows, states.pipeline_python)
-    for number in unique_ids(thread).tolist():
-        is_own = thread == number
-        spans = _spans(trace, rows[is_own])
-        if host in idle.python:
-            sampled = idle.python[host].lines
-            python = _spans(trace, rows[is_own & is_python])
-            for each in map(sampled.thread_of, unique_ids(line[rows[is_own]]).tolist()):
-                if each != NONE:
-                    spans = difference(spans, intersection(sampled.at_rest(each), python))
-        yield spans
+def pipeline_rest(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
+    """When a Python function of the pipeline waits, and none runs or waits for Python's lock."""
+    waits = joined_spans(_rest_by_thread(trace, idle, host).values())
+    return difference(waits, pipeline_python(trace, idle, host))
 
 
-def _spans(trace: Trace, rows: Int64Array) -> IntervalSet:
-    columns = trace.host_columns
-    return union(columns.start_ps[rows], columns.end_ps[rows])
+def _rest_by_thread(trace: Trace, idle: IdleAttribution, host: int) -> dict[int, IntervalSet]:
+    """When each thread of the pipeline waits in a Python function; without samples that is not known."""
+    if host not in idle.python:
+        return {}
+    states, sampled = idle.states[host], idle.python[host].lines
+    line = unique_ids(trace.host_columns.line[states.pipeline_python])
+    known = [each for each in line.tolist() if sampled.thread_of(each) != NONE]
+    at_rest = {int(states.thread[each]): sampled.at_rest(sampled.thread_of(each)) for each in known}
+    return {
+        thread: intersection(spans, at_rest[thread])
+        for thread, spans in states.spans_by_thread(states.pipeline_python).items()
+        if thread in at_rest
+    }

@@ -237,6 +237,13 @@ class HostEvents:
         rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
         return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
 
+    def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
+        """When each thread has one of some events of this host open."""
+        thread = self.thread[self._columns.line[rows]]
+        return {
+            number: self._spans(rows[thread == number]) for number in unique_ids(thread).tolist()
+        }
+
     @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""

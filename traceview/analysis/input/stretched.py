@@ -7,7 +7,7 @@ alone are not, waited for a core that the pipeline had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -67,11 +67,11 @@ def stretched_by_pipeline(
 
 def open_threads(context: Context, host: int) -> OpenThreads:
     """The threads of a host that have an op open, of the pipeline also an executor loop, over the whole recording."""
-    trace = context.trace
+    trace, states = context.trace, context.idle.states[host]
     launched = trace.device_columns.launch[trace.device_rows(host)]
+    of_model = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     changes = [
-        _changes(_model_work(context, host, unique_ids(launched[launched != NONE]))),
-        _changes(pipeline_work(trace, context.idle, host)),
+        _changes(spans) for spans in (of_model.values(), pipeline_work(trace, context.idle, host))
     ]
     time = np.concatenate([moments for moments, _ in changes])
     order = np.argsort(time, kind="stable")
@@ -81,20 +81,11 @@ def open_threads(context: Context, host: int) -> OpenThreads:
     return OpenThreads(time[order], model, pipeline)
 
 
-def _model_work(context: Context, host: int, rows: Int64Array) -> Iterator[IntervalSet]:
-    """When each thread has one of some events open."""
-    columns = context.trace.host_columns
-    thread = context.idle.states[host].thread[columns.line[rows]]
-    for number in unique_ids(thread).tolist():
-        own = rows[thread == number]
-        yield union(columns.start_ps[own], columns.end_ps[own])
-
-
-def _changes(by_thread: Iterable[IntervalSet]) -> tuple[Int64Array, Int64Array]:
+def _changes(by_thread: Collection[IntervalSet]) -> tuple[Int64Array, Int64Array]:
     """When a thread begins or ends to work, and by how many that changes their number."""
-    spans, nothing = list(by_thread), np.empty(0, dtype=np.int64)
-    begun = np.concatenate([nothing, *(span.start for span in spans)])
-    ended = np.concatenate([nothing, *(span.end for span in spans)])
+    nothing = np.empty(0, dtype=np.int64)
+    begun = np.concatenate([nothing, *(spans.start for spans in by_thread)])
+    ended = np.concatenate([nothing, *(spans.end for spans in by_thread)])
     by = np.repeat(np.array([1, -1], dtype=np.int64), begun.size)
     return np.concatenate((begun, ended)), by
 
