@@ -25,6 +25,7 @@ from threading import get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from traceview.capture.generated_code import SHOWN_FILE, Origin, origin_of
 from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
@@ -62,6 +63,8 @@ class Stacks:
         self._places = places
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
+        self._origins: dict[int, Origin] = {}
+        """Of generated code."""
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -92,8 +95,12 @@ class Stacks:
 
     def _learn(self, place: int, code: CodeType) -> None:
         self.codes[place] = code
-        self._is_standard[place] = self._places.is_standard(code.co_filename)
-        self._is_user[place] = self._places.is_user(code.co_filename)
+        origin = origin_of(code)
+        if origin is not None:
+            self._origins[place] = origin
+        file = code.co_filename if origin is None else origin.file
+        self._is_standard[place] = file is not None and self._places.is_standard(file)
+        self._is_user[place] = file is not None and self._places.is_user(file)
 
     def described(self) -> dict[str, list[Any]]:
         """Tables of texts, frames and stacks, by their numbers.
@@ -108,12 +115,11 @@ class Stacks:
         for key, number in list(self.keys.items()):
             stack = stacks[number]
             for place, instruction in zip(key[::2], key[1::2], strict=True):
-                code = self.codes[place]
-                file = self._places.shown(code.co_filename)
+                file, function, line = self._shown(place, lines[place].line_of(instruction))
                 frame = (
                     files.setdefault(file, len(files)),
-                    functions.setdefault(code.co_name, len(functions)),
-                    lines[place].line_of(instruction),
+                    functions.setdefault(function, len(functions)),
+                    line,
                     int(self._is_user[place]),
                 )
                 stack.append(frames.setdefault(frame, len(frames)))
@@ -123,6 +129,14 @@ class Stacks:
             "frames": [list(frame) for frame in frames],
             "stacks": stacks,
         }
+
+    def _shown(self, place: int, line: int) -> tuple[str, str, int]:
+        """File, function and line of the script, or of a library."""
+        code, origin = self.codes[place], self._origins.get(place)
+        if origin is None:
+            return self._places.shown(code.co_filename), code.co_name, line
+        file = SHOWN_FILE if origin.file is None else self._places.shown(origin.file)
+        return file, origin.function, origin.line_of(line)
 
 
 class _LineTable:
