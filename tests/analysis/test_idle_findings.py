@@ -16,6 +16,7 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
+from tests.sidecars import graph, write_sidecar
 from traceview.analysis.base import Finding, Severity
 from traceview.analysis.idle.device_finding import naming
 from traceview.analysis.idle.findings import diagnose
@@ -268,6 +269,26 @@ def test_a_later_step_that_traces(tmp_path: Path) -> None:
     assert [(e.value, e.where) for e in finding.evidence[:1]] == [
         (1, "train_step, 3 since the start")
     ]
+
+
+@pytest.mark.parametrize(
+    ("traced_by", "advice", "why"),
+    [
+        (("python",), "Pass a tensor instead of a Python number", "in a value of Python"),
+        (("shape",), "Let one graph serve every shape", "in the shape of a tensor"),
+        (("python", "shape"), "Give it one signature", None),
+        ((), "Give it one signature", None),
+    ],
+)
+def test_what_differs_between_the_graphs_decides_the_advice(
+    traced_by: tuple[str, ...], advice: str, why: str | None, tmp_path: Path
+) -> None:
+    written = steps(traced_in(0, 2)).write(tmp_path)
+    function = {**graph({"GPU:0": 3}, name="train_step"), "traced_by": traced_by}
+    write_sidecar(written, {"placement": {"functions": [function]}})
+    finding = found(tmp_path)["retracing"]
+    assert finding.advice.startswith(advice)
+    assert (f"Its graphs differ {why}" in finding.explanation) is (why is not None)
 
 
 def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:

@@ -426,7 +426,9 @@ def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
     result, findings = examined(trace, tmp_path)
     assert result.missing == ("prefetch",)
     assert set(findings) == {"input-bound", "slow-input-stage"}
-    assert "prefetch alone does not help" in findings["input-bound"].advice
+    advice = findings["input-bound"].advice
+    assert advice.startswith("Do the work in ops of TensorFlow, dataset.map(function")
+    assert "prefetch alone does not help" in advice
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,7 @@ def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> Non
     lines = [row.value for row in finding.evidence if row.metric == "python_line"]
     assert lines == [f"train.py:{line_of(RETRACED, '# slow')} in train_step"]
     assert "__autograph" not in report.to_json()
+    assert finding.advice.startswith("Pass a tensor instead of a Python number")
 
 
 def test_without_the_option_there_are_no_samples(tmp_path: Path) -> None:

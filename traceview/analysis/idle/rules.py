@@ -208,9 +208,10 @@ RETRACING: Final = IdleRule(
     ),
     evidence="calls recorded as traced, and how often the function was traced since the start of the process",
     advice=(
-        "Give it one signature: dataset.batch(n, drop_remainder=True), "
-        "@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])]) or reduce_retracing=True, and pass "
-        "tensors instead of Python numbers."
+        "Give it one signature, @tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3]), tf.TensorSpec([])]): one "
+        "graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
+        "tf.constant(number) instead of a Python number; where shapes change, reduce_retracing=True, or "
+        "dataset.batch(n, drop_remainder=True)."
     ),
     example="train_step traced 1 time after the first step: GPU:0 waits 7.50 ms of the mean 50.0 ms step (15.0%)",
     idle_causes=("compile",),
