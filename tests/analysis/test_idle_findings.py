@@ -245,10 +245,10 @@ def test_an_op_is_to_blame_for_no_more_than_its_cause(tmp_path: Path) -> None:
 # Tracing
 
 
-def traced_in(*which: int) -> Fill:
+def traced_in(*which: int, count: int = 3) -> Fill:
     def fill(step: Step) -> float:
         call = "traced-nonXla" if step.start_ms / 100 in which else "notTraced-nonXla"
-        step.host("train_step", 0, 8, {"tf_function_call": call, "tracing_count": 3})
+        step.host("train_step", 0, 8, {"tf_function_call": call, "tracing_count": count})
         return 8
 
     return fill
@@ -256,6 +256,20 @@ def traced_in(*which: int) -> Fill:
 
 def test_tracing_in_the_first_recorded_step_is_no_retracing(tmp_path: Path) -> None:
     assert found(tmp_path, steps(traced_in(0))) == {}
+
+
+def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_path: Path) -> None:
+    """As that of the first evaluation is, between two steps."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms == 200:
+            step.host("Autotuning", 8, 30)
+            traced_in(2, count=1)(step)
+        return 30
+
+    found_ = found(tmp_path, steps(fill))
+    assert set(found_) == {"compile-in-window"}
+    assert "traced for the first time" in found_["compile-in-window"].explanation
 
 
 def test_a_later_step_that_traces(tmp_path: Path) -> None:

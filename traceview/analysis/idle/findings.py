@@ -185,7 +185,16 @@ def _evaluation(waiting: Waiting) -> Iterator[Finding]:
     severity = rule.severity_of(ratio)
     if severity is not None:
         evidence = Evidence("evaluation_ratio", ratio, rule.limits["warning_ratio"], waiting.key)
-        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps)
+        yield finding_of(
+            rule,
+            waiting,
+            idle_ps,
+            [evidence],
+            severity=severity,
+            of_steps=of_steps,
+            # Not what is said of other Python between steps.
+            explanation=rule.meaning,
+        )
 
 
 def _heavy_ops(

@@ -30,7 +30,10 @@ class Retraced(Struct, frozen=True):
 
 
 def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:
-    """Functions traced in a step of the window that is not the first recorded, most often first."""
+    """Functions traced in a step of the window that is not the first recorded, most often first.
+
+    One that is traced for the first time in its process, such as that of the first evaluation, is not among them.
+    """
     columns = trace.host_columns
     calls = columns.stat("tf_function_call")
     is_traced = [trace.names[int(value)].startswith(b"traced-") for value in calls.value]
@@ -51,6 +54,8 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
         known = int(counts[same].max())
+        if known == 1:
+            continue
         function = trace.names.text(name) or ""
         retraced.append(
             Retraced(

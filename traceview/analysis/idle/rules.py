@@ -200,7 +200,7 @@ VALIDATION_STALL: Final = IdleRule(
 
 RETRACING: Final = IdleRule(
     code="retracing",
-    starts_at="a tf.function traced after the first recorded step",
+    starts_at="a tf.function traced again after the first recorded step; a first trace is no finding of this kind",
     severities=("warning", "info"),
     meaning=(
         "A tf.function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
@@ -229,8 +229,10 @@ COMPILE_IN_WINDOW: Final = IdleRule(
     ),
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
-    meaning="XLA compiles, kernels are tuned or modules are loaded inside the window.",
-    evidence="events of XLA compilation, autotuning and module loading on the launching thread",
+    meaning=(
+        "A tf.function is traced for the first time, XLA compiles, kernels are tuned or modules are loaded inside the window."
+    ),
+    evidence="events of tracing, XLA compilation, autotuning and module loading on the launching thread",
     advice=(
         "Capture later, when everything is compiled (traceview capture --steps 100:110); if it recurs, fix shapes: "
         "dataset.batch(n, drop_remainder=True)."
