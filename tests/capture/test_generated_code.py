@@ -31,7 +31,7 @@ def generated_code(file: str = GENERATED) -> CodeType:
 def converted(monkeypatch: pytest.MonkeyPatch, transpiler: object) -> None:
     """TensorFlow, as far as it keeps what it has converted."""
     name = "tensorflow.python.autograph.impl.api"
-    monkeypatch.setitem(sys.modules, name, SimpleNamespace(_TRANSPILER=transpiler))  # type: ignore[misc]
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(_TRANSPILER=transpiler))
 
 
 def transpiler(script: str = SCRIPT) -> object:

@@ -383,14 +383,14 @@ class NativeThread:
     def __init__(self, function: Callable[[], object]) -> None:
         is_there = Event()
 
-        @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
         def call(_: object) -> None:
             self.ident = get_ident()
             is_there.set()
             function()
 
         self._library = ctypes.CDLL(None)
-        self._call, self._is_there = call, is_there
+        self._call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(call)
+        self._is_there = is_there
         self._thread = ctypes.c_ulong()
 
     def __enter__(self) -> NativeThread:

@@ -39,8 +39,8 @@ OF_LAYERS: Final = Rule(
     meaning=(
         "Layers exchange data between replicas inside the step, as BatchNormalization(synchronized=True) does three times per "
         "layer in the forward pass and twice in the backward pass. These collectives are small, so each takes as long as the "
-        "devices need to meet, and what comes after the layer waits for them. The cost counts only time in them without compute. That "
-        "the host has more ops to dispatch comes on top."
+        "devices need to meet, and what comes after the layer waits for them. The cost is a lower bound: it counts only time in "
+        "them without compute, and the host has more ops to dispatch, too."
     ),
     evidence="collectives whose op is in the scope of a layer, in results.collectives",
     advice=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.base import (
@@ -41,7 +41,7 @@ from traceview.trace.model import Trace
 
 _LISTED_CALLS: Final = 4
 
-_TRACED_BY: Final = {
+_TRACED_BY: Final[Mapping[tuple[str, ...], tuple[str | None, str | None]]] = {
     ("python",): (
         "Its graphs differ in a value of Python, such as a number.",
         (
@@ -265,8 +265,8 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
 
 
 def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Finding]:
-    causes = {call.traced_by for call in retraced}
-    why, advice = _TRACED_BY.get(causes.pop(), (None, None)) if len(causes) == 1 else (None, None)
+    causes = {call.traced_by for call in retraced if call.traced_by}
+    why, advice = _TRACED_BY.get(causes.pop() if len(causes) == 1 else (), (None, None))
     yield finding_of(
         RETRACING,
         waiting,
