@@ -245,7 +245,7 @@ def demo(arguments: list[str]) -> None:
 
 
 def demo_recorded() -> None:
-    MAIN.ready()
+    MAIN.ready("scripts")  # who has seen this generates traces next
     program = MAIN.program("traceview")
     run([program, "analyze", FIXTURE])
     say(f"[dev] a trace of your own: {program} analyze LOGDIR")
@@ -264,7 +264,7 @@ def lint(_: list[str]) -> None:
 
 
 def bench(arguments: list[str]) -> None:
-    MAIN.ready()
+    MAIN.ready("scripts")
     run([MAIN.python, "-m", "scripts.bench", *arguments])
 
 

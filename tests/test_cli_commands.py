@@ -48,13 +48,7 @@ def test_version(command: Command, arguments: tuple[str, ...]) -> None:
 
 def test_the_version_has_what_a_bug_report_needs(command: Command) -> None:
     lines = command("version").out.splitlines()
-    assert [line.split()[0] for line in lines] == [
-        "traceview",
-        "python",
-        "numpy",
-        "protobuf",
-        "decoder",
-    ]
+    assert [line.split()[0] for line in lines] == ["traceview", "python", "numpy", "decoder"]
     assert lines[-1].split()[1].rstrip(":") in ("compiled", "reference")
 
 

@@ -59,7 +59,7 @@ def test_traceview_installs_beside_tensorflow(tensorflow: str, python: str) -> N
     asked = [f"tensorflow=={tensorflow}.*", *map(str, own_requirements())]
     versions = resolve(asked, python)
     assert versions["tensorflow"].startswith(f"{tensorflow}.")
-    assert {"numpy", "protobuf"} <= {requirement.name for requirement in own_requirements()}
+    assert {"msgspec", "numpy"} <= {requirement.name for requirement in own_requirements()}
     assert_satisfied(versions)
 
 

@@ -14,9 +14,9 @@ from msgspec.structs import fields
 
 from scripts.xspace import XEvent, XLine, XStat
 from tests.xplane import wire
-from traceview.xplane import decode_reference, schema
+from traceview.xplane import decode_reference
 from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
-from traceview.xplane.read import read_event_stats
+from traceview.xplane.decode_reference import read_event_stats
 
 DTYPES = {
     "aggregated": np.uint8,
@@ -41,7 +41,7 @@ thorough = settings(generous, max_examples=400)
 def same_columns(found: LineColumns | Fields, expected: LineColumns | Fields) -> None:
     for one in fields(expected):
         left, right = getattr(found, one.name), getattr(expected, one.name)
-        if one.name in ("fault", "contents"):
+        if one.name in ("fault", "contents", "header"):
             assert left == right
             continue
         assert left.dtype == right.dtype == DTYPES.get(one.name, np.int64), one.name
@@ -97,11 +97,8 @@ def check_against_runtime(columns: LineColumns, data: bytes, message: Any) -> No
         columns.stat_kind.tolist(), columns.stat_value.tolist(), wanted, strict=True
     ):
         assert same_number(column_value(data, kind, value), stat_value(stat))
-    header = schema.LineHeader.FromString(
-        b"".join(data[begin:end] for begin, end in columns.header.tolist())
-    )
-    for name in ("id", "display_id", "name", "display_name", "timestamp_ns", "duration_ps"):
-        assert getattr(header, name) == getattr(message, name), name
+    for name, value in columns.header._asdict().items():
+        assert value == getattr(message, name), name
 
 
 @thorough
@@ -148,9 +145,21 @@ def test_which_of_several_fields_wins() -> None:
         + wire.content(2, b"not a number")
         + wire.number(3, 6)
     )
-    line = wire.content(4, event, padding=3) + wire.content(4, b"")
+    line = (
+        wire.content(4, event, padding=3)
+        + wire.number(3, 1)
+        + wire.content(2, b"first")
+        + wire.number(1, 5)
+        + wire.content(11, b"shown")
+        + wire.content(1, b"not a number")
+        + wire.number(2, 9)  # no name
+        + wire.number(3, -2)
+        + wire.content(2, b"last")
+        + wire.content(4, b"")
+    )
     for decoder in wire.DECODERS:
         columns = decoder.decode_line(line, 0, len(line), wire.WANTED)
+        assert columns.header == (5, b"last", b"shown", -2)
         assert columns.metadata_id.tolist() == [-8, 0]
         assert columns.time.tolist() == [3, 0]
         assert columns.aggregated.tolist() == [1, 0]

@@ -119,9 +119,36 @@ stats = st.builds(
     _message(_STAT_FIELDS, {}, max_size=4),
     _stat_id | st.just(b""),
 )
+_named_stats = stats | st.builds(
+    lambda stat, name: stat + number(7, name), stats, st.sampled_from([*SLOT_BY_ID])
+)
 events = _message({1: VARINT, 2: VARINT, 3: VARINT, 5: VARINT}, {4: stats}, max_size=7)
 lines = _message(
     {1: VARINT, 2: CONTENT, 3: VARINT, 9: VARINT, 10: VARINT, 11: CONTENT},
     {4: events},
     max_size=8,
 )
+
+
+def _entries(metadata: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    return st.builds(
+        lambda key, rest: key + rest,
+        _stat_id | st.just(b""),
+        _message({1: VARINT}, {2: metadata}, max_size=2),
+    )
+
+
+planes = _message(
+    {1: VARINT, 2: CONTENT},
+    {
+        4: _entries(
+            _message(
+                {1: VARINT, 2: CONTENT, 3: CONTENT, 4: CONTENT, 6: VARINT}, {5: _named_stats}, 4
+            )
+        ),
+        5: _entries(_message({1: VARINT, 2: CONTENT, 3: CONTENT}, {}, 3)),
+        6: _named_stats,
+    },
+    max_size=10,
+)
+"""Planes without lines."""

@@ -263,10 +263,11 @@ def finding_codes(
     select: Sequence[str] | None, ignore: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
     """The codes of `--select` and of `--ignore`; raises `UsageError` for one that is unknown or in both."""
-    from traceview.report.build import check_codes
-
     select_codes, ignore_codes = codes("--select", select), codes("--ignore", ignore)
-    check_codes([*select_codes, *ignore_codes])
+    if select_codes or ignore_codes:
+        from traceview.report.build import check_codes
+
+        check_codes([*select_codes, *ignore_codes])
     both = set(select_codes) & set(ignore_codes)
     if both:
         raise UsageError(f"{min(both)}: both in --select and in --ignore")

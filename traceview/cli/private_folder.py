@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,8 @@ def private_folder(target: Path) -> Iterator[Path]:
     Its name cannot be foreseen, so nobody can put a link in its place. SIGTERM and SIGHUP end the process after the
     folder is removed. Raises `OSError` if it cannot be made.
     """
+    import tempfile
+
     from traceview.capture.script import terminable
 
     with terminable():

@@ -20,7 +20,6 @@ def version() -> None:
         "traceview": VERSION,
         "python": platform.python_version(),
         "numpy": version_of("numpy"),
-        "protobuf": version_of("protobuf"),
         "decoder": "compiled"
         if is_compiled
         else "reference: slower; the compiled decoder was not built",

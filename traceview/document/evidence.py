@@ -32,6 +32,7 @@ METRICS: Final = {
     "device_plane_count": "GPU planes in the file",
     "difference_ratio": "difference between NVML and the trace, of the time",
     "dropped_event_count": "dropped events",
+    "eager_dispatch_ps": "Python and dispatch between these ops, mean step",
     "eager_ops_per_step": "ops outside of any tf.function per step",
     "eager_ops_ratio": "time lost to ops outside of any tf.function, share of the mean step",
     "empty_step_ratio": "steps that found the prefetch buffer empty",

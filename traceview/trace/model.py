@@ -26,8 +26,8 @@ from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar import Sidecar
 from traceview.trace.threads import threads
 from traceview.xplane.columns import SmallIntArray, joined
+from traceview.xplane.decode_reference import read_event_stats
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
-from traceview.xplane.read import read_event_stats
 from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +82,15 @@ class Fields(Struct, frozen=True, eq=False):
     fault: Fault | None
 
 
+class LineHeader(NamedTuple):
+    """What an XLine says of itself; `timestamp_ns` as recorded."""
+
+    id: int
+    name: bytes
+    display_name: bytes
+    timestamp_ns: int
+
+
 class LineColumns(Struct, frozen=True, eq=False):
     """The events of one XLine.
 
@@ -94,7 +103,7 @@ class LineColumns(Struct, frozen=True, eq=False):
     of a double, or for str and bytes the offset of the field's tag, which the reader replaces by the index in
     `contents`).
 
-    `header`: begin and end offsets, int64 `[fields, 2]`, of the line's other fields.
+    `header`: the line's other fields; those behind a fault are not read.
     """
 
     metadata_id: Int64Array
@@ -106,7 +115,7 @@ class LineColumns(Struct, frozen=True, eq=False):
     stat_slot: npt.NDArray[np.int16]
     stat_kind: npt.NDArray[np.uint8]
     stat_value: Int64Array
-    header: Int64Array
+    header: LineHeader
     fault: Fault | None
     contents: tuple[bytes, ...] = ()
 
@@ -157,7 +166,7 @@ NO_EVENTS: Final = LineColumns(
     stat_slot=np.empty(0, dtype=np.int16),
     stat_kind=np.empty(0, dtype=np.uint8),
     stat_value=_NONE,
-    header=np.empty((0, 2), dtype=np.int64),
+    header=LineHeader(0, b"", b"", 0),
     fault=None,
 )
 """The columns of a line without events."""

@@ -1,16 +1,25 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Decodes the events of an XLine at the speed of memory: one pass, without the GIL, into columns that grow where they are full.
+"""Decodes an XLine at the speed of memory: one pass, without the GIL, into columns that grow where they are full.
 
-Field numbers: openxla/xla `tsl/profiler/protobuf/xplane.proto`. `decode_reference` does the same in plain Python; the
+The metadata of a plane becomes Python objects in two passes: names of stats, then what they name. Field numbers: openxla/xla `tsl/profiler/protobuf/xplane.proto`. `decode_reference` does the same in plain Python; the
 tests compare the two. Every length is checked against the end of its message before use, so that damaged bytes end in
 a `Fault` and never outside of the buffer.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 import numpy as np
 
-from traceview.xplane.columns import FAULT_REASONS, Fault, Fields, LineColumns, StatsBySlot
+from traceview.xplane.columns import (
+    FAULT_REASONS,
+    Fault,
+    Fields,
+    LineColumns,
+    LineHeader,
+    StatsBySlot,
+)
+from traceview.xplane.space import EventMetadata, PlaneHeader, Stat
 
 cdef enum:
     # Places in FAULT_REASONS.
@@ -34,6 +43,21 @@ cdef struct Field:
     int64_t end
     uint64_t value
 
+cdef struct Span:
+    int64_t begin
+    int64_t end
+
+cdef struct StatFields:
+    # The value is encoded as in LineColumns.
+    int64_t id
+    int64_t value
+    uint8_t kind
+
+cdef struct Entry:
+    int64_t key
+    Span name
+    Span display_name
+
 cdef struct Wanted:
     const int16_t* dense
     int64_t dense_count
@@ -44,12 +68,14 @@ cdef struct Wanted:
 cdef struct Output:
     int64_t events
     int64_t stats
-    int64_t headers
     # How many of each there is room for.
     int64_t event_room
     int64_t stat_room
-    int64_t header_room
     int64_t whole_end
+    int64_t line_id
+    int64_t timestamp_ns
+    Span name
+    Span display_name
     int64_t* metadata_id
     int64_t* time
     int64_t* duration_ps
@@ -59,7 +85,6 @@ cdef struct Output:
     int16_t* stat_slot
     uint8_t* stat_kind
     int64_t* stat_value
-    int64_t* header
 
 
 cdef inline int read_varint(Cursor* cursor, uint64_t* value) noexcept nogil:
@@ -139,12 +164,19 @@ cdef inline int64_t load_fixed64(const uint8_t* at) noexcept nogil:
     return <int64_t> bits
 
 
-cdef int read_stat(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
+cdef inline Cursor content_of(const Cursor* cursor, const Field* field) noexcept nogil:
+    cdef Cursor inner
+    inner.data = cursor.data
+    inner.at = field.begin
+    inner.end = field.end
+    return inner
+
+
+cdef inline int read_stat(Cursor* cursor, StatFields* stat) noexcept nogil:
     cdef Field field
     cdef int status
     cdef int64_t stat_id = 0, value = 0
     cdef uint8_t kind = 0
-    cdef int16_t slot
     while cursor.at < cursor.end:
         status = read_field(cursor, &field)
         if status != FINE:
@@ -162,14 +194,25 @@ cdef int read_stat(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
         elif field.wire_type == 2 and (field.number == 5 or field.number == 6):
             kind = <uint8_t> field.number
             value = field.tag
-    slot = slot_of(wanted, stat_id)
+    stat.id = stat_id
+    stat.value = value
+    stat.kind = kind
+    return FINE
+
+
+cdef int collect_stat(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
+    cdef StatFields stat
+    cdef int status = read_stat(cursor, &stat)
+    if status != FINE:
+        return status
+    cdef int16_t slot = slot_of(wanted, stat.id)
     if slot >= 0:
         if out.stats == out.stat_room:
             return FULL
         out.stat_event[out.stats] = <int32_t> out.events
         out.stat_slot[out.stats] = slot
-        out.stat_kind[out.stats] = kind
-        out.stat_value[out.stats] = value
+        out.stat_kind[out.stats] = stat.kind
+        out.stat_value[out.stats] = stat.value
         out.stats += 1
     return FINE
 
@@ -198,10 +241,8 @@ cdef int read_event(
                 time = <int64_t> field.value
                 aggregated = 1
         elif field.wire_type == 2 and field.number == 4:
-            inner.data = cursor.data
-            inner.at = field.begin
-            inner.end = field.end
-            status = read_stat(&inner, wanted, out)
+            inner = content_of(cursor, &field)
+            status = collect_stat(&inner, wanted, out)
             if status != FINE:
                 cursor.at = inner.at
                 return status
@@ -228,21 +269,23 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
         if status != FINE:
             return status
         if field.wire_type == 2 and field.number == 4:
-            inner.data = cursor.data
-            inner.at = field.begin
-            inner.end = field.end
+            inner = content_of(cursor, &field)
             stats_before = out.stats
             status = read_event(&inner, field.tag, wanted, out)
             if status != FINE:
                 out.stats = stats_before
                 cursor.at = inner.at
                 return status
-        else:
-            if out.headers == out.header_room:
-                return FULL
-            out.header[2 * out.headers] = field.tag
-            out.header[2 * out.headers + 1] = field.end
-            out.headers += 1
+        elif field.wire_type == 2:
+            if field.number == 2:
+                out.name = Span(field.begin, field.end)
+            elif field.number == 11:
+                out.display_name = Span(field.begin, field.end)
+        elif field.wire_type == 0:
+            if field.number == 1:
+                out.line_id = <int64_t> field.value
+            elif field.number == 3:
+                out.timestamp_ns = <int64_t> field.value
     out.whole_end = cursor.end
     return FINE
 
@@ -312,11 +355,11 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.data = &data[0] if data.shape[0] else NULL
     cursor.at = begin
     cursor.end = end
-    out.events = out.stats = out.headers = out.whole_end = 0
+    out.events = out.stats = out.whole_end = out.line_id = out.timestamp_ns = 0
+    out.name = out.display_name = Span(0, 0)
     # The start of the line shows how many events there are in all of it.
     out.event_room = (end - begin) // 1024 + 16
     out.stat_room = (end - begin) // 512 + 16
-    out.header_room = 16
     columns = _grown(None, &out)
     _point_into(columns, &out)
     while True:
@@ -325,9 +368,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
         if status != FULL:
             break
         whole = 1.03 * (end - begin) / max(1, out.whole_end - begin)
-        if out.headers == out.header_room:
-            out.header_room *= 2
-        elif out.events < out.event_room:
+        if out.events < out.event_room:
             # One event may have any number of stats.
             out.stat_room += out.stat_room // 2
         out.event_room = max(out.event_room, 16 + <int64_t> (whole * out.events))
@@ -342,7 +383,12 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     return LineColumns(
         *events,
         *stats,
-        columns[2][: 2 * out.headers].copy().reshape(-1, 2),
+        LineHeader(
+            out.line_id,
+            bytes_of(cursor.data, out.name),
+            bytes_of(cursor.data, out.display_name),
+            out.timestamp_ns,
+        ),
         None if status == FINE else Fault(stopped, FAULT_REASONS[status]),
     )
 
@@ -356,13 +402,11 @@ cdef _grown(columns, Output* out):
     new = (
         [np.empty(out.event_room, dtype=kind) for kind in _EVENT_TYPES],
         [np.empty(out.stat_room, dtype=kind) for kind in _STAT_TYPES],
-        np.empty(2 * out.header_room, dtype=np.int64),
     )
     if columns is not None:
         for count, before, after in (
             (out.events, columns[0], new[0]),
             (out.stats, columns[1], new[1]),
-            (2 * out.headers, [columns[2]], [new[2]]),
         ):
             for old, column in zip(before, after):
                 column[:count] = old[:count]
@@ -371,7 +415,7 @@ cdef _grown(columns, Output* out):
 
 cdef void _point_into(columns, Output* out):
     cdef int64_t[::1] metadata_id = columns[0][0], time = columns[0][1], duration_ps = columns[0][2]
-    cdef int64_t[::1] position = columns[0][3], stat_value = columns[1][3], header = columns[2]
+    cdef int64_t[::1] position = columns[0][3], stat_value = columns[1][3]
     cdef uint8_t[::1] aggregated = columns[0][4], stat_kind = columns[1][2]
     cdef int32_t[::1] stat_event = columns[1][0]
     cdef int16_t[::1] stat_slot = columns[1][1]
@@ -384,13 +428,134 @@ cdef void _point_into(columns, Output* out):
     out.stat_slot = &stat_slot[0]
     out.stat_kind = &stat_kind[0]
     out.stat_value = &stat_value[0]
-    out.header = &header[0]
 
 
 def _cut(column, int64_t count):
     """The part of a column that is filled; what is not filled of a large one has never been touched, so it takes no memory."""
     part = column[:count]
     return part.copy() if column.nbytes < 1 << 20 else part
+
+
+cdef bytes bytes_of(const uint8_t* data, Span span):
+    return (<const char*> data)[span.begin : span.end]
+
+
+cdef object stat_of(const Cursor* cursor, const StatFields* stat, dict stat_names):
+    # `cursor` is that of the message of the stat.
+    cdef Cursor inner
+    cdef Field field
+    cdef double number
+    if stat.kind == 2:
+        memcpy(&number, &stat.value, 8)
+        value = number
+    elif stat.kind == 3:
+        value = <uint64_t> stat.value
+    elif stat.kind == 5 or stat.kind == 6:
+        inner.data = cursor.data
+        inner.at = stat.value
+        inner.end = cursor.end
+        read_field(&inner, &field)
+        value = bytes_of(cursor.data, Span(field.begin, field.end))
+    elif stat.kind == 7:
+        value = stat_names.get(stat.value, b"")
+    else:
+        value = stat.value
+    return Stat(stat_names.get(stat.id, b""), value)
+
+
+cdef int read_entry(Cursor* cursor, Entry* entry, dict stat_names, list stats) except -1:
+    # Of a map of metadata; without `stat_names` the metadata has only a name.
+    cdef Field field, part
+    cdef Cursor metadata, inner
+    cdef StatFields stat
+    cdef int status
+    entry.key = 0
+    entry.name = entry.display_name = Span(0, 0)
+    while cursor.at < cursor.end:
+        status = read_field(cursor, &field)
+        if status != FINE:
+            return status
+        if field.wire_type == 0 and field.number == 1:
+            entry.key = <int64_t> field.value
+        if field.wire_type != 2 or field.number != 2:
+            continue
+        metadata = content_of(cursor, &field)
+        while metadata.at < metadata.end:
+            status = read_field(&metadata, &part)
+            if status != FINE:
+                return status
+            if part.wire_type != 2:
+                continue
+            if part.number == 2:
+                entry.name = Span(part.begin, part.end)
+            elif part.number == 4:
+                entry.display_name = Span(part.begin, part.end)
+            elif part.number == 5 and stat_names is not None:
+                inner = content_of(&metadata, &part)
+                status = read_stat(&inner, &stat)
+                if status != FINE:
+                    return status
+                stats.append(stat_of(&inner, &stat, stat_names))
+    return FINE
+
+
+def read_plane(const uint8_t[::1] data):
+    """The plane with the fields in `data`, its lines aside, as `PlaneHeader`. A field that is damaged inside is left out as a whole.
+
+    A ref and the stat id that it names compare modulo 2**64.
+    """
+    cdef Cursor cursor, inner
+    cdef Field field
+    cdef Entry entry
+    cdef StatFields stat
+    cdef int status
+    cdef int64_t plane_id = 0
+    cdef Span name = Span(0, 0)
+    cdef bint is_damaged = False
+    cdef dict stat_names = {}, event_metadata = {}
+    cdef list stats = [], of_entry = []
+    cursor.data = &data[0] if data.shape[0] else NULL
+    cursor.end = data.shape[0]
+    # Stats are named by the entries of this map, wherever it stands.
+    cursor.at = 0
+    while cursor.at < cursor.end and read_field(&cursor, &field) == FINE:
+        if field.number == 5 and field.wire_type == 2:
+            inner = content_of(&cursor, &field)
+            if read_entry(&inner, &entry, None, of_entry) == FINE:
+                stat_names[entry.key] = bytes_of(cursor.data, entry.name)
+            else:
+                is_damaged = True
+    cursor.at = 0
+    while cursor.at < cursor.end:
+        status = read_field(&cursor, &field)
+        if status != FINE:
+            is_damaged = True
+            break
+        if field.wire_type == 0 and field.number == 1:
+            plane_id = <int64_t> field.value
+        if field.wire_type != 2:
+            continue
+        inner = content_of(&cursor, &field)
+        if field.number == 2:
+            name = Span(field.begin, field.end)
+        elif field.number == 4:
+            of_entry.clear()
+            if read_entry(&inner, &entry, stat_names, of_entry) == FINE:
+                event_metadata[entry.key] = EventMetadata(
+                    bytes_of(cursor.data, entry.name),
+                    bytes_of(cursor.data, entry.display_name),
+                    tuple(of_entry),
+                )
+            else:
+                is_damaged = True
+        elif field.number == 6:
+            if read_stat(&inner, &stat) == FINE:
+                stats.append(stat_of(&inner, &stat, stat_names))
+            else:
+                is_damaged = True
+    return PlaneHeader(
+        plane_id, bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
+    )
 
 
 def intern_contents(const uint8_t[::1] data, const int64_t[::1] offsets):

@@ -1,15 +1,21 @@
-"""Decodes the events of an XLine slowly and obviously, in plain Python, with the same result as `decode`.
+"""Decodes lines and the metadata of planes slowly and obviously, in plain Python, with the same result as `decode`.
 
 It replaces the compiled decoder where the installation had no compiler, and the tests compare the two. It follows
-the rules of the protobuf runtime: of several fields of a kind the last one counts, and a known number with another
-wire type is an unknown field.
+the rules of the protobuf runtime: of several fields of a kind the last one counts, of several entries of a map with
+one key the last one, messages that occur twice where one may stand add up, and a known number with another wire
+type is an unknown field.
+
+It differs from the runtime in two ways, in metadata as in events. A group is damage, also one that is closed: no writer
+of traces has ever used groups, so one shows that the bytes are something else. A tag or a length may be padded to ten
+bytes, as any number may; the runtime takes five.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +27,16 @@ from traceview.xplane.columns import (
     Fault,
     Fields,
     LineColumns,
+    LineHeader,
     StatColumns,
     StatsBySlot,
     ValueKind,
     WantedStats,
     joined,
 )
+from traceview.xplane.space import EventMetadata, PlaneHeader, Stat, StatValue
+
+_T = TypeVar("_T")
 
 _MASK = (1 << 64) - 1
 _MAX_FIELD_NUMBER = 0x1FFFFFFF
@@ -130,14 +140,86 @@ def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
     return stat_id, kind, value
 
 
-def read_stats_of_event(data: Buffer, position: int) -> list[tuple[int, ValueKind, int]]:
-    """All stats of the event whose tag is at `position`, as `read_stat` returns them."""
+def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
+    """All stats of the event whose tag is at `position`."""
     _, _, _, begin, end, _ = _read_field(data, position, len(data))
-    return [
-        read_stat(data, at, after)
+    return tuple(
+        _stat(data, at, after, stat_names)
         for number, wire_type, _, at, after, _ in _fields(data, begin, end)
         if number == 4 and wire_type == _CONTENT
-    ]
+    )
+
+
+def _stat(data: Buffer, begin: int, end: int, stat_names: dict[int, bytes]) -> Stat:
+    stat_id, kind, encoded = read_stat(data, begin, end)
+    value: StatValue = encoded
+    if kind is ValueKind.DOUBLE:
+        value = float(struct.unpack("<d", struct.pack("<q", encoded))[0])
+    elif kind is ValueKind.UINT64:
+        value = encoded & _MASK
+    elif kind in (ValueKind.STR, ValueKind.BYTES):
+        value = read_content(data, encoded)
+    elif kind is ValueKind.REF:
+        value = stat_names.get(encoded, b"")
+    return Stat(stat_names.get(stat_id, b""), value)
+
+
+def read_plane(data: Buffer) -> PlaneHeader:
+    """The plane with the fields in `data`, its lines aside. A field that is damaged inside is left out as a whole.
+
+    A ref and the stat id that it names compare modulo 2**64.
+    """
+    fields = scan_fields(data, 0, len(data))
+    plane_id, name, is_damaged = 0, b"", fields.fault is not None
+    bounds: dict[int, list[tuple[int, int]]] = {4: [], 5: [], 6: []}
+    columns = (fields.number, fields.wire_type, fields.begin, fields.end)
+    for number, wire_type, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+        if wire_type == _VARINT and number == 1:
+            plane_id = _signed(_read_varint(data, begin, end)[0])
+        elif wire_type == _CONTENT and number == 2:
+            name = bytes(data[begin:end])
+        elif wire_type == _CONTENT and number in bounds:
+            bounds[number].append((begin, end))
+
+    def readable(number: int, read: Callable[[int, int], _T]) -> Iterator[_T]:
+        nonlocal is_damaged
+        for begin, end in bounds[number]:
+            try:
+                yield read(begin, end)
+            except _DamageError:
+                is_damaged = True
+
+    # Stats are named by the entries of this map, wherever it stands.
+    stat_names = {
+        key: metadata.name
+        for key, metadata in readable(5, lambda begin, end: _entry(data, begin, end, None))
+    }
+    event_metadata = dict(readable(4, lambda begin, end: _entry(data, begin, end, stat_names)))
+    stats = tuple(readable(6, lambda begin, end: _stat(data, begin, end, stat_names)))
+    return PlaneHeader(plane_id, name, event_metadata, stat_names, stats, is_damaged)
+
+
+def _entry(
+    data: Buffer, begin: int, end: int, stat_names: dict[int, bytes] | None
+) -> tuple[int, EventMetadata]:
+    """Key and value of an entry of a map of metadata; without `stat_names` the value has only a name."""
+    key, name, display_name = 0, b"", b""
+    stats: list[Stat] = []
+    for number, wire_type, _, at, after, raw in _fields(data, begin, end):
+        if wire_type == _VARINT and number == 1:
+            key = _signed(raw)
+        if wire_type != _CONTENT or number != 2:
+            continue
+        for inner, its_type, _, first, last, _ in _fields(data, at, after):
+            if its_type != _CONTENT:
+                continue
+            if inner == 2:
+                name = bytes(data[first:last])
+            elif inner == 4 and stat_names is not None:
+                display_name = bytes(data[first:last])
+            elif inner == 5 and stat_names is not None:
+                stats.append(_stat(data, first, last, stat_names))
+    return key, EventMetadata(name, display_name, tuple(stats))
 
 
 def read_content(data: Buffer, offset: int) -> bytes:
@@ -181,18 +263,26 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
     _check_bounds(data, begin, end)
     events: list[tuple[int, int, int, int, int]] = []
     stats: list[tuple[int, int, int, int]] = []
-    headers: list[tuple[int, int]] = []
+    line_id, name, display_name, timestamp_ns = 0, b"", b"", 0
     fault = None
     at = begin
     while at < end:
         try:
-            number, wire_type, tag, first, at, _ = _read_field(data, at, end)
-            if number == 4 and wire_type == _CONTENT:
-                event, its_stats = _decode_event(data, tag, first, at, wanted)
-                stats += [(len(events), *stat) for stat in its_stats]
-                events.append(event)
-            else:
-                headers.append((tag, at))
+            number, wire_type, tag, first, at, raw = _read_field(data, at, end)
+            if wire_type == _CONTENT:
+                if number == 4:
+                    event, its_stats = _decode_event(data, tag, first, at, wanted)
+                    stats += [(len(events), *stat) for stat in its_stats]
+                    events.append(event)
+                elif number == 2:
+                    name = bytes(data[first:at])
+                elif number == 11:
+                    display_name = bytes(data[first:at])
+            elif wire_type == _VARINT:
+                if number == 1:
+                    line_id = _signed(raw)
+                elif number == 3:
+                    timestamp_ns = _signed(raw)
         except _DamageError as stop:
             fault = stop.fault
             break
@@ -208,7 +298,7 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
         stat_slot=stat_rows[1].astype(np.int16),
         stat_kind=stat_rows[2].astype(np.uint8),
         stat_value=stat_rows[3],
-        header=np.array(headers, dtype=np.int64).reshape(-1, 2),
+        header=LineHeader(line_id, name, display_name, timestamp_ns),
         fault=fault,
     )
 

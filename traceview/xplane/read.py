@@ -1,21 +1,19 @@
 """Reads one XPlane file: its planes, their metadata, and every event as columns.
 
-The protobuf runtime parses names and metadata, the decoder parses events. The reader walks the outer structure
-itself, so that every fault has a byte offset and a damaged part leaves the others readable.
+The decoder parses the metadata of a plane and the events of a line. The reader walks the structure around them, so
+that every fault has a byte offset and a damaged part leaves the others readable.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -31,6 +29,7 @@ from traceview.xplane.columns import (
     Fault,
     Fields,
     LineColumns,
+    LineHeader,
     ValueKind,
     WantedStats,
     joined,
@@ -39,14 +38,12 @@ from traceview.xplane.digest import begin_digest
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
-    EventMetadata,
     Line,
     Plane,
+    PlaneHeader,
     PlaneSummary,
     Space,
     SpaceSummary,
-    Stat,
-    StatValue,
 )
 from traceview.xplane.threads import Start, started_threads
 
@@ -103,10 +100,15 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
             ) from None
 
 
+class _SpaceHeader(NamedTuple):
+    hostnames: list[bytes]
+    errors: list[bytes]
+    warnings: list[bytes]
+
+
 class _PlaneParts(Struct, frozen=True, eq=False):
-    header: Any
+    header: PlaneHeader
     line_bounds: list[tuple[int, int]]
-    stat_names: dict[int, bytes]
     spellings: dict[str, tuple[bytes, ...]]
     wanted: WantedStats
 
@@ -130,11 +132,8 @@ class _Reader:
             (part, self.start_lines(start, part))
             for part in (self.parts(begin, end) for begin, end in self.plane_bounds())
         ]
-        # Metadata is arranged here while threads decode.
-        metadata = [self.event_metadata(part) for part, _ in decoding]
         planes = tuple(
-            self.plane(part, of_events, [decoded() for decoded in lines])
-            for (part, lines), of_events in zip(decoding, metadata, strict=True)
+            self.plane(part, [decoded() for decoded in lines]) for part, lines in decoding
         )
         self.check_sum([line for plane in planes for line in plane.lines])
         repeated = self.repeated(planes)
@@ -211,9 +210,10 @@ class _Reader:
     def plane_bounds(self) -> list[tuple[int, int]]:
         fields = self.scan(0, len(self.data))
         is_plane = (fields.number == schema.SPACE_PLANES) & (fields.wire_type == _CONTENT)
-        self.space_header = self.parse(
-            schema.SpaceHeader,
-            zip(fields.tag[~is_plane].tolist(), fields.end[~is_plane].tolist(), strict=True),
+        self.space_header = _SpaceHeader(
+            self.contents(fields, schema.SPACE_HOSTNAMES),
+            self.contents(fields, schema.SPACE_ERRORS),
+            self.contents(fields, schema.SPACE_WARNINGS),
         )
         bounds = list(
             zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True)
@@ -239,30 +239,26 @@ class _Reader:
         self.cut_ends.add(len(self.data))
         return [(cut.begin, len(self.data))]
 
-    def parse(self, message_class: Any, spans: Iterable[tuple[int, int]]) -> Any:
-        message = message_class()
-        kept = [(tag, end) for tag, end in spans]
-        runs: list[tuple[int, int]] = []
-        for tag, end in kept:
-            # Fields mostly follow each other.
-            is_next = runs and runs[-1][1] == tag
-            runs.append((runs.pop()[0], end) if is_next else (tag, end))
-        try:
-            message.ParseFromString(b"".join(self.data[tag:end] for tag, end in runs))
-        except DecodeError:
-            self.fault(kept[0][0], "damaged: metadata from here on cannot be parsed")
-            message = message_class()
-            for tag, end in kept:
-                # Each field by itself, so that the readable ones are kept.
-                try:
-                    message.MergeFromString(self.data[tag:end])
-                except DecodeError:
-                    continue
-        return message
+    def contents(self, fields: Fields, number: int) -> list[bytes]:
+        """The contents of all fields of a number."""
+        chosen = (fields.number == number) & (fields.wire_type == _CONTENT)
+        bounds = zip(fields.begin[chosen].tolist(), fields.end[chosen].tolist(), strict=True)
+        return [bytes(self.data[begin:end]) for begin, end in bounds]
+
+    def plane_header(self, tag: Int64Array, end: Int64Array) -> PlaneHeader:
+        """What the fields from each `tag` to its `end` say of a plane."""
+        # Fields mostly follow each other: only where a run of them begins the one before has ended.
+        begins = np.ones(tag.size, dtype=np.bool_)
+        begins[1:] = tag[1:] != end[:-1]
+        runs = zip(tag[begins].tolist(), end[np.roll(begins, -1)].tolist(), strict=True)
+        header: PlaneHeader = DECODER.read_plane(b"".join(self.data[at:to] for at, to in runs))
+        if header.is_damaged:
+            self.fault(int(tag[0]), "damaged: metadata from here on cannot be parsed")
+        return header
 
     def split(
         self, begin: int, end: int, *, with_events: bool = True
-    ) -> tuple[Any, list[tuple[int, int]]]:
+    ) -> tuple[PlaneHeader, list[tuple[int, int]]]:
         """A plane's header and the bounds of its lines."""
         fields = self.scan(begin, end)
         is_line = (fields.number == schema.PLANE_LINES) & (fields.wire_type == _CONTENT)
@@ -270,10 +266,7 @@ class _Reader:
         if not with_events or self.kind(fields) is PlaneKind.METADATA:
             # In that plane the metadata of an event is a whole compiled program.
             in_header &= fields.number != schema.PLANE_EVENT_METADATA
-        header = self.parse(
-            schema.PlaneHeader,
-            zip(fields.tag[in_header].tolist(), fields.end[in_header].tolist(), strict=True),
-        )
+        header = self.plane_header(fields.tag[in_header], fields.end[in_header])
         bounds = list(
             zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
         )
@@ -293,20 +286,15 @@ class _Reader:
 
     def plane_name(self, fields: Fields) -> bytes:
         """The name among the fields of a plane; empty without one."""
-        names = np.flatnonzero(
-            (fields.number == schema.PLANE_NAME) & (fields.wire_type == _CONTENT)
-        )
-        if names.size == 0:
-            return b""
-        return bytes(self.data[int(fields.begin[names[-1]]) : int(fields.end[names[-1]])])
+        names = self.contents(fields, schema.PLANE_NAME)
+        return names[-1] if names else b""
 
     def parts(self, begin: int, end: int) -> _PlaneParts:
         header, line_bounds = self.split(begin, end)
-        stat_names = {key: entry.name for key, entry in header.stat_metadata.items()}
         spellings = HOST_STATS if plane_kind(header.name)[0] is PlaneKind.HOST else DEVICE_STATS
         slot_of = {name: slot for slot, names in enumerate(spellings.values()) for name in names}
-        wanted = {key: slot_of[name] for key, name in stat_names.items() if name in slot_of}
-        return _PlaneParts(header, line_bounds, stat_names, spellings, WantedStats.of(wanted))
+        wanted = {key: slot_of[name] for key, name in header.stat_names.items() if name in slot_of}
+        return _PlaneParts(header, line_bounds, spellings, WantedStats.of(wanted))
 
     def start_lines(self, start: Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
         """Start decoding the lines of a plane, the longest first; what waits for each, in the order of the file."""
@@ -322,26 +310,10 @@ class _Reader:
         texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
         columns.stat_value[is_text] = index
         columns.position[:] += begin
-        columns.header[:] += begin
         fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
         return replace(columns, fault=fault, contents=tuple(texts))
 
-    def event_metadata(self, parts: _PlaneParts) -> dict[int, EventMetadata]:
-        return {
-            key: EventMetadata(
-                entry.name,
-                entry.display_name,
-                self.stats(entry.stats, parts.stat_names) if entry.stats else (),
-            )
-            for key, entry in parts.header.event_metadata.items()
-        }
-
-    def plane(
-        self,
-        parts: _PlaneParts,
-        metadata: dict[int, EventMetadata],
-        columns: list[LineColumns],
-    ) -> Plane:
+    def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
         header = parts.header
         kind, ordinal = plane_kind(header.name)
         lines = [
@@ -353,15 +325,15 @@ class _Reader:
             header.name,
             kind,
             ordinal,
-            metadata,
-            parts.stat_names,
-            self.stats(header.stats, parts.stat_names),
+            header.event_metadata,
+            header.stat_names,
+            header.stats,
             parts.spellings,
             lines,
         )
 
     def line(self, plane_name: bytes, bounds: tuple[int, int], columns: LineColumns) -> Line:
-        header = self.parse(schema.LineHeader, map(tuple, columns.header.tolist()))
+        header = columns.header
         if columns.fault and bounds[1] not in self.cut_ends:
             line, plane = (name.decode(errors="replace") for name in (header.name, plane_name))
             where = f"line {line!r} of {plane!r}"
@@ -371,7 +343,7 @@ class _Reader:
             header.id, header.name, header.display_name, header.timestamp_ns, columns, bounds
         )
 
-    def check_times(self, header: Any, columns: LineColumns) -> None:
+    def check_times(self, header: LineHeader, columns: LineColumns) -> None:
         """Report times that do not fit into int64 picoseconds as damage, and leave their events out."""
         timed = columns.aggregated == 0
         bad = timed & (
@@ -415,19 +387,10 @@ class _Reader:
                 )
                 line.columns.aggregated[bad] = 1
 
-    def stats(self, messages: Any, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
-        return tuple(
-            Stat(stat_names.get(message.metadata_id, b""), _stat_value(message, stat_names))
-            for message in messages
-        )
-
     def summary(self, begin: int, end: int) -> PlaneSummary:
         header, line_bounds = self.split(begin, end, with_events=False)
-        stat_names = {key: entry.name for key, entry in header.stat_metadata.items()}
         kind, ordinal = plane_kind(header.name)
-        return PlaneSummary(
-            header.name, kind, ordinal, len(line_bounds), self.stats(header.stats, stat_names)
-        )
+        return PlaneSummary(header.name, kind, ordinal, len(line_bounds), header.stats)
 
 
 def _scan_parts(data: FileBytes, begin: int, end: int) -> Fields:
@@ -449,30 +412,3 @@ def _scan_parts(data: FileBytes, begin: int, end: int) -> Fields:
         at = int(next_.end[-1]) if fault is None else end
     columns = [joined([part[column] for part in parts], np.int64) for column in range(5)]
     return Fields(columns[0], columns[1], columns[2], columns[3], columns[4], fault)
-
-
-def _stat_value(message: Any, stat_names: dict[int, bytes]) -> StatValue:
-    member = message.WhichOneof("value")
-    if member is None:
-        return 0
-    value: StatValue = getattr(message, member)
-    if member == "ref_value":
-        return stat_names.get(int(value), b"")
-    return value
-
-
-def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
-    """Every stat of the event whose tag is at `position`, including stats that do not become columns."""
-    stats = []
-    for stat_id, kind, value in decode_reference.read_stats_of_event(data, position):
-        result: StatValue = value
-        if kind is ValueKind.DOUBLE:
-            result = float(struct.unpack("<d", struct.pack("<q", value))[0])
-        elif kind is ValueKind.UINT64:
-            result = value & ((1 << 64) - 1)
-        elif kind in (ValueKind.STR, ValueKind.BYTES):
-            result = decode_reference.read_content(data, value)
-        elif kind is ValueKind.REF:
-            result = stat_names.get(value, b"")
-        stats.append(Stat(stat_names.get(stat_id, b""), result))
-    return tuple(stats)

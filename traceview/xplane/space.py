@@ -29,6 +29,17 @@ class EventMetadata(NamedTuple):
     stats: tuple[Stat, ...]
 
 
+class PlaneHeader(NamedTuple):
+    """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
+
+    id: int
+    name: bytes
+    event_metadata: dict[int, EventMetadata]
+    stat_names: dict[int, bytes]
+    stats: tuple[Stat, ...]
+    is_damaged: bool
+
+
 class Line(Struct, frozen=True, eq=False):
     """One XLine: a stream or a thread. Its own time is in nanoseconds, the times of its events in picoseconds."""
 

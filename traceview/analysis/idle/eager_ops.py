@@ -39,17 +39,37 @@ class EagerOps(Struct, frozen=True, eq=False):
 
 def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     """The eager ops of one host; None without steps or without such ops."""
-    steps = selection.used_of(host)
     columns = trace.host_columns
     rows = np.flatnonzero(trace.names.matching(columns.name, [EAGER]) & (columns.host == host))
     rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, _calls(trace, host))
+
+
+def eager_calls(
+    trace: Trace, selection: Selection, host: int, within: IntervalSet
+) -> EagerOps | None:
+    """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
+    columns = trace.host_columns
+    rows = _calls(trace, host)
+    last = np.searchsorted(within.start, columns.start_ps[rows], side="right") - 1
+    rows = rows[(last >= 0) & (columns.start_ps[rows] < within.end[last])]
+    rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, rows)
+
+
+def _measured(
+    trace: Trace, selection: Selection, host: int, rows: Int64Array, calls: Int64Array
+) -> EagerOps | None:
+    """How many of these events there are per step, and when; their types are those of `calls`."""
+    steps, columns = selection.used_of(host), trace.host_columns
     if not steps or rows.size == 0:
         return None
     start, end = step_bounds(steps)
     begun = np.sort(columns.start_ps[rows])
     count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
     spans = union(columns.start_ps[rows], columns.end_ps[rows])
-    return EagerOps(median_ps(count) or 0, spans, spans.within(start, end), _types(trace, host))
+    types = _most_frequent(trace, calls)
+    return EagerOps(median_ps(count) or 0, spans, spans.within(start, end), types)
 
 
 def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
@@ -66,10 +86,15 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     return result
 
 
-def _types(trace: Trace, host: int) -> tuple[str, ...]:
+def _calls(trace: Trace, host: int) -> Int64Array:
+    """The host events in which Python runs an op, or calls a graph."""
     columns = trace.host_columns
     is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
-    calls = columns.name[(columns.host == host) & is_call[columns.name]]
-    names, count = unique_counts(calls)
+    return np.flatnonzero((columns.host == host) & is_call[columns.name])
+
+
+def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
+    """The types of the ops that these events call, the most frequent first."""
+    names, count = unique_counts(trace.host_columns.name[calls])
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
     return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)

@@ -13,6 +13,7 @@ from traceview.analysis.cost import Cost, mean_ps
 from traceview.analysis.idle.blocking_ops import blocking_ops
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.first_call import FirstCall, first_call
+from traceview.analysis.idle.ops_between_steps import OpsBetweenSteps, ops_between_steps
 from traceview.analysis.idle.outside_of_graphs import outside_of_graphs
 from traceview.analysis.idle.profiler_time import PROFILER_PS, profiler_time
 from traceview.analysis.idle.result import Idle
@@ -85,8 +86,9 @@ def _findings_of_host(
     selection: Selection,
     host: int,
 ) -> Iterator[Finding]:
-    for rule in (D2H_SYNC, CALLBACK_STALL):
-        yield from _by_cause(rule, waiting)
+    yield from _by_cause(D2H_SYNC, waiting)
+    ops = ops_between_steps(trace, waiting, attribution.states[host], selection, host)
+    yield from _by_cause(CALLBACK_STALL, waiting, ops)
     yield from _saves(waiting)
     yield from _evaluation(waiting)
     if waiting.is_replica:
@@ -129,7 +131,9 @@ def _first_call(call: FirstCall, waiting: Waiting) -> Finding:
     )
 
 
-def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
+def _by_cause(
+    rule: IdleRule, waiting: Waiting, ops: OpsBetweenSteps | None = None
+) -> Iterator[Finding]:
     idle_ps = waiting.idle_of(rule)
     ratio = waiting.cost(idle_ps).ratio or 0.0
     severity = rule.severity_of(ratio)
@@ -138,9 +142,16 @@ def _by_cause(rule: IdleRule, waiting: Waiting) -> Iterator[Finding]:
         if rule is CALLBACK_STALL and waiting.has_other_python:
             metric, title = "other_callback_ratio", rule.title.replace("for", "for other", 1)
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
-        of_steps = waiting.idle_ps[rule.cause]
         yield finding_of(
-            rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps, title=title
+            rule,
+            waiting,
+            idle_ps,
+            [evidence, *(ops.evidence(waiting.key) if ops else ())],
+            severity=severity,
+            of_steps=waiting.idle_ps[rule.cause],
+            title=title,
+            explanation=f"{rule.meaning} {ops.sentence}" if ops else None,
+            advice=ops.advice if ops else None,
         )
 
 

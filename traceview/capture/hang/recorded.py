@@ -40,8 +40,9 @@ class RecordedCollectives:
 
 def recorded_collectives(trace: Path) -> RecordedCollectives:
     """What a trace says of collectives; raises `TraceFormatError`."""
+    from traceview.xplane.decode_reference import read_event_stats
     from traceview.xplane.planes import PlaneKind
-    from traceview.xplane.read import read_event_stats, read_file
+    from traceview.xplane.read import read_file
     from traceview.xplane.source import read_bytes
 
     space, data = read_file(trace), read_bytes(trace)

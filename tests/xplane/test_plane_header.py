@@ -1,0 +1,246 @@
+"""Both decoders read the names and metadata of a plane as the protobuf runtime does, also of a damaged one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.xplane import runtime, spaces, wire
+from tests.xplane.test_damage import one_byte_off
+from tests.xplane.test_decode import thorough
+from traceview.xplane import decode_reference
+from traceview.xplane.space import EventMetadata, PlaneHeader, Stat
+
+ROOT = Path(__file__).resolve().parents[2]
+# A tag or a length of more than five bytes, which the runtime refuses, has five that go on.
+MAY_BE_PADDED = re.compile(rb"[\x80-\xff]{5}")
+
+
+def in_order(header: PlaneHeader) -> str:
+    """The header as text, in which a number that is none equals itself, and 1 is not 1.0."""
+    return repr(
+        header._replace(
+            event_metadata=dict(sorted(header.event_metadata.items())),
+            stat_names=dict(sorted(header.stat_names.items())),
+        )
+    )
+
+
+def read_by_all(data: bytes) -> PlaneHeader:
+    first, *others = (decoder.read_plane(data) for decoder in wire.DECODERS)
+    assert isinstance(first, PlaneHeader)
+    for other in others:
+        assert repr(other) == repr(first)
+    return first
+
+
+def check_against_runtime(data: bytes) -> None:
+    """Each field is damaged to both or to none, but for the differences that the decoder names; what is left is equal."""
+    found = read_by_all(data)
+    fields = decode_reference.scan_fields(data, 0, len(data))
+    kept = []
+    for tag, end in zip(fields.tag.tolist(), fields.end.tolist(), strict=True):
+        field = data[tag:end]
+        is_damaged = read_by_all(field).is_damaged
+        message = runtime.parsed(field)
+        if message is not None:
+            assert is_damaged == runtime.has_group(message)
+        elif not is_damaged:
+            assert MAY_BE_PADDED.search(field)
+            return
+        if not is_damaged:
+            kept.append(field)
+    is_damaged = len(kept) < fields.tag.size or fields.fault is not None
+    message = runtime.parsed(b"".join(kept))
+    assert in_order(found) == in_order(runtime.header_of(message, is_damaged=is_damaged))
+
+
+@thorough
+@given(wire.planes)
+def test_metadata_is_read_as_the_runtime_reads_it(data: bytes) -> None:
+    message = runtime.parsed(data)
+    assert message is not None
+    assert in_order(read_by_all(data)) == in_order(runtime.header_of(message, is_damaged=False))
+
+
+def headers_of(path: Path) -> list[bytes]:
+    """The planes of a recorded trace, without their lines."""
+    data = path.read_bytes()
+    fields = decode_reference.scan_fields(data, 0, len(data))
+    planes = []
+    for begin, end in zip(fields.begin.tolist(), fields.end.tolist(), strict=True):
+        inner = decode_reference.scan_fields(data, begin, end)
+        rows = zip(inner.number.tolist(), inner.tag.tolist(), inner.end.tolist(), strict=True)
+        planes.append(b"".join(data[tag:last] for number, tag, last in rows if number != 3))
+    return planes
+
+
+(PATH,) = ROOT.glob("fixtures/plain-1/plugins/profile/*/*.xplane.pb")
+RECORDED = [header for header in headers_of(PATH) if header]
+
+
+@st.composite
+def damaged_planes(draw: st.DrawFn) -> bytes:
+    """Random bytes, or a plane in which some were replaced, put in or left out."""
+    data = bytearray(draw(st.binary(max_size=40) | wire.planes | st.sampled_from(RECORDED)))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(data)))
+        data[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
+
+
+@thorough
+@given(damaged_planes())
+def test_damaged_metadata_is_damaged_to_the_runtime_too(data: bytes) -> None:
+    check_against_runtime(data)
+
+
+def test_one_wrong_byte_anywhere() -> None:
+    plane = spaces.small_space().planes[1]
+    del plane.lines[:]
+    plane.stats.add(metadata_id=4, double_value=1.5)
+    for data in one_byte_off(plane.SerializeToString()):
+        check_against_runtime(data)
+
+
+def entry(number: int, content: bytes) -> bytes:
+    return wire.content(number, content)
+
+
+def metadata(content: bytes) -> bytes:
+    return wire.content(2, content)
+
+
+KEY, NAME = wire.number(1, 5), wire.content(2, b"a")
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([KEY + metadata(NAME)], {5: (b"a", b"", ())}),
+        ([metadata(NAME) + KEY], {5: (b"a", b"", ())}),
+        ([b""], {0: (b"", b"", ())}),
+        ([KEY], {5: (b"", b"", ())}),
+        ([metadata(NAME)], {0: (b"a", b"", ())}),
+        # The last entry of a key counts, with nothing of those before.
+        ([KEY + metadata(NAME), KEY + metadata(wire.content(4, b"b"))], {5: (b"", b"b", ())}),
+        # What one entry holds twice adds up.
+        (
+            [
+                KEY
+                + metadata(NAME + wire.content(5, wire.number(4, 1)))
+                + metadata(wire.content(4, b"b") + wire.content(5, wire.number(4, 2)))
+            ],
+            {5: (b"a", b"b", (Stat(b"", 1), Stat(b"", 2)))},
+        ),
+        ([KEY + wire.number(1, -6)], {-6: (b"", b"", ())}),
+        ([wire.content(1, b"no key") + KEY], {5: (b"", b"", ())}),
+        ([KEY + wire.number(2, 7)], {5: (b"", b"", ())}),
+        # A field of a later version of the format.
+        ([KEY + wire.number(3, 7) + metadata(NAME + wire.number(9, 1))], {5: (b"a", b"", ())}),
+        ([wire.number(1, 2**63) + metadata(NAME)], {-(2**63): (b"a", b"", ())}),
+        # Child ids, packed, of which one is cut off: nobody reads them.
+        ([KEY + metadata(wire.content(6, b"\x80") + NAME)], {5: (b"a", b"", ())}),
+    ],
+)
+def test_which_of_several_entries_wins(
+    entries: list[bytes], expected: dict[int, EventMetadata]
+) -> None:
+    data = b"".join(entry(4, content) for content in entries)
+    check_against_runtime(data)
+    found = read_by_all(data)
+    assert found.event_metadata == expected
+    assert not found.is_damaged
+    of_stats = read_by_all(b"".join(entry(5, content) for content in entries))
+    assert of_stats.stat_names == {key: value[0] for key, value in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"", 0),
+        (wire.number(3, 2**64 - 1), 2**64 - 1),
+        (wire.number(4, -1), -1),
+        (b"\x11" + b"\x00" * 6 + b"\xf8\x3f", 1.5),
+        (wire.content(5, b"\xff"), b"\xff"),
+        (wire.content(6, b""), b""),
+        (wire.number(7, 5), b"a"),
+        (wire.number(7, 2**63), b"least"),
+        (wire.number(7, 6), b""),
+        (wire.content(5, b"text") + wire.number(4, 3), 3),
+        (wire.number(4, 3) + wire.content(4, b"no number"), 3),
+    ],
+)
+def test_the_last_member_of_a_stat_counts(value: bytes, expected: object) -> None:
+    names = entry(5, KEY + metadata(NAME))
+    names += entry(5, wire.number(1, 2**63) + metadata(wire.content(2, b"least")))
+    stat = wire.number(1, 9) + value + KEY
+    of_entry = entry(4, metadata(wire.content(5, stat)))
+    # The names stand before the stats, between them or behind them.
+    for data in (names + of_entry + entry(6, stat), of_entry + names + entry(6, stat)):
+        check_against_runtime(data)
+        found = read_by_all(data)
+        for (stat_found,) in (found.stats, found.event_metadata[0].stats):
+            assert stat_found == (b"a", expected)
+            assert type(stat_found.value) is type(expected)
+
+
+def test_the_metadata_of_a_stat_has_no_stats() -> None:
+    # What its fields 4 and 5 hold need not be a message.
+    unknown = wire.content(4, b"?") + wire.content(5, b"\x80")
+    data = entry(5, KEY + metadata(unknown + NAME))
+    check_against_runtime(data)
+    assert read_by_all(data) == PlaneHeader(0, b"", {}, {5: b"a"}, (), is_damaged=False)
+
+
+WHOLE = entry(4, KEY + metadata(NAME))
+
+
+@pytest.mark.parametrize(
+    ("content", "runtime_reads"),
+    [
+        (b"\x00\x01", False),  # number 0
+        (b"\x0e", False),  # a wire type that there is not
+        (b"\x08" + b"\xff" * 10 + b"\x01", False),
+        (b"\x12\x05a", False),
+        (b"\x09" + bytes(7), False),
+        (b"\x08\x80", False),
+        (wire.varint(2**32) + b"\x05", False),  # a tag of more than 32 bits
+        (b"\x7b", False),  # a group that is not closed
+        (b"\x7c", False),
+        (b"\x7b\x08\x01\x7c", True),  # a closed group
+    ],
+)
+@pytest.mark.parametrize("number", [4, 5, 6])
+def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads: bool) -> None:
+    bad = wire.content(number, wire.number(1, 8) + content)
+    assert (runtime.parsed(bad) is not None) == runtime_reads
+    data = wire.number(1, 3) + bad + WHOLE + wire.content(2, b"plane")
+    check_against_runtime(data)
+    found = PlaneHeader(3, b"plane", {5: EventMetadata(b"a", b"", ())}, {}, (), is_damaged=True)
+    assert read_by_all(data) == found
+    # Its own tag alone: what is behind cannot be found.
+    cut = read_by_all(WHOLE + content)
+    assert (list(cut.event_metadata), cut.is_damaged) == ([5], True)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\x92\x80\x80\x80\x00\x01a", b"a"),
+        (b"\x92\x80\x80\x80\x80\x00\x01a", b"a"),
+        (b"\x12\x81\x80\x80\x80\x80\x00a", b"a"),
+    ],
+)
+def test_padded_tags_and_lengths_are_read(data: bytes, name: bytes) -> None:
+    assert read_by_all(data) == PlaneHeader(0, name, {}, {}, (), is_damaged=False)
+
+
+def test_numbers_of_ten_bytes_keep_their_low_64_bits() -> None:
+    data = b"\x08" + b"\xff" * 9 + b"\x7f"
+    check_against_runtime(data)
+    assert read_by_all(data).id == -1
