@@ -31,8 +31,8 @@ def test_the_layers_are_named_and_the_cost_is_a_lower_bound(tmp_path: Path) -> N
     found = analyzed(tmp_path, layers())
     finding = found["layer-collectives"]
     assert finding.title == (
-        "synchronised batch normalisation in 4 layers makes 8 collectives per step, which take at least 8.00 ms of the mean "
-        "50.0 ms step (16.0%)"
+        "synchronised batch normalisation, 8 collectives per step in 4 layers, takes at least 8.00 ms of the mean 50.0 ms step "
+        "(16.0%)"
     )
     assert (finding.severity, finding.cost_bound) == ("warning", "lower")
     assert finding.cost_ps_per_step == 4 * ms(8) // 4
@@ -78,7 +78,9 @@ def test_where_it_starts(length_ms: float, severity: str | None, tmp_path: Path)
 
 def test_layers_of_another_kind_are_layers(tmp_path: Path) -> None:
     finding = analyzed(tmp_path, layers(layer="memory_bank"))["layer-collectives"]
-    assert finding.title.startswith("4 layers make 8 collectives per step, which take at least ")
+    assert finding.title.startswith(
+        "exchange of data in the model, 8 collectives per step in 4 layers, takes at least "
+    )
 
 
 def sum_of_gradients(step: Step, first: int, *, scope: str, packs: int) -> None:
@@ -125,7 +127,7 @@ def test_more_collectives_than_the_layers_can_have_are_not_theirs(tmp_path: Path
             step.kernel(ordinal, 45, 46, op="gradient_tape/functional_1/conv2d/Mul:Mul")
 
     finding = analyzed(tmp_path, layers(), more)["layer-collectives"]
-    assert "makes 4 collectives per step" in finding.title
+    assert "4 collectives per step in 4 layers" in finding.title
     assert finding.cost_ps_per_step == ms(4)
 
 

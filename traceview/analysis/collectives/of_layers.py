@@ -49,8 +49,8 @@ OF_LAYERS: Final = Rule(
         "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
     ),
     example=(
-        "synchronised batch normalisation in 16 layers makes 80 collectives per step, which take at least 6.98 ms of the mean "
-        "36.0 ms step (19.4%)"
+        "synchronised batch normalisation, 80 collectives per step in 16 layers, takes at least 6.98 ms of the mean 36.0 ms "
+        "step (19.4%)"
     ),
     explains=("collective-exposed", "collective-wait"),
     path_causes=("collective",),
@@ -84,13 +84,13 @@ def diagnose(context: Context) -> Iterator[Finding]:
     if severity is None:
         return
     few_steps, limit = context.selection.few_steps, OF_LAYERS.limits["warning_ratio"]
-    layers = numbers.plural(len(of_layers.scopes), "layer")
+    count = len(of_layers.scopes)
+    layers = "one layer" if count == 1 else f"{count} layers"
     is_batch_norm = all(_BATCH_NORM.search(scope) for scope in of_layers.scopes)
-    who = (
-        f"synchronised batch normalisation in {layers} makes" if is_batch_norm else f"{layers} make"
-    )
+    what = "synchronised batch normalisation" if is_batch_norm else "exchange of data in the model"
+    calls = numbers.plural(of_layers.per_step, "collective")
     yield OF_LAYERS.finding(
-        f"{who} {of_layers.per_step} collectives per step, which take at least {cost.stated}",
+        f"{what}, {calls} per step in {layers}, takes at least {cost.stated}",
         (
             Evidence("layer_collective_ratio", cost.ratio or 0.0, limit, least),
             Evidence("layer_collective_count", of_layers.per_step, None, "median step"),
