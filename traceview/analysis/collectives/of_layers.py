@@ -45,7 +45,7 @@ OF_LAYERS: Final = Rule(
     evidence="collectives whose op is in the scope of a layer, in results.collectives",
     advice=(
         "Use BatchNormalization without synchronized=True where the batch of each replica is large enough for statistics of its "
-        "own, or GroupNormalization or LayerNormalization, which need none of the other replicas. Else synchronise fewer layers: "
+        "own, or GroupNormalization or LayerNormalization, which need none of the other replicas. Or synchronise fewer layers: "
         "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
     ),
     example=(
