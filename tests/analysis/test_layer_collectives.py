@@ -134,3 +134,15 @@ def test_more_collectives_than_the_layers_can_have_are_not_theirs(tmp_path: Path
 def test_a_single_step_is_information(tmp_path: Path) -> None:
     finding = analyzed(tmp_path, layers(), count=1)["layer-collectives"]
     assert (finding.severity, finding.confidence) == ("info", "low")
+
+
+def test_a_collective_after_the_backward_pass_is_not_of_layers(tmp_path: Path) -> None:
+    """As for the norm of all gradients, or a metric."""
+
+    def norm(step: Step, first: int) -> None:
+        op = "CollectiveReduceV2_40:CollectiveReduceV2"
+        all_reduce(step, [(36, 39)] * 2, instance=first + 40, asked_ms=35, op=op)
+
+    finding = analyzed(tmp_path, layers(), norm)["layer-collectives"]
+    assert "8 collectives per step in 4 layers" in finding.title
+    assert finding.cost_ps_per_step == ms(8)
