@@ -107,6 +107,10 @@ def _cold_logdir(files: Sequence[Path], folder: Path) -> Path:
     target.mkdir(parents=True)
     for file in files:
         shutil.copyfile(file, target / file.name)
+        with (target / file.name).open("rb") as copy:
+            # Neither is the copy still being written while it is read, nor is it in memory.
+            os.fsync(copy.fileno())
+            os.posix_fadvise(copy.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return folder / "logdir"
 
 

@@ -506,8 +506,8 @@ def test_codes_choose_findings(tmp_path: Path) -> None:
     trace = scenario("memory_only", tmp_path)
     every = [
         "unused-gpu",
-        "unexplained-idle",
         "memory-held-idle-gpu",
+        "unexplained-idle",
         "low-precision-unused",
     ]
 

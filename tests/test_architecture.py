@@ -22,9 +22,11 @@ FIXTURE = ROOT / "fixtures" / "custom-loop-2"
 # Top-level modules and packages, lowest first: each may import those of the rows above its own.
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
+        "enumeration",
         "location",
         "mean_variance",
         "robust",
+        "shell_quote",
         "spill",
         "stages",
         "sweeps",
@@ -51,7 +53,15 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
-CAPTURE_MAY_IMPORT = {"errors", "stack_dump", "units", "version", "xplane"}
+CAPTURE_MAY_IMPORT = {
+    "enumeration",
+    "errors",
+    "shell_quote",
+    "stack_dump",
+    "units",
+    "version",
+    "xplane",
+}
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -75,7 +77,34 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
         "13% slower: 29.1 → 32.9 ms per step (95% interval 12–14% for these two"
     )
     assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
+    assert lines[-1].startswith("traceview compare ")  # never broken, however long
+    assert max(map(len, lines[:-1])) <= 80
+
+
+def test_runs_of_one_log_directory_are_named(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "plugins" / "profile"
+    for name, run in zip(("a", "b"), runs, strict=True):
+        (source,) = Path(run).rglob("*.xplane.pb")
+        (folder / name).mkdir(parents=True)
+        shutil.copy(source, folder / name / "host.xplane.pb")
+    text = command("compare", str(folder / "a"), str(folder / "b"), "--width", "200").out
+    assert ("before: a in " in text, "after: b in " in text) == (True, True)
+    different = command("compare", *runs).out
+    assert " in " not in different.partition("part of the step")[0].partition("before: ")[2]
+
+
+def test_a_cut_file_is_no_side(command: Command, runs: tuple[str, str], tmp_path: Path) -> None:
+    """The hint is a command that works."""
+    (source,) = Path(runs[0]).rglob("*.xplane.pb")
+    cut = tmp_path / "it's.xplane.pb"
+    cut.write_bytes(source.read_bytes()[:-100])
+    done = command("compare", str(cut), runs[1])
+    _, hint = done.err.splitlines()
+    assert (done.code, done.out) == (4, "")
+    salvage = shlex.split(hint.removeprefix("hint: what is readable of it: "))
+    assert command(*salvage[1:]).code == 0
 
 
 def test_every_format_says_the_same(

@@ -194,7 +194,7 @@ def test_without_devices_it_says_so(command: Command, logs: str, tmp_path: Path)
     done = command("gaps", str(tmp_path / "cpu"))
     assert done.code == 0
     assert "0 rows" in done.out
-    assert done.err == "traceview: no device recorded an event\n"
+    assert done.err == "traceview: the trace holds no device event\n"
     assert command("gaps", logs, "--cause", "compile").err == ""
 
 

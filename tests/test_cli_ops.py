@@ -84,7 +84,7 @@ def test_no_device_event(command: Command, tmp_path: Path) -> None:
     SCENARIOS["gpu_planes_empty"]().write(tmp_path)
     done = command("ops", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
-    assert done.err == "traceview: no device recorded an event in the window\n"
+    assert done.err == "traceview: the trace holds no device event in the window\n"
 
 
 def test_names_cannot_become_formulas(command: Command, tmp_path: Path) -> None:

@@ -418,7 +418,6 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
         np.cumsum([0, *map(len, idle["states"])]),
         np.array(idle["queued"], dtype=np.uint8),
         peers.start,
-        peers.end,
         peers.covered,
         _YIELDS,
         _PEER,

@@ -24,12 +24,22 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 class IntervalSet(Struct, frozen=True, eq=False):
     """Sorted, disjoint, non-touching, non-empty intervals.
 
-    `start`, `end`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i intervals.
+    `start`: int64 `[n]`. `covered`: int64 `[n + 1]`, `covered[i]` is the length of the first i intervals, which says where
+    each ends.
     """
 
     start: Int64Array
-    end: Int64Array
     covered: Int64Array
+
+    @property
+    def end(self) -> Int64Array:
+        """Where each ends, int64 `[n]`; made anew each time."""
+        result: Int64Array = self.start + np.diff(self.covered)
+        return result
+
+    def end_of(self, number: int) -> int:
+        """Where one of them ends."""
+        return int(self.start[number] + self.covered[number + 1] - self.covered[number])
 
     @property
     def length(self) -> int:
@@ -39,9 +49,7 @@ class IntervalSet(Struct, frozen=True, eq=False):
     def before(self, time: npt.ArrayLike) -> Int64Array:
         """Covered time before each of `time`; int64, the shape of `time`."""
         at = _contiguous(time)
-        total: Int64Array = SWEEPS.covered_before(
-            self.start, self.end, self.covered, at.reshape(-1)
-        )
+        total: Int64Array = SWEEPS.covered_before(self.start, self.covered, at.reshape(-1))
         return total.reshape(np.shape(time))
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
@@ -50,8 +58,9 @@ class IntervalSet(Struct, frozen=True, eq=False):
 
     def gaps(self, start: int, end: int) -> tuple[Int64Array, Int64Array]:
         """Starts and ends of the maximal uncovered intervals inside `[start, end)`."""
-        inside = (self.end > start) & (self.start < end)
-        gap_start = np.concatenate(([start], np.minimum(self.end[inside], end)))
+        ends = self.end
+        inside = (ends > start) & (self.start < end)
+        gap_start = np.concatenate(([start], np.minimum(ends[inside], end)))
         gap_end = np.concatenate((np.maximum(self.start[inside], start), [end]))
         open_gap = gap_end > gap_start
         return gap_start[open_gap].astype(np.int64), gap_end[open_gap].astype(np.int64)
@@ -91,9 +100,10 @@ def uncovered(
     cuts = sorted_unique(np.concatenate((begin, finish)))
     around = places(part.start, cuts) - 1
     # Cut at all bounds, so that each piece is either inside or outside of a span.
-    inside = cuts[(around >= 0) & (cuts < np.append(part.end, 0)[around])]
+    part_end = part.end
+    inside = cuts[(around >= 0) & (cuts < np.append(part_end, 0)[around])]
     low = np.sort(np.concatenate((part.start, inside)))
-    high = np.sort(np.concatenate((part.end, inside)))
+    high = np.sort(np.concatenate((part_end, inside)))
     total = np.concatenate(([0], np.cumsum(high - low - cover.within(low, high))))
     result: Int64Array = total[places(low, finish)] - total[places(low, begin)]
     return result
@@ -109,7 +119,8 @@ def pieces_outside(
     start: Int64Array, end: Int64Array, cover: IntervalSet
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """The pieces of disjoint, sorted intervals outside of `cover`: number of the interval, start, end; none is empty."""
-    first = places(cover.end, start, right=True)
+    cover_end = cover.end
+    first = places(cover_end, start, right=True)
     last = places(cover.start, end)
     # n intervals of the cover cut an interval into n + 1 pieces; those at the ends are mostly empty.
     cuts = last - first
@@ -117,7 +128,7 @@ def pieces_outside(
     of_part = np.repeat(np.arange(start.size), cuts + 1)
     piece = np.arange(of_part.size) - begin[of_part]
     after = first[of_part] + piece
-    low = np.where(piece == 0, start[of_part], np.append(cover.end, 0)[after - 1])
+    low = np.where(piece == 0, start[of_part], np.append(cover_end, 0)[after - 1])
     high = np.where(piece == cuts[of_part], end[of_part], np.append(cover.start, 0)[after])
     kept = high > low
     return of_part[kept], low[kept], high[kept]

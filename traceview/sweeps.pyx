@@ -66,14 +66,24 @@ def places(const int64_t[::1] values, const int64_t[::1] times, bint right):
     return result
 
 
+cdef inline int64_t covered_until(
+    const int64_t[::1] start, const int64_t[::1] covered, int64_t opened, int64_t time
+) noexcept nogil:
+    # The time that is covered before an instant at which so many intervals have begun.
+    cdef int64_t most
+    if opened == 0:
+        return 0
+    most = time - start[opened - 1]
+    if covered[opened] - covered[opened - 1] < most:
+        return covered[opened]
+    return covered[opened - 1] + most
+
+
 def covered_before(
-    const int64_t[::1] start,
-    const int64_t[::1] end,
-    const int64_t[::1] covered,
-    const int64_t[::1] times,
+    const int64_t[::1] start, const int64_t[::1] covered, const int64_t[::1] times
 ):
     """The time before each of `times` that disjoint, sorted intervals cover; `covered`: the running total of lengths."""
-    cdef int64_t i, near = 0, reach, count = start.shape[0], queries = times.shape[0]
+    cdef int64_t i, near = 0, count = start.shape[0], queries = times.shape[0]
     result = np.empty(queries, dtype=np.int64)
     if queries == 0 or count == 0:
         result[:] = 0
@@ -83,23 +93,17 @@ def covered_before(
     with nogil:
         for i in range(queries):
             near = place_of(first, count, times[i], True, near)
-            total[i] = covered[near]
-            if near:
-                reach = end[near - 1] - times[i]
-                if reach > 0:
-                    total[i] -= reach
+            total[i] = covered_until(start, covered, near, times[i])
     return result
 
 
 def merged(const int64_t[::1] start, const int64_t[::1] end):
-    """The union of intervals sorted by start, as starts, ends and the running total of lengths; None if unsorted."""
-    cdef int64_t i, size = start.shape[0], count = 0, latest = 0, length = 0
+    """The union of intervals sorted by start, as starts and the running total of lengths; None if unsorted."""
+    cdef int64_t i, size = start.shape[0], count = 0, latest = 0, reach = 0
     cdef bint is_sorted = True
-    starts = np.empty(size + 1, dtype=np.int64)
-    ends = np.empty(size + 1, dtype=np.int64)
-    totals = np.empty(size + 1, dtype=np.int64)
-    cdef int64_t[::1] out_start = starts, out_end = ends, out_total = totals
-    out_total[0] = 0
+    starts = np.empty(size, dtype=np.int64)
+    totals = np.zeros(size + 1, dtype=np.int64)
+    cdef int64_t[::1] out_start = starts, out_total = totals
     with nogil:
         for i in range(size):
             # Empty and negative intervals cover nothing, wherever they stand.
@@ -109,20 +113,19 @@ def merged(const int64_t[::1] start, const int64_t[::1] end):
                 is_sorted = False
                 break
             latest = start[i]
-            if count and start[i] <= out_end[count - 1]:
-                if end[i] > out_end[count - 1]:
-                    out_end[count - 1] = end[i]
+            if count and start[i] <= reach:
+                if end[i] > reach:
+                    out_total[count] += end[i] - reach
+                    reach = end[i]
                 continue
             out_start[count] = start[i]
-            out_end[count] = end[i]
+            out_total[count + 1] = out_total[count] + end[i] - start[i]
+            reach = end[i]
             count += 1
-        for i in range(count):
-            length += out_end[i] - out_start[i]
-            out_total[i + 1] = length
     if not is_sorted:
         return None
     # What is not filled must not stay reserved: unions live as long as a report is made.
-    return starts[:count].copy(), ends[:count].copy(), totals[: count + 1].copy()
+    return starts[:count].copy(), totals[: count + 1].copy()
 
 
 def clearest(
@@ -406,7 +409,8 @@ def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bou
                 bound += 1
             pieces += bound - near
     starts, ends = np.empty((2, pieces), dtype=np.int64)
-    numbers, places_ = np.empty((2, pieces), dtype=np.int32)
+    # Each by itself: what is a part of one array keeps all of it.
+    numbers, places_ = np.empty(pieces, dtype=np.int32), np.empty(pieces, dtype=np.int32)
     cdef int64_t[::1] out_start = starts, out_end = ends
     cdef int32_t[::1] number = numbers, place = places_
     near = count = 0
@@ -479,15 +483,6 @@ cdef inline void add_late(
         )
 
 
-cdef inline int64_t covered_until(
-    const int64_t[::1] end, const int64_t[::1] covered, int64_t place, int64_t time
-) noexcept nogil:
-    cdef int64_t total = covered[place]
-    if place and end[place - 1] > time:
-        total -= end[place - 1] - time
-    return total
-
-
 def attributed(
     const int64_t[::1] start,
     const int64_t[::1] end,
@@ -500,7 +495,6 @@ def attributed(
     const int64_t[::1] state_begin,
     const uint8_t[::1] queued,
     const int64_t[::1] peer_start,
-    const int64_t[::1] peer_end,
     const int64_t[::1] peer_covered,
     const uint8_t[::1] yields,
     int64_t peer,
@@ -563,9 +557,9 @@ def attributed(
                     other = end[piece] - begin if end[piece] > begin else 0
                     if other and peers and yields[cause]:
                         peer_near = place_of(peer_starts, peers, begin, True, peer_near)
-                        low = covered_until(peer_end, peer_covered, peer_near, begin)
+                        low = covered_until(peer_start, peer_covered, peer_near, begin)
                         peer_near = place_of(peer_starts, peers, end[piece], True, peer_near)
-                        high = covered_until(peer_end, peer_covered, peer_near, end[piece])
+                        high = covered_until(peer_start, peer_covered, peer_near, end[piece])
                         taken = high - low
                     other -= taken
                     if late_end[number] <= start[piece]:

@@ -19,30 +19,25 @@ def places(values: _Int64Array, times: _Int64Array, right: bool) -> _Int64Array:
     return found.astype(np.int64, copy=False)
 
 
-def covered_before(
-    start: _Int64Array, end: _Int64Array, covered: _Int64Array, times: _Int64Array
-) -> _Int64Array:
+def covered_before(start: _Int64Array, covered: _Int64Array, times: _Int64Array) -> _Int64Array:
     """The time before each of `times` that disjoint, sorted intervals cover; `covered`: the running total of lengths."""
     if start.size == 0:
         return np.zeros(times.shape, dtype=np.int64)
     opened = np.searchsorted(start, times, side="right")
-    # The last opened interval may reach past the time: subtract that part.
-    overshoot = end[np.maximum(opened - 1, 0)] - times
-    overshoot = np.where(opened > 0, np.maximum(overshoot, 0), 0)
-    result: _Int64Array = covered[opened] - overshoot
+    last = np.maximum(opened - 1, 0)
+    # Of the interval that began last only the part up to the time counts.
+    inside = np.minimum(times - start[last], covered[last + 1] - covered[last])
+    result: _Int64Array = np.where(opened > 0, covered[last] + inside, 0)
     return result
 
 
-def merged(
-    start: _Int64Array, end: _Int64Array
-) -> tuple[_Int64Array, _Int64Array, _Int64Array] | None:
-    """The union of intervals sorted by start, as starts, ends and the running total of lengths; None if unsorted."""
+def merged(start: _Int64Array, end: _Int64Array) -> tuple[_Int64Array, _Int64Array] | None:
+    """The union of intervals sorted by start, as starts and the running total of lengths; None if unsorted."""
     positive = end > start
     if not positive.all():
         start, end = start[positive], end[positive]
     if start.size == 0:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty, np.zeros(1, dtype=np.int64)
+        return np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
     if (start[1:] < start[:-1]).any():
         return None
     reach = np.maximum.accumulate(end)
@@ -54,7 +49,7 @@ def merged(
     merged_end = reach[np.append(first[1:] - 1, start.size - 1)]
     covered = np.zeros(first.size + 1, dtype=np.int64)
     np.cumsum(merged_end - merged_start, out=covered[1:])
-    return merged_start, merged_end, covered
+    return merged_start, covered
 
 
 def clearest(
@@ -229,7 +224,8 @@ def late_until(
     Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
     event after it; not at all if that has no launch.
     """
-    launches = np.append(launch, -1)[after].astype(np.int64)
+    launches = np.full(after.size, -1, dtype=np.int64)
+    launches[after >= 0] = launch[after[after >= 0]]
     until = np.where(after < 0, end, start)
     has_launch = np.flatnonzero(launches >= 0)
     row = launches[has_launch]
@@ -268,7 +264,6 @@ def attributed(
     state_begin: _Int64Array,
     queued: npt.NDArray[np.uint8],
     peer_start: _Int64Array,
-    peer_end: _Int64Array,
     peer_covered: _Int64Array,
     yields: npt.NDArray[np.uint8],
     peer: int,
@@ -302,8 +297,8 @@ def attributed(
     queue = np.where((queued == short) & is_launching, launching, queued).astype(np.uint8)
     waits = np.flatnonzero(end > np.maximum(start, late_end[gap]))
     begin, cause_of = np.maximum(start[waits], late_end[gap[waits]]), queue[gap[waits]]
-    by_peers = covered_before(peer_start, peer_end, peer_covered, end[waits])
-    by_peers = by_peers - covered_before(peer_start, peer_end, peer_covered, begin)
+    by_peers = covered_before(peer_start, peer_covered, end[waits])
+    by_peers = by_peers - covered_before(peer_start, peer_covered, begin)
     by_peers[yields[cause_of] == 0] = 0
     total[peer, waits] += by_peers
     total[cause_of, waits] += end[waits] - begin - by_peers
@@ -320,10 +315,10 @@ def _state_within(
 ) -> _Int64Array:
     """The time in some of the stretches that follow each other inside each `[low, high)`."""
     end = np.append(start[1:], np.iinfo(np.int64).max // 2)
-    begins, ends = start[is_state], end[is_state]
-    covered = np.append(0, np.cumsum(ends - begins))
-    before = covered_before(begins, ends, covered, low)
-    result: _Int64Array = covered_before(begins, ends, covered, high) - before
+    begins = start[is_state]
+    covered = np.append(0, np.cumsum(end[is_state] - begins))
+    result: _Int64Array = covered_before(begins, covered, high)
+    result -= covered_before(begins, covered, low)
     return result
 
 

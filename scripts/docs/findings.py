@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from scripts.docs.words import table, words
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.base import Rule
@@ -77,8 +79,10 @@ def examples() -> dict[str, tuple[str, Finding]]:
 
 
 def _findings(path: Path) -> Iterable[Finding]:
-    """The findings on a trace, as documents show them."""
-    for section in document_of(analyze(path)).sections:
+    """The findings on a trace, as documents show them, wherever the trace is while the page is made."""
+    report = analyze(path)
+    report = replace(report, source=replace(report.source, logdir="logs"))
+    for section in document_of(report).sections:
         for block in section.blocks:
             if isinstance(block, Findings):
                 yield from block.findings
@@ -95,6 +99,7 @@ def _entry(rule: Rule, example: tuple[str, Finding] | None) -> str:
         f"**Evidence**: {words(rule.evidence)}",
         f"**Advice**: {words(rule.advice)}",
     ]
+    facts += [f"**Advice {case}**: {words(text)}" for case, text in rule.advice_where.items()]
     if rule.jax_advice:
         facts.append(f"**Advice for JAX**: {words(rule.jax_advice)}")
     if rule.explains:

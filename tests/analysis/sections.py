@@ -51,10 +51,10 @@ def view_of_scenario(name: str, folder: Path, **changes: Any) -> View:
 
 
 def lines_of(section: Section, width: int = 80, *, unicode: bool = True) -> list[str]:
-    """The lines of a section on a terminal, none of which is wider than the terminal."""
+    """The lines of a section on a terminal, none of which is wider than it; only commands are never broken."""
     text = terminal.render_section(section, width=width, color=False, unicode=unicode)
     lines = text.splitlines()
-    assert all(cell_len(line) <= width for line in lines)
+    assert all(cell_len(line) <= width or "traceview " in line for line in lines)
     assert "\x1b" not in text
     return lines
 
@@ -111,8 +111,8 @@ def sentences_of(section: Section | None) -> list[str]:
         match block:
             case Notes(items):
                 sentences += items
-            case Remark(text):
-                sentences.append(text)
+            case Remark(text, command):
+                sentences.append(f"{text} {command}" if command else text)
             case Subheading(text, remark):
                 sentences += [text, remark] if remark else [text]
     return sentences

@@ -119,7 +119,7 @@ def test_many_devices_are_shown_as_a_range() -> None:
     assert values_of(tables_of(made)[0], "device") == ("GPU:1",)
     assert (
         "1 other device: compute 14.4 ms per step, -6.2% vs. the others. "
-        "`traceview balance logs -o FILE.csv` lists all."
+        "All devices: traceview balance logs -o balance.csv"
     ) in sentences_of(made)
 
 

@@ -142,12 +142,12 @@ def test_hosts_with_unusual_devices_come_before_those_with_the_largest_offset(
 def test_hosts_that_lack_steps_come_first() -> None:
     clock = HostClock("collectives", offset_ps=MS)
     many = [host(f"h{index}", clock=clock) for index in range(2 * BRIEF_HOSTS)]
-    lacking = host("z", clock=HostClock("profile_start"), missing_steps=(3, 4, 5, 6, 7))
+    lacking = host("z", clock=HostClock("profile_start"), missing_steps=(3, 4, 5, 6, 7, 8))
     section = hosts_section(view_of(is_brief=True), Capture("ok", (), (*many, lacking)))
     assert section is not None
     (table,) = tables_of(section)
     assert values_of(table, "host")[-1] == "z"
-    assert values_of(table, "steps missing")[-1] == "3, 4, 5, 6 and 1 more"
+    assert values_of(table, "steps missing")[-1] == "3, 4, 5, 6 and 2 more"
 
 
 def test_clocks_that_are_not_comparable_are_said_first() -> None:
@@ -192,7 +192,10 @@ def test_a_terminal_has_no_section_on_a_capture_without_problems() -> None:
     [
         ("ok", "The capture is ok, with remarks."),
         ("degraded", "The capture is degraded: some numbers are incomplete."),
-        ("unusable", "The capture is unusable for what devices did: no device recorded an event."),
+        (
+            "unusable",
+            "The capture is unusable for what devices did: the trace holds no device event.",
+        ),
     ],
 )
 def test_quality_and_problems(name: Any, lead: str) -> None:

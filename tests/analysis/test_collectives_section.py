@@ -156,7 +156,7 @@ def test_many_devices_are_shown_as_a_range() -> None:
     assert values_of(by_device(made), "device") == ("GPU:0", "GPU:30")
     assert sentences_of(made)[-1] == (
         "38 other devices: exposed 2.00 ms to 3.00 ms, waiting 0. "
-        "`traceview collectives logs -o FILE.csv` lists all."
+        "All devices: traceview collectives logs -o collectives.csv"
     )
 
 

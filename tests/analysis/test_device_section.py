@@ -151,7 +151,7 @@ def test_other_devices_are_a_range() -> None:
     assert table(made).hidden_count == 0
     assert sentences_of(made)[0] == (
         "2 other devices: busy 71.0–72.0%, compute 60.0%, communication and waiting 10.0%, exposed copies 5.0%. "
-        "All devices: traceview devices logs -o FILE.csv"
+        "All devices: traceview devices logs -o devices.csv"
     )
 
 
@@ -192,7 +192,7 @@ def test_host_ops_of_no_replica_are_named_with_their_host_where_there_are_severa
 
 def test_without_devices_the_section_says_so() -> None:
     made = section()
-    assert (made.blocks, made.lead) == ((), "No device was recorded.")
+    assert (made.blocks, made.lead) == ((), "The trace holds no device.")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, Cuda
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
-from traceview.analysis.base import Finding, Rule, Severity, by_cost
+from traceview.analysis.base import Finding, Rule, Severity, by_severity
 from traceview.analysis.device_time.findings import MEMORY_HELD_IDLE_GPU
 from traceview.analysis.registry import RULES
 from traceview.report.model import Report
@@ -424,7 +424,9 @@ def test_a_file_damaged_in_three_places_is_one_finding(tmp_path: Path) -> None:
     report = traceview.analyze(traceview.load(tmp_path, salvage=True))
     finding = the(report, "damaged-file")
     assert len(finding.evidence) == 3
-    assert finding.title == "the trace of host0 is damaged in 3 places; what is readable was used"
+    assert finding.title == (
+        "the file of host0 is damaged in 3 places, so events and whole devices may be lost; what is readable was used"
+    )
     assert report.capture.quality == "degraded"
 
 
@@ -539,17 +541,19 @@ def test_an_example_reads_like_the_title(rule: Rule, written_words: set[str]) ->
     assert words <= written_words
 
 
-def test_order_is_what_has_no_price_then_cost_then_code() -> None:
+def test_order_is_severity_then_cost_then_code() -> None:
     def finding(code: str, severity: Severity, cost: float | None = None) -> Finding:
         return Finding(code, severity, "t", "e", "a", "high", "r", (), cost_ratio=cost)
 
     expected = [
         finding("z", "critical"),
-        finding("y", "warning", 0.5),
         finding("x", "critical", 0.3),
+        finding("a", "critical", 0.2),
+        finding("y", "warning", 0.5),
         finding("b", "warning", 0.1),
         finding("a", "warning"),
         finding("c", "warning"),
-        finding("a", "info", 1.0),
+        finding("b", "info", 1.0),
+        finding("a", "info"),
     ]
-    assert list(by_cost(expected[::-1])) == expected
+    assert list(by_severity(expected[::-1])) == expected

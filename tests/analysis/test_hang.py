@@ -241,6 +241,19 @@ def test_the_step_that_still_computes_is_no_hang() -> None:
         assert conclusion(hang(STEP, cores=cores))[0] == code
 
 
+@pytest.mark.parametrize(
+    ("step_count", "steps"),
+    [
+        (42, "--steps 41:43 --on-hang 60s."),
+        (1, "--steps 1:2 --on-hang 60s."),
+        (None, "--steps 99:101 --on-hang 60s for step 100."),
+    ],
+)
+def test_the_advice_names_the_step_to_record(step_count: int | None, steps: str) -> None:
+    (finding,) = diagnose(hang(STEP, step_count=step_count))
+    assert f"that step and the one before it: traceview capture {steps}" in finding.advice
+
+
 def test_nothing_is_concluded_about_a_process_that_was_not_watched() -> None:
     seen = hang(STEP, state="attached", waited_ns=None, step_count=None, is_step=False)
     assert diagnose(seen) == []

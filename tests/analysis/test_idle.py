@@ -168,7 +168,7 @@ def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     loaded = load(tmp_path)
     selection = select(loaded)
     result = compute(loaded, selection, attribute_idle_time(loaded, selection))
-    assert result == Skipped("no device recorded an event")
+    assert result == Skipped("the trace holds no device event")
 
 
 def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:

@@ -495,6 +495,13 @@ def test_unsteady_steps(
     assert {code: finding.severity for code, finding in findings.items()} == expected
 
 
+def test_the_longest_step_is_to_be_compared_with_one_of_the_median(tmp_path: Path) -> None:
+    finding = found(tmp_path, unsteady(90, 110, 100, 130, 240))["unsteady-steps"]
+    assert finding.advice.startswith(
+        "Compare step 4 with step 1, a usual one: traceview gaps LOGDIR --steps 4:5, then --steps 1:2. "
+    )
+
+
 @pytest.mark.parametrize(("on_cpu", "expected"), [(True, "info"), (False, "warning")])
 def test_steps_of_replicas_differ_by_what_else_runs(
     on_cpu: bool, expected: str, tmp_path: Path

@@ -141,7 +141,9 @@ def test_of_many_devices_the_outliers_have_a_row_each() -> None:
     rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
     section = section_of(*rows, others=("GPU:1", "GPU:2", "GPU:3"))
     assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
-    sentence = "3 other devices: idle 11.0–13.0%. traceview gaps logs --device KEY shows why."
+    sentence = (
+        "3 other devices: idle 11.0–13.0%. Why GPU:1 was idle: traceview gaps logs --device GPU:1"
+    )
     assert sentence in sentences_of(section)
 
 

@@ -10,6 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding
+from traceview.analysis.step_ops.findings import HOST_OP, OPTIMIZER_BOUND
 from traceview.analysis.step_ops.result import DeviceStepOps
 from traceview.trace.side_work import SideWork, side_work_of
 
@@ -122,7 +123,9 @@ def test_sparse_gradients_have_their_own_advice(
 ) -> None:
     rows, (finding,) = analyzed(tmp_path, run_of({f"adam/update_0/op:{update}": (2.0, 32.0)}))
     assert rows[0].updates_sparse == is_sparse
-    assert finding.advice.startswith("Train embeddings with ") == is_sparse
+    (of_sparse,) = OPTIMIZER_BOUND.advice_where.values()
+    assert finding.advice.startswith(of_sparse) == is_sparse
+    assert finding.advice.endswith(OPTIMIZER_BOUND.advice)
 
 
 def test_an_optimizer_that_devices_run_by_turns_costs_together(tmp_path: Path) -> None:
@@ -199,9 +202,7 @@ def test_the_type_of_the_op_shows_which_call_made_it(
     ops = {"model/MatMul:MatMul": (2.0, 8.0), **{f"{t}:{t}": span for t, span in lengths}}
     _, (finding,) = analyzed(tmp_path, run_of(ops))
     assert finding.title.startswith(f"{words} ")
-    assert finding.advice.startswith(
-        f"Take {words.partition(' inside')[0]} out of the step function"
-    )
+    assert finding.advice == HOST_OP.advice_where["for Python functions"]
 
 
 def test_checks_after_every_op_cost_at_least_what_they_take(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_checks_after_every_op_cost_at_least_what_they_take(tmp_path: Path) -> N
     assert (of_every.cost_bound, of_one.cost_bound) == ("lower", None)
     assert "lower bound" in of_every.explanation
     assert "lower bound" not in of_one.explanation
-    assert of_every.advice.startswith("Remove tf.debugging.enable_check_numerics()")
+    assert of_every.advice == HOST_OP.advice_where["for checks for NaN"]
 
 
 @pytest.mark.parametrize(("print_ms", "codes"), [(20, ["host-op-in-step"]), (8, None)])

@@ -141,7 +141,19 @@ def test_devices_are_joined_by_their_numbers(keys: list[str], text: str) -> None
         (["a", "b"], "a and b"),
         (["a", "b", "c"], "a, b and c"),
         ([*"abcdefgh"], "a, b, c, d, e, f, g and h"),
-        ([*"abcdefghi"], "a, b, c, d, e, f, g, h and 1 more"),
+        ([*"abcdefghi"], "a, b, c, d, e, f, g, h and i"),
+        ([*"abcdefghij"], "a, b, c, d, e, f, g, h and 2 more"),
+        ([*"abcdefgh", "i" * 16], f"a, b, c, d, e, f, g, h and {'i' * 16}"),
+        ([*"abcdefgh", "i" * 17], "a, b, c, d, e, f, g, h and 1 more"),
+        ([f"GPU:{n}" for n in range(9)], "GPU:0–8"),
+        (
+            [f"GPU:{n}" for n in (0, 2, 4, 6, 8, 10, 12, 14, 16)],
+            "GPU:0, GPU:2, GPU:4, GPU:6, GPU:8, GPU:10, GPU:12, GPU:14 and GPU:16",
+        ),
+        (
+            [f"GPU:{n}" for n in (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 19, 20)],
+            "GPU:0, GPU:2, GPU:4, GPU:6, GPU:8, GPU:10, GPU:12, GPU:14 and 4 more",
+        ),
         ([f"GPU:{n}" for n in range(12)], "GPU:0–11"),
     ],
 )

@@ -62,7 +62,7 @@ def screen(**changes: Any) -> Screen:
     parts: dict[str, Any] = {
         "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
         "answer": "GPU:1 waits 20.0 ms of each 50.0 ms step for input (40.0%).",
-        "severity": None,
+        "label": None,
         "place": "",
         "actions": ("Let the pipeline run ahead of the step: dataset.prefetch(tf.data.AUTOTUNE)",),
         "headline": "",
@@ -88,7 +88,7 @@ def shown(content: Screen, width: int = 80, *, unicode: bool = True) -> str:
 
 def test_information_is_called_that() -> None:
     """What is no problem must not read like one, and a problem needs no label: it stands first."""
-    lines = shown(screen(severity=SEVERITIES["info"])).splitlines()
+    lines = shown(screen(label=SEVERITIES["info"])).splitlines()
     assert lines[2].startswith("INFO  GPU:1 waits")
     assert shown(screen()).splitlines()[2].startswith("GPU:1 waits")
 
@@ -100,7 +100,7 @@ def fits(content: Screen) -> None:
         for unicode in (True, False):
             lines = shown(content, width, unicode=unicode).splitlines()
             wide = [line for line in lines if cell_len(line) > width]
-            assert [line for line in wide if not line.startswith("traceview ")] == []
+            assert [line for line in wide if "traceview " not in line] == []
             line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
             assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
             assert [line for line in lines if line != line.rstrip()] == []

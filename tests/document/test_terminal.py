@@ -25,6 +25,7 @@ from traceview.document.model import (
     counts,
     links,
     names,
+    notes,
     shares,
     table,
     words,
@@ -80,7 +81,9 @@ def test_scenarios_fit(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     document = document_of(analyze(tmp_path), is_brief=True)
     for width in (40, 60, 80, 120):
-        assert max(map(cell_len, shown(document, width).splitlines())) <= width
+        lines = shown(document, width).splitlines()
+        # A command is never broken.
+        assert all(cell_len(line) <= width or "traceview " in line for line in lines)
 
 
 @pytest.mark.shared
@@ -88,7 +91,9 @@ def test_scenarios_fit(name: str, tmp_path: Path) -> None:
 def test_real_traces_fit(name: str, shared_traces: Path) -> None:
     document = document_of(analyze(shared_traces / name), is_brief=True)
     for width in (60, 80, 120):
-        assert max(map(cell_len, shown(document, width).splitlines())) <= width
+        lines = shown(document, width).splitlines()
+        # A command is never broken.
+        assert all(cell_len(line) <= width or "traceview " in line for line in lines)
 
 
 @pytest.mark.parametrize("unicode", [True, False])
@@ -229,3 +234,17 @@ def test_findings_without_a_cost_or_advice_have_no_line_for_it() -> None:
     assert "  cost" not in text
     assert "  advice" not in text
     assert "12 more findings: the JSON report." in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_a_command_in_a_sentence_is_never_broken(width: int) -> None:
+    command = "traceview gaps '/data/my logs/of today' --run 2026_01_02_07_57_18 --steps 14:15"
+    note = (
+        f"Compare step 14 with step 12, a usual one: {command}, then capture {'more ' * 20}steps."
+    )
+    section = Section("steps", "Steps", notes(note))
+    lines = render_section(section, width=width, color=False).splitlines()
+    (line,) = [line for line in lines if "traceview" in line]
+    assert command in line
+    assert all(cell_len(other) <= width for other in lines if other is not line)
+    assert " ".join(" ".join(lines).split()).endswith(note)

@@ -290,7 +290,7 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
         "the report leaves out the finding input-bound, which was made",
     )
     assert only(text, report=bare_report())[1].reason == (
-        "the capture is unusable: no device recorded an event"
+        "the capture is unusable: the trace holds no device event"
     )
     misspelt = replace(FULL, findings=(finding(code="retracing"),))
     judgement, row = only("findings[inptu-bound].cost_ratio <= 0.1", report=misspelt)
@@ -302,7 +302,9 @@ def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
 
 def test_a_list_of_rows_that_is_cut_says_so() -> None:
     made = tuple(finding(code=code) for code in sorted(RULES)[:10])
-    for count, end in ((8, f"{sorted(RULES)[7]}"), (9, f"{sorted(RULES)[7]}, …")):
+    codes = sorted(RULES)
+    # A single short one takes no more room than a note that there is one more.
+    for count, end in ((8, codes[7]), (9, codes[8]), (10, f"{codes[7]}, …")):
         report = replace(FULL, findings=made[:count])
         _, row = only("findings[nothing].cost_ratio <= 0.1", report=report)
         assert str(row.reason).endswith(f", {end}")

@@ -171,7 +171,7 @@ def test_hostile_names_are_text(tmp_path: Path, command: Command) -> None:
     [
         (lambda folder: None, 3, "no such folder"),
         (lambda folder: folder.mkdir(), 3, "no saved report in it"),
-        (lambda folder: folder.write_text("x"), 3, "is a file"),
+        (lambda folder: folder.write_text("x"), 3, "a file, where a folder of files is needed"),
         (
             lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{")),
             4,

@@ -98,7 +98,7 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
 def test_findings_that_were_left_out_are_named() -> None:
     report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu", "few-steps"))
     (section,) = (part for part in document_of(report).sections if part.id == "findings")
-    assert section.lead == "1 critical, 1 warning, 1 info."
+    assert section.lead == "1 critical, 1 warning, 1 info, by severity and then by what they cost."
     assert "left out on request: few-steps, unused-gpu" in str(section.blocks)
 
 
@@ -157,7 +157,26 @@ def test_what_is_seen_in_part_only_may_be_the_whole_step() -> None:
     assert most is not None
     assert (most.ratio, most.source) == (1.0, "input-bound")
     (tile,) = [t for t in document_of(report).summary.tiles if t.label.startswith("Recoverable")]
-    assert "whose cost, 9.00 ms, is without ops that are always slowed" in str(tile)
+    assert (tile.label, tile.value, tile.note) == (
+        "Recoverable if input cost nothing, about",
+        "9.00 ms",
+        "37.5% of the mean step",
+    )
+    assert "more where its pipeline slows ops all the time" in tile.rest
+
+
+def test_of_a_lower_bound_no_upper_one_is_made() -> None:
+    bounded = finding(
+        code="host-bound",
+        cost_ps_per_step=9 * MS,
+        cost_ratio=9 / 24,
+        cost_statistic="mean",
+        cost_bound="lower",
+    )
+    report = replace(full_report(), findings=(bounded,))
+    (tile,) = [t for t in document_of(report).summary.tiles if t.label.startswith("Recoverable")]
+    assert (tile.label, tile.value) == ("Recoverable by one change, at least", "9.00 ms")
+    assert tile.note == "37.5% of the mean step"
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica")])

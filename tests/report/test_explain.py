@@ -21,6 +21,7 @@ RULE = Rule(
     explains=("few-workers", "small-batch"),
     conditions_of="with buffers, one of these",
     conditions=("they are empty for {least_ps}", "they are small"),
+    advice_where={"for files": "Read several files at once."},
 )
 PLAIN = Rule("plain", starts_at="any", meaning="M.", evidence="E", advice="A.", example="X")
 
@@ -44,6 +45,7 @@ def test_an_entry_says_everything_of_a_rule(width: int) -> None:
         assert part in words
     assert "warning or critical" in words
     assert "few-workers, small-batch" in words
+    assert "Advice for files: Read several files at once." in words
     assert (
         "; with buffers, one of these: (1) they are empty for 20.0 µs; (2) they are small" in words
     )
@@ -57,6 +59,7 @@ def test_limits_are_written_as_numbers(rule: Rule) -> None:
         rule.meaning,
         rule.evidence,
         rule.advice,
+        *rule.advice_where.values(),
         rule.example,
     )
     assert not [name for name in rule.limits if f"{{{name}}}" in " ".join(texts)]

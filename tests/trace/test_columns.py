@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 import traceview
@@ -16,7 +18,7 @@ from traceview.trace.host_events import HostEvents
 from traceview.trace.join import _OFTEN_ALIKE
 from traceview.trace.load import load
 from traceview.trace.merge import _joined as joined_columns
-from traceview.trace.model import Ends, Trace
+from traceview.trace.model import NONE, Ends, HostStat, Trace
 from traceview.xplane.columns import small
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
@@ -33,8 +35,8 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
     ],
 )
 def test_small_integers(values: list[int], type_: type[np.integer]) -> None:
-    for given in (np.int64, np.int32) if type_ is np.int32 else (np.int64,):
-        column = small(np.array(values, dtype=given))
+    for before in (np.int64, np.int32) if type_ is np.int32 else (np.int64,):
+        column = small(np.array(values, dtype=before))
         assert column.dtype == type_
         assert column.tolist() == values
 
@@ -117,6 +119,25 @@ def test_ids_of_launches_are_stored_in_32_bits_and_read_in_64(tmp_path: Path) ->
     assert stat.at(stat.row, -1).tolist() == stat.stored_value.tolist()
     middle = stat.among(slice(int(stat.row[1]), int(stat.row[3])))
     assert middle.row.tolist() == stat.row[1:3].tolist()
+
+
+@given(
+    st.dictionaries(st.integers(0, 20), st.integers(-5, 5)),
+    st.lists(st.integers(NONE, 22), max_size=8),
+    st.sampled_from((np.int32, np.int64)),
+)
+def test_a_stat_is_found_at_any_rows(
+    values: dict[int, int], rows: list[int], dtype: type[np.integer]
+) -> None:
+    known = sorted(values)
+    stat = HostStat(
+        np.array(known, dtype=dtype), np.array([values[row] for row in known], dtype=dtype)
+    )
+    asked = np.array(rows, dtype=np.int64)
+    assert stat.has(asked).tolist() == [row in values for row in rows]
+    found = stat.at(asked, 9)
+    assert found.dtype == np.int64
+    assert found.tolist() == [values.get(row, 9) for row in rows]
 
 
 def test_a_device_whose_events_are_alike_is_analysed(tmp_path: Path) -> None:

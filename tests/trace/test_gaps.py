@@ -6,12 +6,15 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
+from scripts.scenarios import SCENARIOS
 from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
+from traceview.trace.gap_spans import cause_spans
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WindowKind
@@ -352,6 +355,22 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     assert len(trace.steps_by_host[0].steps) == 2
 
 
+def test_gaps_keep_no_more_than_their_columns(tmp_path: Path) -> None:
+    """A part of an array keeps all of it, so what is made beside a column must not be in one array with it."""
+    SCENARIOS["late_by_turns"]().write(tmp_path)
+    trace = load(tmp_path)
+    for gaps in attribute_idle_time(trace, select(trace)).gaps.values():
+        columns = [getattr(gaps, key) for key in gaps.__struct_fields__]
+        arrays = [column for column in columns if isinstance(column, np.ndarray)]
+        arrays += [array for pair in gaps.by_cause.values() for array in pair]
+        owners = {id(owner): owner for array in arrays for owner in [_owner(array)]}
+        assert sum(owner.nbytes for owner in owners.values()) <= sum(a.nbytes for a in arrays)
+
+
+def _owner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    return _owner(array.base) if isinstance(array.base, np.ndarray) else array
+
+
 def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
     small = Small(190)
     steps = small.trace.gpu(0).line(0xDEADBEEF, "Steps")
@@ -372,6 +391,10 @@ def test_a_device_without_a_kernel_is_unused(direction: str | None, tmp_path: Pa
         small.trace.copy(1, direction, 0, 50 * US, size=8)
     expected = 250 if direction else 300
     assert causes(small, tmp_path, device=1) == [{"unused": expected}]
+    trace, found = loaded(small.trace, tmp_path)
+    gaps = found.gaps[1]
+    spans = cause_spans(trace, gaps, found.states[0], np.arange(gaps.count))
+    assert set(spans.cause.tolist()) == {Cause.UNUSED}
 
 
 def test_a_host_without_threads_shows_nothing(tmp_path: Path) -> None:

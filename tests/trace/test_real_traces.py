@@ -370,9 +370,12 @@ def test_half_a_file_has_no_device_and_says_so(shared_traces: Path) -> None:
     assert report.results.device_time.devices == ()
     assert report.capture.quality == "unusable"
     codes = {finding.code: finding.severity for finding in report.findings}
-    assert codes["damaged-file"] == "warning"
-    # What stood after the cut is unknown: no word against the GPU tracer.
-    assert "no-gpu-plane" not in codes
+    # What stood after the cut is unknown: no word against the GPU tracer, and none about steps.
+    assert codes == {"damaged-file": "critical"}
+    assert report.verdict.headline == (
+        "The file of host is cut off, so what its GPUs did, if it had any, is lost; what is readable was used."
+    )
+    assert report.verdict.devices == "No device is readable: what the devices did is lost."
     assert report.capture.problems[-1].code == "devices-unknown"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.command import Command, Done
 from traceview.cli import watch as watch_module
 from traceview.cli.output import write_file
 from traceview.errors import UsageError
-from traceview.watch import commands, follow
+from traceview.watch import commands
 from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
 from traceview.watch.follow import Follower, Unreadable
@@ -68,7 +69,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     done = once(command, logs)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        "2026_01_01_00_00_00 · step 67.0 ms · busy 31.9% · replica:0 and replica:1 wait 35.3 ms of the mean 58.2 ms "
+        "2026_01_01_00_00_00 · median step 67.0 ms · busy 31.9% · replica:0 and replica:1 wait 35.3 ms of the mean 58.2 ms "
         "step for input (60.7%).\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
@@ -123,20 +124,93 @@ def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
     assert follower.incomplete == []
 
 
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1.8e9
+        monkeypatch.setattr("traceview.watch.arrivals.time.time", lambda: self.now_s)
+
+
 @pytest.mark.parametrize("is_one_of_two", [False, True])
-def test_a_file_that_stays_damaged_is_reported_at_last(
-    is_one_of_two: bool, logs: Path, fixtures: Path
+def test_a_file_that_stays_incomplete_is_reported_once(
+    is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = Follower(logs, None, 5)
+    clock = Clock(monkeypatch)
+    follower = Follower(logs, None, 5, incomplete_after_s=60)
     follower.begin()
-    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
-    file.write_bytes(file.read_bytes()[:1000])
-    if is_one_of_two:
-        land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00", "host-b")
-    seen = [news(follower) for _ in range(follow.DAMAGED_LOOKS + 3)]
+    whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     name = "2026_01_02_00_00_00"
+    file = land(logs, trace_in(fixtures, "keras-fit-2"), name)
+    file.write_bytes(whole[:1000])
+    if is_one_of_two:
+        land(logs, trace_in(fixtures, "keras-fit-2"), name, "host-b")
+    assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
+    clock.now_s += 59
+    assert news(follower) == []
+    clock.now_s += 1
     at_last = [name] if is_one_of_two else [f"{name} unreadable"]
-    assert seen[1:] == [*[[]] * (follow.DAMAGED_LOOKS - 1), at_last, [], []]
+    assert [news(follower), news(follower)] == [at_last, []]
+    # It grows after all.
+    file.write_bytes(whole)
+    assert [news(follower), news(follower)] == [[], [f"{name} again"]]
+
+
+def test_growth_starts_the_wait_again(
+    logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    follower = Follower(logs, None, 5, incomplete_after_s=60)
+    follower.begin()
+    whole = trace_in(fixtures, "keras-fit-2").read_bytes()
+    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    for size in (1000, 1001, 1002):
+        file.write_bytes(whole[:size])
+        news(follower)
+        clock.now_s += 59
+        assert news(follower) == []
+    clock.now_s += 1
+    assert news(follower) == ["2026_01_02_00_00_00 unreadable"]
+
+
+def said_of(command: Command, logs: Path, *options: str) -> list[str]:
+    return once(command, logs, *options).err.splitlines()
+
+
+def test_what_stays_incomplete_is_said_with_what_reads_it(
+    command: Command,
+    logs: Path,
+    fixtures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also by calls from cron, which know of each other by the state only."""
+    clock = Clock(monkeypatch)
+    cut = land(logs, trace_in(fixtures, "keras-fit-2"), "it's cut")
+    cut.write_bytes(cut.read_bytes()[:-1000])
+    empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
+    empty.write_bytes(b"")
+    options = ("--state", str(tmp_path / "state.json"), "--incomplete-after", "1m")
+    waiting = [
+        "traceview: empty is not complete yet",
+        "traceview: it's cut is not complete yet",
+    ]
+    assert sorted(said_of(command, logs, *options)) == waiting
+    clock.now_s += 59
+    assert sorted(said_of(command, logs, *options)) == waiting
+    clock.now_s += 1
+    of_empty, of_cut = said_of(command, logs, *options)
+    assert of_empty == (
+        f"traceview: empty stays unreadable: its files have not grown for 1m; {empty}: the file is empty (0 bytes)"
+    )
+    assert of_cut.startswith(
+        "traceview: it's cut stays incomplete: its files have not grown for 1m, so its job may have ended while it "
+        f"wrote; {cut}: byte "
+    )
+    _, _, salvage = of_cut.partition("What is readable of it: ")
+    assert said_of(command, logs, *options) == []
+    done = command(*shlex.split(salvage)[1:])
+    assert (done.code, "damaged" in done.out) == (0, True)
 
 
 def test_a_log_directory_may_come_later(logs: Path, tmp_path: Path) -> None:

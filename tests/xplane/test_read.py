@@ -21,7 +21,7 @@ from traceview.xplane.read import read_file, read_summary
 from traceview.xplane.space import Plane, Space, Stat
 from traceview.xplane.table import PlaneTable, build_table
 
-SALVAGE_HINT = "traceview analyze --salvage reports the readable part"
+SALVAGE_HINT = "what is readable of it: traceview analyze {} --salvage"
 EMPTY = "the file is empty (0 bytes)"
 NO_PLANES = (
     "the file has no planes: the profiler was stopped before it recorded anything, "
@@ -378,7 +378,7 @@ def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError) as caught:
         read_file(path)
     assert str(caught.value) == f"{path}: byte {offset}: {reason}"
-    assert caught.value.hint == SALVAGE_HINT
+    assert caught.value.hint == SALVAGE_HINT.format(path)
     space = read_file(path, salvage=True)
     assert space.faults == (Fault(offset, reason),)
     assert [line.columns.metadata_id.size for line in space.planes[0].lines] == [4, 1, 4]
@@ -422,7 +422,7 @@ def test_what_a_user_reads_of_a_broken_file(shared_traces: Path, name: str, text
     with pytest.raises(TraceFormatError) as caught:
         traceview.load(shared_traces / "broken" / name)
     assert str(caught.value) == f"{path}: {text}"
-    assert (caught.value.hint == SALVAGE_HINT) == name.startswith("truncated")
+    assert (caught.value.hint == SALVAGE_HINT.format(path)) == name.startswith("truncated")
 
 
 @pytest.mark.shared

@@ -75,7 +75,7 @@ class Finding(Record, frozen=True):
         severity: critical, warning or info.
         title: One sentence with the number in it.
         explanation: What it means here.
-        advice: What to change, with the call.
+        advice: What to change, with the call; LOGDIR in a command is source.logdir.
         confidence: How sure the conclusion is.
         confidence_reason: Why it is as sure as that.
         evidence: Measured values past their thresholds.
@@ -115,7 +115,8 @@ class Rule(Struct, frozen=True):
     `starts_at`: when the finding is made, in one sentence, with the names of `limits` in braces. `conditions`: what else has
     to hold, a list below that sentence; `conditions_of`: says when, and which of them. `limits`: the thresholds; the ending of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
     finding says unless it knows more. `jax_advice`: what it says instead of a trace that JAX wrote, if that is another
-    advice. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
+    advice; `advice_where`: by the case in which a finding says it, in words that follow "advice". `is_of_absence`: it
+    concludes from what the trace lacks, which the lost part of a damaged file may have held. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
     that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
     about; `path_causes`: the classes and causes on the critical path, where these are others and a finding does not
     know better.
@@ -135,6 +136,8 @@ class Rule(Struct, frozen=True):
     jax_advice: str = ""
     conditions_of: str = ""
     conditions: tuple[str, ...] = ()
+    advice_where: Mapping[str, str] = {}
+    is_of_absence: bool = False
 
     @property
     def start(self) -> str:
@@ -197,16 +200,17 @@ class Rule(Struct, frozen=True):
         )
 
 
-def by_cost(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings by what they cost, the largest cost first.
+def by_severity(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, those of one severity by what they cost, the largest cost first.
 
-    What is critical and has no cost, such as GPUs that were not recorded, comes before them; warnings without a cost
-    come after them, and information last.
+    What is critical and has no cost, such as GPUs that were not recorded, comes before what has one: costs mean little
+    then. Of the others those without a cost come last.
     """
 
-    def place(finding: Finding) -> tuple[int, float, int, str, tuple[str, ...]]:
+    def place(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...]]:
+        has_no_cost = not finding.cost_ratio
+        group = -has_no_cost if finding.severity == "critical" else int(has_no_cost)
         severity = SEVERITIES.index(finding.severity)
-        group = 3 if finding.severity == "info" else 1 if finding.cost_ratio else 2 * severity
-        return group, -(finding.cost_ratio or 0.0), severity, finding.code, finding.devices
+        return severity, group, -(finding.cost_ratio or 0.0), finding.code, finding.devices
 
     return tuple(sorted(findings, key=place))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from shlex import quote
 from threading import RLock
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from traceview.analysis.idle_attribution import (
 )
 from traceview.analysis.idle_python import PythonShare, shared
 from traceview.analysis.of_hosts import OfHosts
+from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
 from traceview.intervals import Int64Array
@@ -240,8 +240,12 @@ class View(Struct, frozen=True):
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""
-        run = f" --run {quote(self.run.rpartition('/')[2])}" if self.other_runs else ""
-        return f"traceview {name} {quote(self.logdir)}{run}"
+        return self.commands.command(name)
+
+    @property
+    def commands(self) -> RunCommands:
+        """The commands about this run."""
+        return RunCommands(self.logdir, self.run, not self.other_runs)
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,16 +18,17 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.path.parts import FIRST_CAUSE
 from traceview.analysis.path.result import walked_steps
 from traceview.analysis.selection import step_bounds
-from traceview.ids import unique_inverse
+from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array
 from traceview.mean_variance import Float64Array, variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.host_of_run import first_numbers
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import op_names
+from traceview.xplane.columns import SmallIntArray
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
@@ -121,7 +121,8 @@ def compute(context: Context) -> OpSteps | Skipped:
     path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     if not isinstance(walked, Skipped):
         is_activity = walked.parts.kind < FIRST_CAUSE
-        path = numbering.of(walked.parts.row[is_activity]), walked.parts.duration_ps[is_activity]
+        row = walked.parts.row[is_activity]
+        path = _numbers_of(row, devices, numbering), walked.parts.duration_ps[is_activity]
     ops = numbering.ops
     sums = np.zeros((3, len(ops)), dtype=np.int64)
     for device in devices:
@@ -205,6 +206,22 @@ class _DeviceOps(Struct, frozen=True, eq=False):
         return np.asarray(times, dtype=np.float64)
 
 
+def _numbers_of(
+    rows: SmallIntArray, devices: Sequence[_DeviceOps], numbering: _Numbering
+) -> Int32Array:
+    """The numbers of the ops of events, most of which start in a used step and have a number by that."""
+    result = np.full(rows.size, NONE, dtype=np.int32)
+    for device in devices:
+        if device.row.size:
+            own = rows - device.first
+            place = np.minimum(np.searchsorted(device.row, own), device.row.size - 1)
+            known = np.flatnonzero(device.row[place] == own)
+            result[known] = device.op[place[known]]
+    others = np.flatnonzero(result == NONE)
+    result[others] = numbering.of(rows[others])
+    return result
+
+
 class OpsOfSteps(Struct, frozen=True, eq=False):
     """The events of all devices that start in a used step.
 
@@ -265,6 +282,23 @@ def _devices_in_steps(
         yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
 
 
+class _KernelStems(Struct, frozen=True, eq=False):
+    """`stems`: what kernels are called without types and arguments. `of_name`: int32, the place of its stem by name."""
+
+    stems: tuple[str | None, ...]
+    of_name: Int32Array
+
+
+def _kernel_stems(recording: Recording) -> _KernelStems:
+    place_of: dict[str | None, int] = {None: 0}
+    of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
+    names = recording.device_columns.name[recording.once(op_labels).row]
+    for name in unique_ids(names[names != NONE]).tolist():
+        stem = kernel_stem(recording.names.text(name) or "")
+        of_name[name] = place_of.setdefault(stem, len(place_of))
+    return _KernelStems(tuple(place_of), of_name)
+
+
 class _Numbering:
     """Numbers ops in the order in which they are asked for, after those that have a number.
 
@@ -282,28 +316,22 @@ class _Numbering:
         self._has_shapes = bool((self._columns.shape != NONE).any())
         self.shapes = set(shapes)
         self._text = trace.names.text
-        text = trace.names.text
-        self._op_of = cache(lambda name: _op_of(text(name)))
-        self._stem_of = cache(lambda name: _stem_of(text(name)))
+        self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
+        self._names = trace.once(op_names)
+        self._stems = trace.once(_kernel_stems)
 
-    def of(self, rows: Int64Array) -> Int32Array:
+    def of(self, rows: SmallIntArray) -> Int32Array:
         """The number of the op of each of these events, int32."""
         columns = self._columns
         if not rows.size:
             return np.empty(0, dtype=np.int32)
-        codes, index = unique_inverse(
-            self._labels.of_row[rows].astype(np.int64) * 2 + self._is_replica[columns.device[rows]]
-        )
-        first = self._labels.row[codes >> 1]
-        keys = (column[first].tolist() for column in (columns.class_, columns.op, columns.name))
-        numbers = []
-        for is_replica, class_, name, kernel in zip((codes & 1).tolist(), *keys, strict=True):
-            op = _Op(class_, *self._op_of(name), None if is_replica else self._stem_of(kernel))
-            number = self._number_of.setdefault(op, len(self.ops))
-            if number == len(self.ops):
-                self.ops.append(op)
-            numbers.append(number)
-        number_of_row = np.array(numbers, dtype=np.int32)[index]
+        # A kernel does not tell ops of replicas apart.
+        code = self._labels.of_row[rows] * np.int32(2) + self._is_replica[columns.device[rows]]
+        number_of_row: Int32Array = self._number_of_code.take(code)
+        is_new = number_of_row == NONE
+        if is_new.any():
+            self._number(unique_ids(code[is_new]))
+            number_of_row = self._number_of_code.take(code)
         if self._has_shapes:
             shape = columns.shape[rows]
             known = np.flatnonzero(shape != NONE)
@@ -313,18 +341,29 @@ class _Numbering:
             self.shapes.update(zip(of_op[begin].tolist(), texts, strict=True))
         return number_of_row
 
+    def _number(self, codes: Int64Array) -> None:
+        """Number the ops of labels, each twice itself, and one more where a replica runs it."""
+        columns, row = self._columns, self._labels.row[codes >> 1]
+        op, stem = self._names.of_name[columns.op[row]], self._stems.of_name[columns.name[row]]
+        stem[codes & 1 == 1] = NONE
+        label, first = SWEEPS.labelled(op, stem, columns.class_[row])
+        keys = (column[first].tolist() for column in (columns.class_[row], op, stem))
+        numbers = [self._number_of_op(*key) for key in zip(*keys, strict=True)]
+        self._number_of_code[codes] = np.array(numbers, dtype=np.int32)[label]
+
+    def _number_of_op(self, class_: int, op: int, stem: int) -> int:
+        """The number of an op from those of its name and type and of its kernel."""
+        kernel = None if stem == NONE else self._stems.stems[stem]
+        made = _Op(class_, *self._names.ops[op], kernel)
+        number = self._number_of.setdefault(made, len(self.ops))
+        if number == len(self.ops):
+            self.ops.append(made)
+        return number
+
     def shapes_of(self, op: int) -> tuple[str, ...]:
         """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
         texts = {text for number, text in self.shapes if number == op}
         return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
-
-
-def _op_of(text: str | None) -> tuple[str | None, str | None]:
-    return (None, None) if text is None else split_op(text)
-
-
-def _stem_of(text: str | None) -> str | None:
-    return None if text is None else kernel_stem(text)
 
 
 def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:

@@ -223,7 +223,7 @@ def section(view: View, result: Ops) -> doc.Section | None:
         blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
-        blocks += doc.remarks(f"{of_all} are not shown; all of them: {view.command('ops')}")
+        blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", view.command("ops")))
     return doc.Section(
         "ops",
         TITLE,

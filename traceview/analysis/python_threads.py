@@ -101,7 +101,9 @@ def compute(context: Context) -> PythonThreads | Skipped:
         return Skipped("no Python stacks were sampled")
     rows = [keeper.row for host in context.idle.python for keeper in _keepers(context, host)]
     if not rows:
-        return Skipped("no thread of the script was seen to compute in Python beside the step")
+        return Skipped(
+            "the samples show no thread of the script that computes in Python beside the step"
+        )
     return PythonThreads(tuple(rows))
 
 

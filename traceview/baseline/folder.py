@@ -20,6 +20,7 @@ from traceview.errors import (
 from traceview.report.model import Report
 from traceview.report.reduced import COMPRESSED, PLAIN, SmallFile, reduced
 from traceview.report.saved import load_report
+from traceview.shell_quote import shell_word
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 """Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
@@ -121,7 +122,7 @@ def _only(paths: list[Path], name: str) -> Path:
     if len(paths) > 1:
         raise UsageError(
             f"{paths[0]} and {paths[1].name} are both called {name}",
-            hint=f"remove one, or both by traceview baseline rm {name}",
+            hint=f"remove one, or both by traceview baseline rm {shell_word(name)}",
         )
     return paths[0]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from traceview.errors import BudgetError, TraceviewError, UsageError
+from traceview.shell_quote import shell_path
 
 Budget: TypeAlias = str | PathLike[str] | Sequence[str]
 """The path of a TOML file, or conditions."""
@@ -20,7 +21,7 @@ _GATE: Final = "traceview.gate.window"
 
 
 class WindowBudget:
-    """A budget, and what becomes of a window that does not meet it.
+    """A budget, and how to treat a window that does not meet it.
 
     `budget`: a path, or conditions. `over_budget`: `warn` says so by `say`, `raise` raises `BudgetError`. Raises
     `UsageError` for a file that does not exist; what is in it is read when the window has closed.
@@ -44,7 +45,7 @@ class WindowBudget:
         self._say = say
 
     def judge(self, trace: Path) -> None:
-        """Judge a trace that was saved. What prevents that is said, and never ends the training.
+        """Judge a trace that was saved. What prevents that is reported, and never ends the training.
 
         Raises `BudgetError` if the budget does not hold and that was asked for.
         """
@@ -61,6 +62,6 @@ class WindowBudget:
             return
         outcome, text = verdict
         if outcome == "fails" and self._is_raising:
-            raise BudgetError(text, hint=f"traceview analyze {trace.parent}")
+            raise BudgetError(text, hint=f"traceview analyze {shell_path(trace.parent)}")
         if outcome != "holds":
             self._say(text)

@@ -48,7 +48,7 @@ class CallLimit:
         self._learn(lambda: self._counter.end_probe(_wanted_calls(count, steps)))
 
     def estimate(self, functions: Collection[str], count: int, steps: StepRange) -> None:
-        """Count ops, unless a probe has told the limit; what cannot be estimated is not asked for again."""
+        """Count ops, unless a probe has measured the limit; what cannot be estimated is not asked for again."""
         if not self._is_known:
             self._learn(
                 lambda: self._counter.estimate(functions, count, _wanted_calls(count, steps))

@@ -1,4 +1,4 @@
-"""Says in words what became of the processes that wrote to a journal."""
+"""Describes how the processes that wrote to a journal ended."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from traceview.errors import CaptureError, TraceviewError, UsageError
 
 
 def begin(text: str) -> None:
-    """Capture this process as the value of the variable asks; what is wrong with it is said."""
+    """Capture this process as the value of the variable asks; errors in it are reported."""
     try:
         request = Request.parse(text)
     except UsageError as error:

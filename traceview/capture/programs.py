@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.errors import UsageError
+from traceview.shell_quote import shell_path
 
 _SHELL_SUFFIXES: Final = (".sh", ".bash")
 _PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")
@@ -27,7 +28,7 @@ def command_of(name: str, arguments: Sequence[str]) -> list[str] | None:
     if path.suffix == ".ipynb" and (path.exists() or not shutil.which(name)):
         raise UsageError(
             f"{name} is a notebook",
-            hint=f"traceview capture -- jupyter execute {name}; or, in the notebook, %load_ext traceview and "
+            hint=f"traceview capture -- jupyter execute {shell_path(name)}; or, in the notebook, %load_ext traceview and "
             "%%traceview in the cell that trains",
         )
     if path.is_file():

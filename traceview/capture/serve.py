@@ -3,7 +3,7 @@
 The server starts as soon as the script has imported TensorFlow, and configures nothing: the script can still set up
 devices, threads and memory (TensorFlow 2.21). It lives as long as the process and listens on all interfaces. One profile
 can run at a time: the server refuses requests while the window is recorded, and a window that should open during a
-request is not recorded, which the user is told.
+request is not recorded; a message says so.
 """
 
 from __future__ import annotations

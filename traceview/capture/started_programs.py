@@ -2,7 +2,7 @@
 
 The variable is in the environment of the script until its own window opens, so that from there on the script runs as
 without traceview. A journal in a temporary folder returns what each program recorded. A program whose environment has no
-traceview, or which starts without the variable, cannot be captured this way: the user is told how it can.
+traceview, or which starts without the variable, cannot be captured this way: a message says how it can.
 """
 
 from __future__ import annotations

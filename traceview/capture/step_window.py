@@ -202,7 +202,7 @@ class StepWindow:
     # Called where time decides
 
     def choose_steps(self, length_s: float) -> bool:
-        """Choose the coming steps that take about `length_s` seconds; False if steps cannot be told so far."""
+        """Choose the coming steps that take about `length_s` seconds; False if no steps are known so far."""
         step_ns = self.times().unprofiled_ns
         if not step_ns:
             return False

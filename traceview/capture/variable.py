@@ -34,7 +34,7 @@ _SWITCHES: Final = {
 class Request:
     """What a process that trains captures.
 
-    `on_hang_s`: report if no step ends for that many seconds; None without. `journal`: the folder in which `traceview capture -- COMMAND` reads what became of it.
+    `on_hang_s`: report if no step ends for that many seconds; None without. `journal`: the folder in which `traceview capture -- COMMAND` reads how it ended.
     """
 
     settings: Settings

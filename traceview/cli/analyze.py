@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from enum import Enum
 from typing import Annotated, Final
 
@@ -36,6 +35,7 @@ from traceview.cli.options import (
 from traceview.cli.output import Target, format_of
 from traceview.cli.timings import Timings
 from traceview.errors import TraceNotFoundError
+from traceview.shell_quote import shell_word
 from traceview.stages import stage
 
 TERMINAL_TOP: Final = 5
@@ -141,7 +141,7 @@ def analyze(
         else:
             from traceview.report.screen import Invocation
 
-            options = "".join(f" --device {shlex.quote(key)}" for key in device or ())
+            options = "".join(f" --device {shell_word(key)}" for key in device or ())
             asked = Invocation(
                 logdir="" if redact else str(logdir),
                 is_salvaged=salvage,

@@ -12,6 +12,7 @@ import typer
 from traceview.cli.options import Full, MaxMemory, Redact, Run, Salvage, Subject, Width, folder_of
 from traceview.cli.output import Target, write_file
 from traceview.errors import UsageError
+from traceview.shell_quote import shell_path
 
 HELP: Final = """Save, list, show and remove baselines.
 
@@ -141,14 +142,12 @@ def show(name: Name, folder: Folder = None, full: Full = False, width: Width = N
 
     Example: traceview baseline show main
     """
-    import shlex
-
     from traceview.baseline.folder import DEFAULT_FOLDER, baseline_called
     from traceview.report.screen import Invocation
 
     known = baseline_called(folder or DEFAULT_FOLDER, name)
     assert known.report is not None  # one that cannot be read is an error
-    command = f"traceview render {shlex.quote(str(known.path))} --full"
+    command = f"traceview render {shell_path(known.path)} --full"
     Target(None).write_report(
         known.report, width, is_full=full, invocation=Invocation(full_command=command)
     )

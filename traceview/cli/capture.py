@@ -21,9 +21,9 @@ from traceview.cli.hang import hang_settings
 from traceview.cli.options import output_folder
 from traceview.cli.output import abandon_stdout
 from traceview.cli.remote import capture_running
-from traceview.cli.shell_quote import is_plain, shell_quote
 from traceview.document.sanitize import sanitize
 from traceview.errors import CaptureError, TraceviewError, UsageError
+from traceview.shell_quote import in_bytes, is_plain
 
 if TYPE_CHECKING:
     from traceview.capture.script_capture import ScriptCapture
@@ -312,7 +312,7 @@ class _Console(Struct, frozen=True):
             self.say(f"hint: {error.hint}")
 
     def say_capture(self, captured: ScriptCapture) -> None:
-        """Print what became of a capture whose process is about to die: there is no time for a report."""
+        """Print the outcome of a capture whose process is about to die: there is no time for a report."""
         if captured.problem is not None:
             self.say_error(captured.problem)
         if captured.run is not None:
@@ -325,7 +325,7 @@ class _Console(Struct, frozen=True):
             self.print(str(run))
             return
         self.say("note: the path of the run is quoted for bash and zsh")
-        self.print(shell_quote(run))
+        self.print(in_bytes(run))
 
     def print(self, line: str) -> None:
         """Print a line; a closed or broken stream is ignored."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,6 +12,7 @@ from traceview.cli.options import FORMAT_OPTION, Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
 from traceview.errors import ComparisonError, UsageError
 from traceview.location import Location
+from traceview.shell_quote import shell_path
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -299,9 +299,9 @@ def _command(sides: list[list[Location]]) -> str:
     """What shows everything."""
     if not sides:
         return "traceview compare BEFORE AFTER --redact --full"
-    first = [shlex.quote(str(side[0])) for side in sides]
+    first = [shell_path(side[0]) for side in sides]
     more = [
-        f" {option} {shlex.quote(str(place))}"
+        f" {option} {shell_path(place)}"
         for option, side in zip(("--before", "--after"), sides, strict=True)
         for place in side[1:]
     ]

@@ -71,5 +71,5 @@ def gaps(
         sections=lambda: [gap_table_section(rows, windows)],
         left_out_count=left_out_count,
         order="longest first",
-        remarks=() if idle.gaps else ("no device recorded an event",),
+        remarks=() if idle.gaps else ("the trace holds no device event",),
     )

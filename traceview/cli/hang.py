@@ -54,7 +54,7 @@ def show_hangs(
 
 
 def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) -> None:
-    """Print what can be seen of a running process; its open reports too, if a capture watches it."""
+    """Print what a running process shows from outside, and its open reports if a capture watches it."""
     from traceview.analysis.hang.section import hang_document
     from traceview.analysis.hang.write_up import content_of
     from traceview.capture.hang.attach import facts_of_process, folder_of_reports

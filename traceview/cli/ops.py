@@ -75,7 +75,7 @@ def ops(
         sections=lambda: _sections(shown),
         left_out_count=rows.count - shown.count,
         order="share is of the device's compute time",
-        remarks=() if rows.count else ("no device recorded an event in the window",),
+        remarks=() if rows.count else ("the trace holds no device event in the window",),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Final
 
 import typer
@@ -12,6 +11,7 @@ from traceview.cli.options import Force, Full, Output, Redact, Width
 from traceview.cli.output import Target, format_of
 from traceview.location import Location
 from traceview.report.formats import DOCUMENTS
+from traceview.shell_quote import shell_path
 from traceview.store.address import location_of
 
 TERMINAL: Final = "terminal"
@@ -63,6 +63,6 @@ def render(
     else:
         from traceview.report.screen import Invocation
 
-        place = "REPORT --redact" if redact else shlex.quote(str(report))
+        place = "REPORT --redact" if redact else shell_path(report)
         command = f"traceview render {place} --full"
         target.write_report(saved, width, is_full=full, invocation=Invocation(full_command=command))

@@ -179,6 +179,8 @@ def _write_table(
             has_chosen=bool(device),
             is_terminal=format_ is Format.terminal,
         )
+        for damage in _damage(trace):
+            typer.echo(f"traceview: {damage}", err=True)
         answer = make(request)
         if names:
             answer = replace(answer, rows=_with_columns(answer.rows, names))
@@ -186,6 +188,15 @@ def _write_table(
             target.write_parts(_content(target, format_, request, answer, width))
     for remark in answer.remarks:
         typer.echo(f"traceview: {remark}", err=True)
+
+
+def _damage(trace: Trace) -> Iterator[str]:
+    """A line for each damaged place: the rows lack what was lost there."""
+    from traceview.document.sanitize import sanitize
+
+    for problem in trace.problems:
+        if problem.code == "damaged-file":
+            yield f"damaged, so events and whole devices may be lost: {sanitize(problem.text)}"
 
 
 def _checked_format(format_: Format | None, target: Target) -> Format:

@@ -24,7 +24,7 @@ from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
     from traceview.watch.commands import OnFinding
-    from traceview.watch.follow import Follower, Memory, News
+    from traceview.watch.follow import Follower, Memory, News, Unreadable
     from traceview.watch.telemetry import Telemetry
 
 PAIRS: Final = ("on_finding",)
@@ -39,6 +39,14 @@ def watch(
     once: Annotated[
         bool, typer.Option("--once", help="End after two looks, for cron and for tests.")
     ] = False,
+    incomplete_after: Annotated[
+        str,
+        typer.Option(
+            "--incomplete-after",
+            metavar="TIME",
+            help="Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
+        ),
+    ] = "2m",
     last: Annotated[
         int,
         typer.Option(
@@ -86,8 +94,9 @@ def watch(
 ) -> None:
     """Print a line for each new run as it lands, until Ctrl-C.
 
-    A line has step time, how busy the least busy device was, whether the step takes longer than in the runs before, and
-    the verdict. Files that still grow or are cut off are waited for. Commands get what is known of the run in variables:
+    A line has the median step time, how busy the least busy device was, whether the step takes longer than in the runs
+    before, and the verdict. Files that still grow or are cut off are waited for; of those that do not grow any more
+    traceview says once that they stay incomplete. Commands get what is known of the run in variables:
     TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run for runs that come while traceview watches,
     with --once or --state for each run that gets a line.
 
@@ -99,13 +108,20 @@ def watch(
     from traceview.watch.follow import Follower
 
     interval_s = parse_duration("--every", every) / 1000
+    incomplete_after_s = parse_duration("--incomplete-after", incomplete_after) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
     if prometheus is not None:
         _check_own(prometheus)
     known = None if state is None else _read_state(state)
-    follower = Follower(logdir, known, last)
+    follower = Follower(logdir, known, last, incomplete_after_s)
     outputs = _Outputs(
-        str(logdir), commands, prometheus, state, once or state is not None, is_once=once
+        str(logdir),
+        commands,
+        prometheus,
+        state,
+        once or state is not None,
+        is_once=once,
+        incomplete_after=incomplete_after,
     )
     if otel:
         from traceview.watch.telemetry import Telemetry
@@ -138,12 +154,13 @@ class _Outputs(Struct):
     state: Location | None
     is_all_new: bool
     is_once: bool = False
+    incomplete_after: str = ""
     telemetry: Telemetry | None = None
     run_count: int = 0
     unreadable_count: int = 0
     newest: News | None = None
     trouble: str = ""
-    """What has been said of a store that does not answer; it is said once."""
+    """The message about a store that does not answer, which is printed once."""
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 
@@ -155,7 +172,7 @@ class _Outputs(Struct):
             for news in follower.look():
                 if isinstance(news, Unreadable):
                     self.unreadable_count += 1
-                    _say(f"{news.run} cannot be read: {news.reason}")
+                    _say(self.unreadable(news))
                     self.renew_metrics()
                 else:
                     self.report(news)
@@ -192,9 +209,33 @@ class _Outputs(Struct):
         if self.is_all_new or not news.is_history:
             for wrong in run_commands(self.commands, self.logdir, facts, change):
                 _say(wrong)
+        if news.damage:
+            _say(
+                f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
+            )
         self.renew_metrics()
         if self.telemetry is not None and not self.telemetry.send(self.logdir, facts, change):
             _say(f"the metrics of {facts.run} were not sent: the collector did not answer")
+
+    def unreadable(self, news: Unreadable) -> str:
+        """Why a run has no line, and what reads it nevertheless."""
+        if not news.is_in_part:
+            return f"{news.run} stays unreadable: {self.quiet}; {news.reason}"
+        return (
+            f"{news.run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
+            f"What is readable of it: {self.salvage(news.run)}"
+        )
+
+    @property
+    def quiet(self) -> str:
+        """How long nothing was written."""
+        return f"its files have not grown for {self.incomplete_after}"
+
+    def salvage(self, run: str) -> str:
+        """The command that reads a damaged run."""
+        from traceview.analysis.run_commands import RunCommands
+
+        return f"{RunCommands(self.logdir, run, is_only=False).command('analyze')} --salvage"
 
     def renew_metrics(self) -> None:
         """Write the file of metrics, if there is one and a run to write of."""

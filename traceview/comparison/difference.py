@@ -26,7 +26,7 @@ CONFIDENCE: Final = 0.95
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown_ratio` in which it is shown."""
 ASKED_RATIO: Final = 0.08
-"""The change for which runs that do not show it are told how many steps or captures would; a choice of ours."""
+"""The change for which the verdict says how many steps or captures would show it; a choice of ours."""
 MOST_NEEDED: Final = 1000
 """Steps or captures: more are no advice."""
 _FURTHER_NEIGHBOURS: Final = 1.25

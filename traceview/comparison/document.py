@@ -47,7 +47,7 @@ STATUSES: Final = {
     "reshaped": Look("reshaped", "other shape", ink="bold"),
     "same": Look("same", "no difference shown", ink="dim"),
 }
-"""What became of an op."""
+"""How an op changed."""
 
 _NOISE: Final = {
     "slower": Look("beyond", "beyond", ink="red"),
@@ -80,8 +80,8 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
             ),
             *doc.remarks(
                 *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
-                f"All: {full_command}" if full_command else None,
             ),
+            *((doc.Remark("All:", full_command),) if full_command else ()),
         ),
         is_folded=False,
     )
@@ -154,15 +154,18 @@ def _names(runs: Sequence[ComparedRun]) -> str:
 
 def _sides(comparison: Comparison) -> tuple[str, ...]:
     """`before: logs/a, 12 steps`."""
+    is_same = comparison.before[0].logdir == comparison.after[0].logdir
     return tuple(
-        f"{name}: {_place(runs)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
+        f"{name}: {_place(runs, has_run=is_same)}, {numbers.plural(sum(run.step_count for run in runs), 'step')}"
         for name, runs in (("before", comparison.before), ("after", comparison.after))
     )
 
 
-def _place(runs: Sequence[ComparedRun]) -> str:
-    """The log directories, and their runs where they have the same."""
+def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
+    """The log directory of the first capture of a side; `has_run`: and its run, as the other side has the same."""
     first = shortened(runs[0].logdir, _LONGEST_VALUE)
+    if has_run:
+        first = f"{shortened(runs[0].run, _LONGEST_VALUE)} in {first}"
     return (
         f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
     )
@@ -309,7 +312,7 @@ def _is_large(comparison: Comparison, row: OpDifference) -> bool:
 
 
 def _op_look(row: OpDifference) -> Look:
-    """What became of it; calls where there are more or fewer of them."""
+    """How it changed; calls where there are more or fewer of them."""
     look = STATUSES[row.status]
     if row.left_out_ps and row.status in ("new", "gone"):
         side = "before" if row.status == "new" else "after"

@@ -92,7 +92,7 @@ def _unlisted(left_out_ps: int) -> _Op:
 
 
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
-    """With what became of it, as far as that is shown among all."""
+    """With how it changed, as far as that is shown among all."""
     if row.status == "reshaped":
         return row
     is_listed = row.status == "same"

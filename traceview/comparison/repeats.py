@@ -31,7 +31,7 @@ def is_one_run(before: Sequence[Report], after: Sequence[Report]) -> bool:
 
 
 def repeats_of(before: Sequence[Report], after: Sequence[Report]) -> Iterator[str]:
-    """What is said of the captures as they were given: sentences without a full stop, at most one a side and one of both."""
+    """Remarks on the captures as they were given: sentences without a full stop, at most one a side and one of both."""
     for name, side in zip(SIDES, (before, after), strict=True):
         words = repeat_words(side, f"captures {name}")
         if words:

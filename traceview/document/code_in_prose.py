@@ -28,10 +28,14 @@ _CALL_START: Final = re.compile(
     r"(?<![^ (\"'])(?:if [\w %=<>]{1,30}: )?(?:[A-Za-z_]\w* = )?@?[A-Za-z_][\w.]*\((?!s\))"
 )
 _CALL_GOES_ON: Final = re.compile(r"\.[A-Za-z_][\w.]*\(")
+_QUOTED: Final = r"'[^']*'(?:\"'\"'[^']*')*|\$'(?:[^'\\]|\\.)*'"
+"""A word as `traceview.shell_quote` writes it."""
+
 _COMMAND: Final = re.compile(
     rf"(?<![^ (\"'])(?:traceview (?:{COMMANDS})(?![\w.:/-])"
-    r"(?: (?:--(?:cause|format|window) [a-z\d_]+|--on-hang \d+s?|--[a-z][a-z-]*|(?:CPU|GPU|TPU|replica):\d+|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
-    r"|--window [a-z]+|nvidia-smi(?: -[a-z]+(?: [A-Z_]+(?:,[A-Z_]+)*)?)+|py-spy record(?: --[a-z]+| PID)+"
+    rf"(?: (?:{_QUOTED}|--run (?:{_QUOTED}|[\w@%+=:,./-]*\w)|[\w@%+=:.-]*/(?:[\w@%+=:,./-]*\w)?/?"
+    r"|--(?:cause|format|window) [a-z\d_]+|--on-hang \d+s?|--[a-z][a-z-]*|(?:CPU|GPU|TPU|replica):\d+|[A-Z][A-Z_]*(?::[A-Z]+)?|\d+:\d+|[a-z]+(?:-[a-z]+)+|[\w/-]+\.json)(?![\w/:(]))*"
+    r"|--window [a-z]+|--steps \d+:\d+|nvidia-smi(?: -[a-z]+(?: [A-Z_]+(?:,[A-Z_]+)*)?)+|py-spy record(?: --[a-z]+| PID)+"
     r"|pip install '[^' ]+'|numactl --[a-z]+|export [A-Z_]+=[\w/:$-]+)"
 )
 """A command line of traceview or of a program that advice names, or an option with its value."""
@@ -62,6 +66,13 @@ def pieces(text: str) -> Iterator[Piece]:
         yield Piece(text[start:end], is_code=True, is_whole=True)
         done = end
     yield from _words(text[done:])
+
+
+def commands_in(text: str) -> list[tuple[int, int]]:
+    """Where the command lines of traceview in a sentence begin and end."""
+    if "traceview " not in text:
+        return []
+    return [match.span() for match in _COMMAND.finditer(text) if match[0].startswith("traceview ")]
 
 
 def _calls(text: str) -> Iterator[tuple[int, int]]:

@@ -133,7 +133,8 @@ def _block(block: doc.Block) -> str:
     if isinstance(block, doc.Notes):
         return "\n".join(f"- {prose(item)}" for item in block.items)
     if isinstance(block, doc.Remark):
-        return prose(block.text)
+        command = f" {code(block.command, LONGEST_CALL)}" if block.command else ""
+        return f"{prose(block.text)}{command}"
     if isinstance(block, doc.Subheading):
         remark = f": {prose(block.remark)}" if block.remark else ""
         return f"**{prose(block.text)}**{remark}"

@@ -127,9 +127,13 @@ class Notes(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """How to read what stands above: minor, and printed once in a document however often it occurs."""
+    """How to read what stands above: minor, and printed once in a document however often it occurs.
+
+    `command`: what to type, behind the text; it is neither shortened nor broken, so that it can be copied.
+    """
 
     text: str
+    command: str = ""
 
 
 class Subheading(Struct, frozen=True):
@@ -322,10 +326,10 @@ class ShortFinding(Struct, frozen=True):
 class Screen(Struct, frozen=True):
     """What a terminal shows first, on one screen.
 
-    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `severity`: of the finding that it names, if
-    that is only information, else None; `place`: the line of Python where it is, empty
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `label`: stands before it
+    where the finding that it names is only information, else None; `place`: the line of Python where it is, empty
     where that is not known; `actions`: what to do about it, in more words and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
-    `anatomy_remark`: what its parts hold without a name; `anatomy_reason`: why there is none. `findings`: those that cost most, without the one that is the answer;
+    `anatomy_remark`: what its parts hold without a name; `anatomy_reason`: why there is none. `findings`: the first of the others;
     `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
     limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
     `full_command`: shows everything.
@@ -333,7 +337,7 @@ class Screen(Struct, frozen=True):
 
     captured: tuple[str, ...]
     answer: str
-    severity: Look | None
+    label: Look | None
     place: str
     actions: tuple[str, ...]
     headline: str

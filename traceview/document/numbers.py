@@ -11,6 +11,8 @@ from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from typing import Final
 
+from traceview.enumeration import first_of
+
 ABSENT: Final = "–"
 """What stands where a trace holds no number; a zero would be a claim."""
 
@@ -143,15 +145,14 @@ def capitalized(text: str) -> str:
 
 
 def listed(keys: Sequence[str], most: int = 8) -> str:
-    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most`; empty without any.
+    """Names in a sentence: `a`, `a and b`, `a, b and c`; cut after `most` as `first_of` does; empty without any.
 
     Of more than that, device keys with numbers in a row become one: `a/GPU:0–7, a/GPU:9 and b/GPU:0–7`.
     """
     spans = _spans(keys) if len(keys) > most else [(key, 1) for key in keys]
-    shown = [span for span, _ in spans[:most]]
-    hidden_count = sum(count for _, count in spans[most:])
+    shown, hidden_count = first_of([span for span, _ in spans], most)
     if hidden_count:
-        return f"{', '.join(shown)} and {hidden_count} more"
+        return f"{', '.join(shown)} and {sum(count for _, count in spans[most:])} more"
     if len(shown) < 2:
         return "".join(shown)
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
@@ -159,7 +160,8 @@ def listed(keys: Sequence[str], most: int = 8) -> str:
 
 def beginning(names: Sequence[str], most: int = 8) -> str:
     """`a, b, …`: the first names there are, and whether there are more."""
-    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])
+    shown, hidden_count = first_of(names, most)
+    return ", ".join([*shown, *(["…"] if hidden_count else [])])
 
 
 def joined_devices(keys: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceview.document.code_in_prose import commands_in
 from traceview.document.sanitize import sanitize
 
 NARROWEST: Final = 40
@@ -112,18 +113,30 @@ class Page(Struct):
     def lines_needed(self, text: str, indent: int) -> int:
         """How many lines a paragraph takes that breaks between words only; more than any page has where it cannot."""
         shown, room = self.text(text), self._room(indent)
-        if any(cell_len(word) > room for word in shown.split()):
+        if any(cell_len(shown[start:end]) > room for start, end, _, _ in _words(shown)):
             return sys.maxsize
         return len(list(_lines_of(Text(shown), room)))
 
     def _room(self, indent: int) -> int:
         return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, command: str = "") -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""
-        if text not in self._remarks:
-            self._remarks.add(text)
+        if text in self._remarks:
+            return
+        self._remarks.add(text)
+        if command:
+            self.command(self.styled(text, "dim"), self.styled(command, "dim"))
+        else:
             self.prose(self.styled(text, "dim"))
+
+    def command(self, before: Text, command: Text) -> None:
+        """Add a command, neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
+        if cell_len(before.plain) + 1 + cell_len(command.plain) <= self.width:
+            self.line(before, " ", command)
+        else:
+            self.prose(before)
+            self.line(command)
 
     def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
@@ -165,21 +178,35 @@ class Page(Struct):
 
 
 def _lines_of(text: Text, width: int) -> Iterator[Text]:
-    """The text broken at words; one that is wider than a line is broken too.
+    """The text broken at words; one that is wider than a line is broken too, but no command, so that it can be copied.
 
     `Text.wrap` does this with a `Console`, which takes longer to import than all other lines to print.
     """
     breaks, used = [], 0
-    for word in _WORD.finditer(text.plain):
-        start, end, room = word.start(), word.end(1), width - used
+    for start, end, next_start, is_command in _words(text.plain):
+        room = width - used
         if cell_len(text.plain[start:end]) > room and start:
             breaks.append(start)
             used = 0
-        while cell_len(text.plain[start:end]) > width:
+        while not is_command and cell_len(text.plain[start:end]) > width:
             start += max(len(_front(text.plain[start:end], width)), 1)
             breaks.append(start)
-        used += cell_len(text.plain[start : word.end()])
+        used += cell_len(text.plain[start:next_start])
     yield from text.divide(breaks)
+
+
+def _words(text: str) -> Iterator[tuple[int, int, int, bool]]:
+    """Where each word begins and ends, and the one after it begins; a command of traceview counts as one word."""
+    commands = commands_in(text)
+    begun = None
+    for word in _WORD.finditer(text):
+        start, end = word.start(), word.end(1)
+        start = start if begun is None else begun
+        if any(first <= start < last and end < last for first, last in commands):
+            begun = start
+            continue
+        yield start, end, word.end(), begun is not None
+        begun = None
 
 
 def _front(text: str, width: int) -> str:

@@ -85,7 +85,7 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
-    label = _severity(page, screen.severity) if screen.severity else None
+    label = _severity(page, screen.label) if screen.label else None
     page.prose(
         page.styled(screen.answer, "bold"),
         indent=cell_len(label.plain) + _GAP if label else 0,
@@ -266,16 +266,10 @@ def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:
 
 def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:
     if screen.next_command:
-        _add_command(page, "Next: ", screen.next_command)
-    more = f"+ {numbers.plural(hidden_count, 'more finding')}: " if hidden_count else "All: "
+        _add_command(page, "Next:", screen.next_command)
+    more = f"+ {numbers.plural(hidden_count, 'more finding')}:" if hidden_count else "All:"
     _add_command(page, more, screen.full_command)
 
 
 def _add_command(page: Page, before: str, command: str) -> None:
-    """A command is neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
-    shown = page.styled(command, "bold")
-    if cell_len(before) + cell_len(shown.plain) <= page.width:
-        page.line(before, shown)
-    else:
-        page.line(before.rstrip())
-        page.line(shown)
+    page.command(page.styled(before), page.styled(command, "bold"))

@@ -1,4 +1,4 @@
-"""Shortens names so that they can still be told apart: what names have in common is left out before what differs."""
+"""Shortens names so that they stay distinct: what names have in common is left out before what differs."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _add_block(page: Page, block: doc.Block) -> None:
         for note in block.items:
             page.prose(note, indent=4, label=Text("  - "))
     elif isinstance(block, doc.Remark):
-        page.remark(block.text)
+        page.remark(block.text, block.command)
     elif isinstance(block, doc.Subheading):
         page.gap()
         remark = f"  {block.remark}" if block.remark else ""
@@ -194,8 +194,12 @@ def add_table(page: Page, table: doc.Table) -> _Hidden:
         _add_row(page, kept, row)
     _add_legend(page, [column.column for column in kept])
     if table.hidden_count:
-        rest = f"all of them: {table.rest}" if table.rest else "--top N shows more"
-        page.remark(f"{table.hidden_count:,} of {table.row_count:,} rows are not shown; {rest}")
+        count = f"{table.hidden_count:,} of {table.row_count:,} rows are not shown"
+        if table.rest.startswith("traceview "):
+            page.remark(f"{count}; all of them:", table.rest)
+        else:
+            rest = f"all of them: {table.rest}" if table.rest else "--top N shows more"
+            page.remark(f"{count}; {rest}")
     left_out = [column for column in printed if column not in kept]
     return _Hidden(
         [text for column in left_out if (text := page.text(column.column.heading))],

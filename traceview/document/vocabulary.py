@@ -158,7 +158,7 @@ STEP_PARTS: Final[Mapping[str, Look]] = {
         "the device was in a collective that another device had not reached",
     ),
 }
-"""What the mean step of a device consists of: as the path, and the waiting inside collectives told from their transfer.
+"""What the mean step of a device consists of: as the path, and the waiting inside collectives apart from their transfer.
 
 Both kinds of waiting for another device have one colour and two letters.
 """
@@ -196,7 +196,10 @@ QUALITIES: Final = _by_key(
     Look("ok", "ok, with remarks", "ok", "green"),
     Look("degraded", "degraded: some numbers are incomplete", "degraded", "yellow"),
     Look(
-        "unusable", "unusable for what devices did: no device recorded an event", "unusable", "red"
+        "unusable",
+        "unusable for what devices did: the trace holds no device event",
+        "unusable",
+        "red",
     ),
 )
 """How far a capture can be trusted."""

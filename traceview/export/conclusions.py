@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analysis.base import Finding
 from traceview.analysis.idle.result import gap_rows
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection, rows_in, step_bounds
 from traceview.document.vocabulary import CAUSES, SEVERITIES, STEP_KINDS, STEP_PARTS, look_of
 from traceview.export.scene import (
@@ -211,7 +212,7 @@ def _with_parts(wholes: Slices, labels: Labels) -> Slices:
 def finding_tracks(
     trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
 ) -> Iterator[Track]:
-    """The findings over the time that they refer to, the costliest on top: their steps, else the window."""
+    """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
     spans: list[tuple[int, int]] = []
     shown: list[Finding] = []
     for finding in findings:
@@ -219,6 +220,7 @@ def finding_tracks(
             spans.append(span)
             shown.append(finding)
     costs = [finding.cost_ps_per_step for finding in shown]
+    commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
     slices = Slices(
         start_ps=np.array([start for start, _ in spans], dtype=np.int64),
         end_ps=np.array([end for _, end in spans], dtype=np.int64),
@@ -236,7 +238,9 @@ def finding_tracks(
                 np.array([cost is not None for cost in costs], dtype=np.bool_),
             ),
             labelled("devices", _ids(labels, [", ".join(row.devices) or None for row in shown])),
-            labelled("advice", _ids(labels, [finding.advice for finding in shown])),
+            labelled(
+                "advice", _ids(labels, [commands.filled(finding.advice) for finding in shown])
+            ),
             labelled("explanation", _ids(labels, [finding.explanation for finding in shown])),
             labelled("confidence", _ids(labels, [finding.confidence for finding in shown])),
         ),

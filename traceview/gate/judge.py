@@ -43,7 +43,7 @@ from traceview.version import VERSION
 _FIRST: Final = ("fails", "unknown", "holds")
 _MANY_TIMES: Final = 10
 """Past a limit by so many limits, or far from it, the value is said in limits, not the margin in percent."""
-_UNUSABLE: Final = "the capture is unusable: no device recorded an event"
+_UNUSABLE: Final = "the capture is unusable: the trace holds no device event"
 _TOO_FEW_STEPS: Final = "past the limit, but a single step says nothing of noise; --strict fails it"
 _NO_BASELINE: Final = "no baseline is given"
 
@@ -195,7 +195,7 @@ class _Judge(Struct, frozen=True):
 
 
 def _repeated(values: Sequence[Value]) -> set[str]:
-    """The names that several rows have, so that the row of the other run cannot be told."""
+    """The names that several rows have, so that the row of the other run is ambiguous."""
     counts = Counter(value.where for value in values)
     return {where for where, count in counts.items() if count > 1}
 

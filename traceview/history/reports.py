@@ -41,8 +41,14 @@ def saved_reports(folder: Path) -> Folder:
     Raises `TraceNotFoundError` where there is no report, and `TraceFormatError` where none can be read.
     """
     if not folder.is_dir():
-        problem = "is a file" if folder.exists() else "no such folder"
-        raise TraceNotFoundError(f"{folder}: {problem}", hint="a folder of saved reports")
+        if is_saved_report(folder) and folder.is_file():
+            load_report(folder)  # raises where it is another document, and says which
+        problem = (
+            "a file, where a folder of files is needed" if folder.exists() else "no such folder"
+        )
+        raise TraceNotFoundError(
+            f"{folder}: {problem}", hint="traceview history DIR, a folder with saved reports"
+        )
     reports, unreadable = [], []
     for path in _candidates(folder):
         try:
@@ -50,8 +56,7 @@ def saved_reports(folder: Path) -> Folder:
         except (TraceFormatError, TraceNotFoundError) as error:
             unreadable.append((path, error.message.removeprefix(f"{path}: ")))
     if not reports and unreadable:
-        path, problem = unreadable[0]
-        raise TraceFormatError(path, problem)
+        load_report(unreadable[0][0])
     if not reports:
         raise TraceNotFoundError(
             f"{folder}: no saved report in it",

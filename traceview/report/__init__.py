@@ -1,1 +1,1 @@
-"""The report: everything that is said about a trace, as plain data."""
+"""The report: everything that traceview says about a trace, as plain data."""

@@ -9,13 +9,12 @@ from msgspec.structs import replace
 
 from traceview.analysis import capture
 from traceview.analysis import lanes as lane_topic
-from traceview.analysis.base import Finding, Skipped, by_cost
+from traceview.analysis.base import Finding, Skipped, by_severity
 from traceview.analysis.beside import computed_beside
 from traceview.analysis.by_host import ask_hosts
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
 from traceview.analysis.jax_advice import is_of_jax, with_jax_advice
-from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
 from traceview.analysis.shown_steps import detailed_steps
@@ -28,9 +27,9 @@ from traceview.report.model import (
     ReportFile,
     ReportWindow,
     Source,
-    Verdict,
 )
 from traceview.report.verdict import verdict_of
+from traceview.trace.damage import damaged_hosts
 from traceview.trace.load import Readers, load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -80,7 +79,6 @@ def analyze(
     if lanes:
         results, skipped = _with_lanes(context, results, skipped, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
-    findings = _with_unexplained_early(findings, verdict)
     chosen = tuple(
         finding
         for finding in findings
@@ -135,23 +133,31 @@ def _with_lanes(
 
 
 def _findings(context: Context) -> tuple[Finding, ...]:
-    """What every topic concludes, by cost; what one finding explains stands inside it."""
+    """What every topic concludes, by severity; what one finding explains stands inside it."""
+    lost = damaged_hosts(context.trace)
     made = [finding for topic in TOPICS for finding in context.findings(topic)]
+    made = [row for row in made if not (lost and _is_of_lost_part(row, context.trace, lost))]
     findings = with_explained_inside(made, RULES)
     for topic in TOPICS:
         findings += topic.conclude(context, context.result(topic), findings)
+    findings = [
+        row for row in findings if not (lost and _is_of_lost_part(row, context.trace, lost))
+    ]
     if is_of_jax(context.trace):
         findings = with_jax_advice(findings, RULES)
-    return by_cost(findings)
+    return by_severity(findings)
 
 
-def _with_unexplained_early(findings: Sequence[Finding], verdict: Verdict) -> tuple[Finding, ...]:
-    """The findings with what is unexplained first where it costs most, else second: all others depend on it."""
-    code = UNEXPLAINED_IDLE.code
-    unexplained = [finding for finding in findings if finding.code == code]
-    others = [finding for finding in findings if finding.code != code]
-    place = 0 if verdict.finding == code else 1
-    return (*others[:place], *unexplained, *others[place:])
+def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> bool:
+    """Whether it concludes from what is not there, of a host whose file may have held it."""
+    if not RULES[finding.code].is_of_absence:
+        return False
+    hosts = [
+        trace.hosts[device.host].name
+        for number, device in enumerate(trace.device_list)
+        if not finding.devices or trace.device_key(number) in finding.devices
+    ]
+    return all(host in lost for host in hosts)
 
 
 def _loaded(baseline: Trace | str | Location | None) -> Trace | None:

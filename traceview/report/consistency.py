@@ -125,7 +125,7 @@ def _of_same_devices(place: str, times: CollectiveTimes) -> Iterator[Disagreemen
 
 
 def _path(report: Report) -> Iterator[Disagreement]:
-    """The parts of each step sum to it, and what is said of all steps follows from them."""
+    """The parts of each step sum to it, and the results about all steps follow from them."""
     path = report.results.path
     if path is None:
         return

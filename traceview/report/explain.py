@@ -33,6 +33,7 @@ def explain_section(rule: Rule) -> doc.Section:
             f"Reported from: {rule.start}{_conditions(rule)}",
             f"Evidence: {rule.evidence}",
             f"Advice: {rule.advice}",
+            *(f"Advice {case}: {advice}" for case, advice in rule.advice_where.items()),
             f"Advice for JAX: {rule.jax_advice}" if rule.jax_advice else None,
             f"Example: {rule.example}",
             f"May explain these, which are no findings of their own then: {explained}"

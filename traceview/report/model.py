@@ -105,7 +105,7 @@ class Verdict(Record, frozen=True):
             where no finding is about it.
         cause: What it is on the critical path: a class of activity or a cause of idle time; null where it is not on
             the path.
-        cost_ps_per_step: What it costs each step, picoseconds; null where that cannot be told.
+        cost_ps_per_step: What it costs each step, picoseconds; null where that is not known.
         cost_ratio: The same as a share of the step, of its mean where the cost is a mean and else of its median; without
             steps a share of the window.
         unexplained_ratio: Share of the critical path without a recorded cause; null without a path.
@@ -138,7 +138,7 @@ class Report(Record, frozen=True):
         verdict: The answer in one sentence, and the numbers to remember.
         results: Results by topic; null where there is none, with the reason in skipped.
         skipped: Name of a topic to the reason why it has no result.
-        findings: What is wrong, by cost.
+        findings: What is wrong, by severity, and of one severity by cost.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
         reduced: Keys of what was left out to make the report small enough for a baseline; empty in a whole report.

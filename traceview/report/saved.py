@@ -21,6 +21,7 @@ from traceview.record import Record, meanings, records_of, summary
 from traceview.report.absent import with_reasons
 from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
+from traceview.report.other_documents import check_is_report
 from traceview.store.address import location_of
 
 _NO_LANES: Final = b'    "lanes": null'
@@ -62,10 +63,18 @@ def load_report(path: str | Location) -> Report:
     """The report in a file that `traceview report` or `traceview analyze -o report.json` wrote.
 
     Raises `TraceNotFoundError` where there is no such file and `TraceFormatError` for one that holds anything
-    else: with the byte where it stops being JSON, or the key that is not what it should be.
+    else: with the document that it is, the byte where it stops being JSON, or the key that is not what it should be.
     """
     path = location_of(path)
     content = _content(path)
+    try:
+        return _report(path, content)
+    except TraceFormatError:
+        check_is_report(path, content)
+        raise
+
+
+def _report(path: Location, content: bytes) -> Report:
     try:
         head = msgspec.json.decode(content, type=_Head)
     except msgspec.ValidationError:

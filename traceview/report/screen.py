@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,17 +18,21 @@ from traceview.analysis.idle_python import PYTHON_LINE
 from traceview.analysis.registry import TOPICS
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, look_of
+from traceview.document.vocabulary import CAUSES, QUALITIES, SEVERITIES, Look, look_of
 from traceview.report.action import actions_of
 from traceview.report.document import view_of
 from traceview.report.model import Report
 from traceview.report.summary import anatomy_remark, answer_of, devices_at_work, devices_of
 from traceview.report.verdict import LEAST_LOSS_RATIO, title_with_cost
+from traceview.shell_quote import shell_word
 
 MOST_FINDINGS: Final = 4
 
 NO_PROBLEM: Final = "No problem found"
 """How the answer begins where information is all there is; the screen does not contradict it."""
+
+LARGEST_COST: Final = Look("largest-cost", "costs most", ink="bold")
+"""Stands before an answer that is information, where findings of more severity follow: those cost less."""
 
 _COMMANDS: Final = {
     "balance": "balance",
@@ -96,9 +99,9 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
     return doc.Screen(
         captured=tuple(_captured(report)),
         answer=answer,
-        severity=look_of(SEVERITIES, "info") if named and named.severity == "info" else None,
+        label=_label(named, shown),
         place=_line_of_python(named),
-        actions=actions_of(named.advice) if named else (),
+        actions=_actions(commands.view, named) if named else (),
         headline=devices_at_work(report, answer),
         anatomy=rows,
         anatomy_remark=anatomy_remark(report),
@@ -107,7 +110,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Scree
             doc.ShortFinding(
                 look_of(SEVERITIES, finding.severity),
                 title_with_cost(finding),
-                actions_of(finding.advice),
+                _actions(commands.view, finding),
             )
             for finding in shown
         ),
@@ -140,6 +143,20 @@ def _line_of_python(finding: Finding | None) -> str:
     return "; ".join(
         f"Python: {row.value}{f' ({row.where})' if row.where else ''}" for row in sampled
     )
+
+
+def _label(named: Finding | None, shown: Sequence[Finding]) -> Look | None:
+    """How urgent the finding of the answer is, where that does not go without saying."""
+    if named is None or named.severity != "info":
+        return None
+    if any(finding.severity != "info" for finding in shown):
+        return LARGEST_COST
+    return look_of(SEVERITIES, "info")
+
+
+def _actions(view: View, finding: Finding) -> tuple[str, ...]:
+    """What to do first, in more and in fewer words; a path in a command may have what ends a clause of advice."""
+    return tuple(map(view.commands.filled, actions_of(finding.advice)))
 
 
 def _is_worth_a_line(finding: Finding) -> bool:
@@ -230,7 +247,7 @@ class _Commands(Struct, frozen=True):
         """A command with those of the options of the report that it takes."""
         arguments = iter(self.report.command[3:])
         options = [
-            f" {option} {shlex.quote(value)}"
+            f" {option} {shell_word(value)}"
             for option, value in zip(arguments, arguments, strict=False)
             if option in kept
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from traceview.analysis.context import View
 from traceview.analysis.cost import cost_words
 from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
 from traceview.analysis.idle.section import NumberedGap
-from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.registry import RULES
 from traceview.analysis.shown_steps import median_step, worst_step
 from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
@@ -26,6 +25,7 @@ from traceview.document.vocabulary import (
     SEVERITIES,
     look_of,
 )
+from traceview.enumeration import first_of
 from traceview.report.model import Report
 
 _LINKED_DEVICES: Final = 8
@@ -52,9 +52,8 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    lead = f"{', '.join(counts)}." if counts else "No problem found."
-    if _is_unexplained_early(report.findings):
-        lead += " unexplained-idle is listed early: its time may belong to any other finding."
+    order = ", by severity and then by what they cost" if len(report.findings) > 1 else ""
+    lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
         "findings",
@@ -65,16 +64,6 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         ),
         lead=lead,
     )
-
-
-def _is_unexplained_early(findings: Sequence[FindingRecord]) -> bool:
-    """Whether a finding stands after idle time without a cause that is more severe."""
-    order = list(SEVERITIES)
-    place = next((n for n, row in enumerate(findings) if row.code == UNEXPLAINED_IDLE.code), None)
-    if place is None:
-        return False
-    severity = order.index(findings[place].severity)
-    return any(order.index(row.severity) < severity for row in findings[place + 1 :])
 
 
 def findings_by_gap(gaps: Mapping[int, list[NumberedGap]]) -> dict[int, tuple[int, ...]]:
@@ -104,7 +93,7 @@ def shown_findings(
             evidence=evidence_words(finding.evidence),
             confidence=finding.confidence,
             confidence_reason=finding.confidence_reason,
-            advice=finding.advice,
+            advice=view.commands.filled(finding.advice),
             links=tuple(_links(finding, gaps[number])),
             span=_span(finding, view, gaps[number]),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
@@ -189,10 +178,11 @@ def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[Numbe
 
 
 def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
-    for device in finding.devices[:_LINKED_DEVICES]:
+    shown, hidden_count = first_of(finding.devices, _LINKED_DEVICES)
+    for device in shown:
         yield doc.Link(device, doc.device_anchor(device))
-    if len(finding.devices) > _LINKED_DEVICES:
-        yield doc.Link(f"{len(finding.devices) - _LINKED_DEVICES} more devices", "devices")
+    if hidden_count:
+        yield doc.Link(numbers.plural(hidden_count, "more device"), "devices")
     for numbered in gaps:
         length = numbers.time(numbered.gap.duration_ps)
         yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))

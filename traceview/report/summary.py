@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -23,6 +22,7 @@ from traceview.document.vocabulary import (
 )
 from traceview.report.model import Report
 from traceview.report.tiles import tiles
+from traceview.shell_quote import shell_command
 
 FIRST_FINDINGS: Final = 5
 """Findings of the first screen; the section on findings has all of them."""
@@ -47,7 +47,7 @@ def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) ->
         tiles=tuple(tiles(report)),
         findings=findings[:FIRST_FINDINGS],
         hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
-        command=shlex.join(report.command),
+        command=shell_command(report.command),
         remarks=tuple(_remarks(report)),
         anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
         anatomy_remark=anatomy_remark(report),
@@ -59,7 +59,7 @@ def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) ->
 def _remarks(report: Report) -> Iterator[str]:
     others = report.source.other_runs
     if others:
-        shown = ", ".join(others[:_SHOWN_RUNS]) + (", …" if len(others) > _SHOWN_RUNS else "")
+        shown = numbers.beginning(others, _SHOWN_RUNS)
         yield f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}"
     if report.reduced:
         yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.anatomy.groups import WITH_WAITS, waits_in_collectives
 from traceview.analysis.balance.rules import STRAGGLER
+from traceview.analysis.base import Finding
 from traceview.analysis.path.findings import UNEXPLAINED_IDLE
 from traceview.analysis.python_lock import holds_lock_waits
 from traceview.document import model as doc
@@ -80,21 +81,31 @@ def _recoverable(report: Report) -> doc.Tile:
     words = bound.words if bound else most.source
     if most.device:
         words = f"{most.device} waiting for other devices"
+    known = report.findings[number - 1] if number else None
+    if known is not None and (known.cost_bound == "lower" or is_partly_seen(known)):
+        return _of_lower_bound(known, doc.Link(words, anchor))
     label, source = "Recoverable by one change at most", doc.Link(words, anchor)
     rest = _parts(most)
     if most.source == _PEER and any(row.code == STRAGGLER.code for row in report.findings):
         rest += f"; {STRAGGLER.code} says what an even share saves"
-    known = report.findings[number - 1] if number else None
-    if known is not None and known.cost_bound == "lower":
-        rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is a lower bound"
-    elif known is not None and is_partly_seen(known):
-        rest += f", whose cost, {numbers.time(known.cost_ps_per_step)}, is without ops that are always slowed"
-    elif holds_lock_waits(report.findings, most.source):
+    if holds_lock_waits(report.findings, most.source):
         rest += ", which holds waiting for Python's lock"
     if most.ps_per_step is None:
         return doc.Tile(label, numbers.share(most.ratio), f"of {whole}", source, rest)
     note = "" if most.ratio is None else f"{numbers.share(most.ratio)} of {whole}"
     return doc.Tile(label, numbers.time(most.ps_per_step), note, source, rest)
+
+
+def _of_lower_bound(finding: Finding, source: doc.Link) -> doc.Tile:
+    """What a finding is known to cost, where the trace does not show what it costs at most."""
+    if finding.cost_bound == "lower":
+        label, rest = "Recoverable by one change, at least", ", whose cost is a lower bound"
+    else:
+        label = "Recoverable if input cost nothing, about"
+        rest = "; more where its pipeline slows ops all the time, which the trace does not show"
+    whole = f"the {finding.cost_statistic} step" if finding.cost_statistic else "the window"
+    share = f"{numbers.share(finding.cost_ratio)} of {whole}"
+    return doc.Tile(label, numbers.time(finding.cost_ps_per_step), share, source, rest)
 
 
 def _parts(most: Recoverable) -> str:

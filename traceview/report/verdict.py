@@ -19,6 +19,7 @@ from traceview.document import numbers
 from traceview.document.vocabulary import PATH_PARTS, look_of
 from traceview.report.model import Verdict, VerdictNumber
 from traceview.trace.cause import Cause
+from traceview.trace.damage import is_damaged_throughout
 from traceview.trace.model import Trace
 from traceview.trace.roles import missing_tasks
 
@@ -259,12 +260,17 @@ def _devices(
     """Which devices worked; of `excused` ones it does not say that they computed little."""
     rows = device_time.devices
     if not rows:
-        return f"No device was recorded: {why_no_device(trace)}."
+        return f"No device {'is readable' if is_damaged_throughout(trace) else 'was recorded'}: {why_no_device(trace)}."
     if capture.quality == "unusable":
         return f"{numbers.plural(len(rows), 'device')} visible, none with a recorded event."
     kinds = {row.kind for row in rows}
     noun, verb = _WORDS[kinds.pop() if len(kinds) == 1 else "other"]
     working = [row for row in rows if row.is_in_use]
+    if is_damaged_throughout(trace):
+        # The lost part may hold more devices, and what those did that are here.
+        names = f" ({numbers.listed([row.device for row in working])})" if working else ""
+        readable = numbers.plural(len(rows), noun)
+        return f"Of {readable} in what is readable, {len(working) or 'none'} {verb}{names if len(working) <= _NAMED_DEVICES else ''}."
     sentence = f"{len(working)} of {numbers.plural(len(rows), noun)} {verb}"
     if [row.kind for row in working] == ["replica"] and len(rows) == 1:
         # One alone is no replica of anything.

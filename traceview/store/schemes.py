@@ -10,7 +10,7 @@ EXTRA: Final = "pip install 'traceview[cloud]'"
 
 
 class Scheme(Struct, frozen=True):
-    """A kind of store. `package`: what fsspec needs for it. `access`: how it is told who asks.
+    """A kind of store. `package`: what fsspec needs for it. `access`: how it learns who asks.
 
     `reads_ahead`: its client has no request for a range alone. `loggers`: what else logs, beside the package.
     """

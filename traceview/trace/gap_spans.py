@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceview.ids import is_in, unique_ids
 from traceview.intervals import Int64Array, IntervalSet, overlapping
 from traceview.trace.cause import Cause
-from traceview.trace.gaps import YIELDS_TO_PEERS, Gaps
+from traceview.trace.gaps import YIELDS_TO_PEERS, Gaps, late_parts
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import StateTimeline
@@ -61,7 +61,7 @@ _Part: TypeAlias = tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Arr
 
 def _parts(trace: Trace, gaps: Gaps, states: HostStates, chosen: Int64Array) -> Iterator[_Part]:
     start, end = gaps.spans_of(chosen)
-    late_end, turn = gaps.late_end_ps[chosen], gaps.handed_over_ps[chosen]
+    late_end, turn = late_parts(trace, gaps, chosen)
     if states.caller == NONE:
         unknown = np.full(chosen.size, Cause.UNATTRIBUTED, dtype=np.uint8)
         yield start, late_end, unknown, chosen

@@ -70,9 +70,10 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     step (of several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces
     with it, int32, and how long they have it, int64; the causes sum to the length of the piece. Per gap, all `[m]`: int32
     `before`, `after`, the device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that
-    was late; int64 `handed_over_ps`, from when on its timeline
-    counts, not that of the thread that calls graphs; int64 `late_end_ps`, where the queued part begins; uint8
-    `queued_cause`, the cause of the queued part where no other device was in a collective.
+    was late; uint8 `queued_cause`, the cause of the queued part where no other device was in a collective.
+
+    `handed`, ascending, int32 `[k]`: the gaps in which `thread` was late only from an instant on, `handed_over_ps`, int64 `[k]`;
+    before it the timeline of the thread that calls graphs counts.
     """
 
     device: int
@@ -84,9 +85,9 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     before: Int32Array
     after: Int32Array
     thread: Int32Array
-    handed_over_ps: Int64Array
-    late_end_ps: Int64Array
     queued_cause: npt.NDArray[np.uint8]
+    handed: Int32Array
+    handed_over_ps: Int64Array
 
     @property
     def count(self) -> int:
@@ -180,6 +181,44 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         return result
 
 
+def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Until when the host was late in the gaps of these numbers, and from when on that was up to `Gaps.thread`; int64 both.
+
+    In most gaps it was not late, and few gaps are looked at instant by instant, so it is found anew.
+    """
+    start, end = gaps.spans_of(chosen)
+    if Cause.UNUSED in gaps.by_cause:
+        return start, start
+    late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
+    handed_over = late_end.copy()
+    # Numbers of another type would convert the whole column.
+    place = np.searchsorted(gaps.handed, chosen.astype(np.int32))
+    is_handed = np.append(gaps.handed, NONE)[place] == chosen
+    handed_over[is_handed] = gaps.handed_over_ps[place[is_handed]]
+    return late_end, handed_over
+
+
+def _late_ends(
+    trace: Trace, device: int, gap_start: Int64Array, gap_end: Int64Array, after: Int32Array
+) -> tuple[Int64Array, Int64Array]:
+    """Where the host stops being late in gaps of a device, and the launch of the event after each, `NONE` without.
+
+    That is at the launch, or after it where the call itself blocked.
+    """
+    host = trace.host_columns
+    is_replica = trace.device_list[device].kind == "replica"
+    found: tuple[Int64Array, Int64Array] = SWEEPS.late_until(
+        gap_start,
+        gap_end,
+        after,
+        trace.device_columns.launch,
+        host.start_ps,
+        host.duration_ps,
+        _NEVER_PS if is_replica else LATENCY_PS,
+    )
+    return found
+
+
 def gaps_of_device(
     trace: Trace,
     device: int,
@@ -198,7 +237,6 @@ class _Finder:
         self._window = window
         self._states = states
         self._rows = trace.device_columns.rows_of(device)
-        self._is_replica = trace.device_list[device].kind == "replica"
 
     def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
         gap_start, gap_end, before, after = self._between()
@@ -213,7 +251,7 @@ class _Finder:
             handed_over = late_end = gap_start
             queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
         else:
-            late_end, launch = self._late_ends(gap_start, gap_end, after)
+            late_end, launch = _late_ends(self._trace, self._device, gap_start, gap_end, after)
             launched = launch != NONE
             line = self._trace.host_columns.line
             thread[launched] = self._states.thread[line[launch[launched]]]
@@ -234,6 +272,7 @@ class _Finder:
                 Cause.LATENCY,
                 Cause.LAUNCH,
             )
+        handed = np.flatnonzero(handed_over != late_end)
         return Gaps(
             device=self._device,
             start_ps=start,
@@ -244,9 +283,9 @@ class _Finder:
             before=before,
             after=after,
             thread=thread,
-            handed_over_ps=handed_over,
-            late_end_ps=late_end,
             queued_cause=queued_cause,
+            handed=handed.astype(np.int32),
+            handed_over_ps=handed_over[handed],
         )
 
     def _between(self) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
@@ -278,25 +317,6 @@ class _Finder:
         inside = (start < last) & ((end > first) | (start >= first))
         inside &= columns.class_[rows] <= ActivityClass.COLLECTIVE
         return not bool(inside.any())
-
-    def _late_ends(
-        self, gap_start: Int64Array, gap_end: Int64Array, after: Int32Array
-    ) -> tuple[Int64Array, Int64Array]:
-        """Where the host stops being late in each gap, and the launch of the event after it, `NONE` without.
-
-        That is at the launch, or after it where the call itself blocked.
-        """
-        host = self._trace.host_columns
-        found: tuple[Int64Array, Int64Array] = SWEEPS.late_until(
-            gap_start,
-            gap_end,
-            after,
-            self._trace.device_columns.launch,
-            host.start_ps,
-            host.duration_ps,
-            _NEVER_PS if self._is_replica else LATENCY_PS,
-        )
-        return found
 
     def _handed_over(
         self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array

@@ -50,7 +50,7 @@ class HangThread(Record, frozen=True):
     Attributes:
         name: Name of the thread.
         is_main: Whether it is the main thread of the process.
-        is_moving: Whether its stack changed between two looks; null where it was looked at once.
+        is_moving: Whether its stack changed between two looks; null where it was inspected once.
         wait: What the kernel says it does; null where that is not known.
         computing_ratio: Its processor time between the two looks, as a share of one core; null where not known.
         user_line: The innermost line in code of the user; null without one.
@@ -151,7 +151,7 @@ class Hang(Record, frozen=True):
         pid: Number of the process.
         task: Role and index in the cluster: worker 0; null outside of one.
         state: open: no step has ended since. went-on: a step ended later. ended: the script ended without another step.
-            attached: a process that was not watched, and was looked at from outside.
+            attached: a process that was not watched, and was inspected from outside.
         limit_ns: How long no step had to end before the report was written, nanoseconds; 0 if attached.
         noticed_ns: When the report was written, Unix nanoseconds.
         waited_ns: How long no step had ended by then, nanoseconds; null if not known.

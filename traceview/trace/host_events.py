@@ -347,11 +347,9 @@ class HostEvents:
 
     def _rows_with(self, key: str, rows: Int64Array) -> Int64Array:
         """Which of some ascending rows of this host have a stat."""
-        known = self._stat(key).row
-        if not rows.size or not known.size:
-            return known[:0]
-        first, last = np.searchsorted(known, [rows[0], rows[-1] + 1])
-        near = known[first:last]
+        if not rows.size:
+            return rows
+        near = self._stat(key).among(slice(int(rows[0]), int(rows[-1]) + 1)).row
         return near if rows[-1] - rows[0] == rows.size - 1 else among(near, rows)
 
     @cached_property

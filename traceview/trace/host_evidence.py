@@ -1,6 +1,6 @@
 """Gathers what the events of one thread show of it: the spans of each kind of evidence for the cause of idle time.
 
-Which evidence counts for which thread, and in what order, is said in `host_states`.
+Which evidence counts for which thread, and in what order, is defined in `host_states`.
 """
 
 from __future__ import annotations

@@ -333,7 +333,7 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
-        known = self.row
+        known = self._around(rows).row
         if known.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
         place = np.minimum(places(known, rows), known.size - 1)
@@ -342,11 +342,16 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
-        known = self.row
+        near = self._around(rows)
+        known = near.row
         if known.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
         place = np.minimum(places(known, rows), known.size - 1)
-        return np.where(known[place] == rows, self.value[place], default)
+        return np.where(known[place] == rows, near.value[place], default)
+
+    def _around(self, rows: Int64Array) -> HostStat:
+        """The same from the first to the last of some rows, which mostly are those of one thread."""
+        return self.among(slice(int(rows.min()), int(rows.max()) + 1) if rows.size else slice(0, 0))
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):

@@ -1,17 +1,13 @@
 """Groups device events by device, class, op and kernel, with the count and the time of each group.
 
-The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one
-op on several devices share it: `replica_1/` is removed, an optimizer's `update_1` becomes `update`. Host ops of a
-replica have no kernel.
+Copies of one op on several devices share its name. Host ops of a replica have no kernel.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +15,14 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from traceview.ids import sorted_within, unique_ids, unique_inverse
-from traceview.intervals import Int64Array, nesting, places, union
+from traceview.intervals import Int32Array, Int64Array, nesting, places, union
 from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_labels import op_labels
-from traceview.trace.op_phase import KEPT_NAMES
+from traceview.trace.op_names import op_names
 from traceview.xplane.planes import ActivityClass
 
 _Span: TypeAlias = slice | Int64Array
-_REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
-_UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
-_TYPE = re.compile(r"[A-Za-z_][\w>-]*")
 
 
 class OpTable(Struct, frozen=True, eq=False):
@@ -56,22 +49,6 @@ class OpTable(Struct, frozen=True, eq=False):
     bytes: Int64Array
 
 
-@lru_cache(KEPT_NAMES)
-def split_op(text: str) -> tuple[str, str | None]:
-    """Name without its replica part, and type, of an op as recorded."""
-    name, colon, type_ = text.rpartition(":")
-    if not colon or not _TYPE.fullmatch(type_):
-        # An op of an XLA program has a name and no type.
-        return _without_replica(text), None
-    return _without_replica(name), type_
-
-
-def _without_replica(name: str) -> str:
-    if "replica_" in name:
-        name = _REPLICA_PART.sub("", name)
-    return _UPDATE_PART.sub("update", name) if "update_" in name else name
-
-
 def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
     """Group the device events at `rows` (all by default), which are in order, by device, class, op and kernel."""
     columns = trace.device_columns
@@ -94,10 +71,11 @@ def _joined(tables: Sequence[OpTable]) -> OpTable:
 def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     """The table of rows that are all of one device."""
     columns, span = trace.device_columns, _as_span(rows)
-    groups, group = _groups(trace, span)
+    groups = _groups(trace, span)
+    group = groups.of_row
     duration = np.ascontiguousarray(columns.duration_ps[span])
     class_of_row = columns.class_[span]
-    size = len(groups)
+    size = groups.op.size
     count = np.bincount(group, minlength=size)
     total = SWEEPS.totals(group, duration, size)
     # The shortest event of each group, of several the first.
@@ -111,13 +89,14 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     lower, upper = in_order[first + (count - 1) // 2], in_order[first + count // 2]
     class_ = class_of_row[leader]
     rank = np.lexsort((leader, -total))
-    chosen = [groups[place] for place in rank.tolist()]
+    names = trace.once(op_names).ops
+    ops = [names[op] for op in groups.op[rank].tolist()]
     return OpTable(
         device=columns.device[span][leader][rank],
         class_=class_[rank],
-        name=tuple(group.op for group in chosen),
-        type=tuple(group.op_type for group in chosen),
-        kernel=tuple(trace.names.text(group.kernel) for group in chosen),
+        name=tuple(name for name, _ in ops),
+        type=tuple(type_ for _, type_ in ops),
+        kernel=tuple(map(trace.names.text, groups.kernel[rank].tolist())),
         count=count[rank],
         total_ps=total[rank],
         self_ps=SWEEPS.totals(group, _self_times(trace, span), size)[rank],
@@ -136,31 +115,28 @@ def _as_span(rows: Int64Array) -> _Span:
     return rows
 
 
-class _Group(NamedTuple):
-    """What makes two events of one device one row of the table. `kernel`: the number of its name."""
+class _Groups(Struct, frozen=True, eq=False):
+    """What makes events of one device one row of the table; int32 and uint8 by group, in the order of their labels.
 
-    class_: int
-    op: str | None
-    op_type: str | None
-    kernel: int
+    `op`: the place among `OpNames.ops`. `kernel`: the number of its name. `of_row`: int64, the group of each row.
+    """
+
+    op: Int32Array
+    kernel: Int32Array
+    of_row: Int64Array
 
 
-def _groups(trace: Trace, rows: _Span) -> tuple[list[_Group], Int64Array]:
-    """The groups of rows of one device, and the number of the group of each row."""
+def _groups(trace: Trace, rows: _Span) -> _Groups:
+    """The groups of rows of one device."""
     columns, labels = trace.device_columns, trace.once(op_labels)
     known, of_row = unique_inverse(labels.of_row[rows])
     row = labels.row[known]
     device = columns.device[rows][:1].tolist()
     is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
-    number_of: dict[_Group, int] = {}
-    group_of = np.empty(known.size, dtype=np.int64)
-    keys = (column[row].tolist() for column in (columns.class_, columns.op, columns.name))
-    for place, (class_, op, kernel) in enumerate(zip(*keys, strict=True)):
-        text = trace.names.text(op)
-        name, type_ = (None, None) if text is None else split_op(text)
-        group = _Group(class_, name, type_, NONE if is_replica else kernel)
-        group_of[place] = number_of.setdefault(group, len(number_of))
-    return list(number_of), group_of[of_row]
+    op = trace.once(op_names).of_name[columns.op[row]]
+    kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
+    group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
+    return _Groups(op[first], kernel[first], group.astype(np.int64)[of_row])
 
 
 def _self_times(trace: Trace, rows: _Span) -> Int64Array:

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.enumeration import enumerated
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
 from traceview.stages import stage
@@ -352,11 +353,8 @@ def _dropped(warnings: tuple[bytes, ...]) -> int:
 
 
 def _wrong_fields(fields: tuple[str, ...]) -> str:
-    named = ", ".join(fields[:_NAMED_FIELDS])
-    more = len(fields) - _NAMED_FIELDS
-    return f"the sidecar has values of the wrong type or size in {named}" + (
-        f" and {more} more; these were left out" if more > 0 else "; these were left out"
-    )
+    named = enumerated(fields, _NAMED_FIELDS)
+    return f"the sidecar has values of the wrong type or size in {named}; these were left out"
 
 
 def _text(name: bytes) -> str:

@@ -121,7 +121,7 @@ class PythonLines:
             return computes
         if computes is not None:
             spans = union(start_ps, end_ps)
-            waited_ps = int((spans.end - spans.start).sum())
+            waited_ps = spans.length
             if computes.inside_ps >= _EXPLAINS_RATIO * waited_ps:
                 return computes
         return self._most(np.flatnonzero(is_other), start_ps, end_ps)

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from traceview.enumeration import enumerated
 from traceview.ids import is_in, sorted_unique, unique_ids
 from traceview.intervals import Int64Array
 from traceview.robust import median
@@ -151,8 +152,7 @@ def _without_parts_outside(
             and (own < step.start_ps if where == "before" else own >= step.end_ps).any()
         ]
         if outside:
-            more = f" and {len(outside) - _NAMED} more" if len(outside) > _NAMED else ""
-            reason = f"the part of {', '.join(outside[:_NAMED])}{more} was recorded {where} it"
+            reason = f"the part of {enumerated(outside, _NAMED)} was recorded {where} it"
             marked[place] = replace(step, excluded=reason)
     return tuple(marked)
 

@@ -1,8 +1,9 @@
-"""Notices runs that have come into a log directory, and waits until their files are whole."""
+"""Notices runs that have come into a log directory, and how long their files have not grown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -16,20 +17,30 @@ Files: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Arrival(Struct, frozen=True):
-    """A run whose files have stopped growing. `looks`: how often they were the same since."""
+    """A run whose files have stopped growing. `looks`: how often they were the same since; `quiet_s`: how long, seconds."""
 
     files: RunFiles
     sizes: Files
     looks: int
+    quiet_s: float
+
+
+class Quiet(Struct, frozen=True):
+    """Since when the files of a run have these sizes, Unix seconds."""
+
+    run: str
+    files: Files
+    since_s: float
 
 
 class Arrivals:
-    """The runs below `logdir`, look by look."""
+    """The runs below `logdir`, look by look. `known`: what an earlier watch saw of files that it had to wait for."""
 
-    def __init__(self, logdir: Location) -> None:
+    def __init__(self, logdir: Location, known: Sequence[Quiet] = ()) -> None:
         self._logdir = logdir
         self._sizes: dict[str, Files] = {}
         self._looks: dict[str, int] = {}
+        self._quiet = {quiet.run: quiet for quiet in known}
 
     def look(self) -> list[Arrival]:
         """The runs whose files are as they were at the last look, oldest first; none if there is no log directory.
@@ -46,8 +57,15 @@ class Arrivals:
             for name, files in sizes.items()
         }
         self._sizes = sizes
+        now_s = time.time()
+        self._quiet = {name: self._quiet_since(name, files, now_s) for name, files in sizes.items()}
         return [
-            Arrival(run, sizes[run.name], self._looks[run.name])
+            Arrival(
+                run,
+                sizes[run.name],
+                self._looks[run.name],
+                now_s - self._quiet[run.name].since_s,
+            )
             for run in sorted(runs, key=run_age)
             if self._looks[run.name]
         ]
@@ -56,6 +74,15 @@ class Arrivals:
     def sizes(self) -> Mapping[str, Files]:
         """The files of all runs at the last look."""
         return self._sizes
+
+    def quiet(self, run: str) -> Quiet:
+        """Since when a run of the last look has the files that it has."""
+        return self._quiet[run]
+
+    def _quiet_since(self, run: str, files: Files, now_s: float) -> Quiet:
+        known = self._quiet.get(run)
+        is_same = known is not None and known.files == files and known.since_s <= now_s
+        return known if known is not None and is_same else Quiet(run, files, now_s)
 
 
 def _sizes(run: RunFiles) -> Files:

@@ -81,7 +81,7 @@ def line_of(facts: RunFacts, change: StepChange | None, *, is_again: bool) -> st
     """The run in one line. `is_again`: it has a line already, and files have come since."""
     parts = [f"{facts.run}, again" if is_again else facts.run]
     if facts.step_ps is not None:
-        parts.append(f"step {numbers.time(facts.step_ps)}")
+        parts.append(f"median step {numbers.time(facts.step_ps)}")
     if facts.busy_ratio is not None:
         parts.append(f"busy {numbers.share(facts.busy_ratio)}")
     if change is not None:

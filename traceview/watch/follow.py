@@ -11,13 +11,15 @@ from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.trace.load import load_run
+from traceview.trace.locate import RunFiles
 from traceview.trace.model import Trace
-from traceview.watch.arrivals import Arrival, Arrivals, Files
+from traceview.trace.part import read_host
+from traceview.watch.arrivals import Arrival, Arrivals, Files, Quiet
 from traceview.watch.change import StepChange, step_change
 from traceview.watch.facts import RunFacts, facts_of
 
-DAMAGED_LOOKS: Final = 6
-"""So many looks at an unchanged file are enough to call it damaged rather than incomplete."""
+INCOMPLETE_AFTER_S: Final = 120.0
+"""A file that has not grown for so long is written by nobody any more; a choice of ours."""
 
 _KEPT_FACTS: Final = 20
 
@@ -30,38 +32,51 @@ class SeenRun(Struct, frozen=True):
 
 
 class Memory(Struct):
-    """What a later call needs to know: the runs seen, and the facts of the last of them, oldest first."""
+    """What a later call needs to know: the runs seen, the facts of the last of them, oldest first, and those waited for."""
 
     version: int = 1
     seen: tuple[SeenRun, ...] = ()
     last: tuple[RunFacts, ...] = ()
+    waiting: tuple[Quiet, ...] = ()
 
 
 class News(Struct, frozen=True):
-    """A run that was read. `is_history`: it was there before the watch began. `is_again`: it has more files by now."""
+    """A run that was read. `is_history`: it was there before the watch began. `is_again`: it has more files by now.
+
+    `damage`: why a file beside the readable ones stays incomplete; empty if none does.
+    """
 
     facts: RunFacts
     change: StepChange | None
     is_history: bool
     is_again: bool
+    damage: str = ""
 
 
 class Unreadable(Struct, frozen=True):
-    """A run that cannot be read, and why."""
+    """A run that cannot be read, and why. `is_in_part`: with `--salvage` a part of it can."""
 
     run: str
     reason: str
+    is_in_part: bool = False
 
 
 class Follower:
     """The runs below `logdir`. `memory`: of an earlier watch, None without one. `most`: how many runs before are compared
-    with, and read at the beginning.
+    with, and read at the beginning. `incomplete_after_s`: damaged files that have not grown for so long stay so.
     """
 
-    def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
+    def __init__(
+        self,
+        logdir: Location,
+        memory: Memory | None,
+        most: int,
+        incomplete_after_s: float = INCOMPLETE_AFTER_S,
+    ) -> None:
         known = memory or Memory()
         self.logdir = logdir
-        self._arrivals = Arrivals(logdir)
+        self._incomplete_after_s = incomplete_after_s
+        self._arrivals = Arrivals(logdir, known.waiting)
         self._most = most
         self._seen = {seen.run: seen.files for seen in known.seen}
         self._last = list(known.last)
@@ -72,7 +87,8 @@ class Follower:
         """What a later watch needs to know; runs that are gone are forgotten."""
         there = self._arrivals.sizes
         seen = tuple(SeenRun(run, files) for run, files in self._seen.items() if run in there)
-        return Memory(seen=seen, last=tuple(self._last[-_KEPT_FACTS:]))
+        waiting = tuple(map(self._arrivals.quiet, self.incomplete))
+        return Memory(seen=seen, last=tuple(self._last[-_KEPT_FACTS:]), waiting=waiting)
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
@@ -109,8 +125,8 @@ class Follower:
     def _read(self, arrival: Arrival, *, is_history: bool) -> Iterator[News | Unreadable]:
         run = arrival.files.name
         is_again = run in self._seen
-        is_patient = arrival.looks < DAMAGED_LOOKS
-        if 1 < arrival.looks < DAMAGED_LOOKS:
+        is_patient = arrival.quiet_s < self._incomplete_after_s
+        if arrival.looks > 1 and is_patient:
             # It was damaged when it was read, and is as it was then.
             return
         try:
@@ -118,9 +134,10 @@ class Follower:
         except (TraceFormatError, TraceNotFoundError) as error:
             if not is_patient:
                 self._seen[run] = arrival.sizes
-                yield Unreadable(run, error.message)
+                yield Unreadable(run, error.message, _is_readable_in_part(arrival.files))
             return
-        if is_patient and _is_damaged(trace):
+        damage = _damage(trace)
+        if is_patient and damage:
             return
         self._seen[run] = arrival.sizes
         try:
@@ -131,9 +148,14 @@ class Follower:
         before = [other for other in self._last if other.run != run]
         change = step_change(facts, before[-self._most :])
         self._last = [*before[-_KEPT_FACTS:], facts]
-        yield News(facts, change, is_history, is_again)
+        yield News(facts, change, is_history, is_again, damage)
 
 
-def _is_damaged(trace: Trace) -> bool:
-    """Whether a file of the run is cut off, as one is that is being copied."""
-    return any(problem.code == "damaged-file" for problem in trace.problems)
+def _damage(trace: Trace) -> str:
+    """Why a file of the run is cut off, as one is that is being copied; empty if none is."""
+    return next((problem.text for problem in trace.problems if problem.code == "damaged-file"), "")
+
+
+def _is_readable_in_part(files: RunFiles) -> bool:
+    """Whether `--salvage` finds anything in them."""
+    return any(read_host(path, salvage=True).part is not None for path in files.paths)

@@ -21,6 +21,7 @@ from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
 from traceview.memory_limit import LESS_MEMORY, is_limited
+from traceview.shell_quote import shell_path
 from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
@@ -197,7 +198,7 @@ class _Reader:
                 self.path,
                 reason,
                 offset=offset,
-                hint="traceview analyze --salvage reports the readable part",
+                hint=f"what is readable of it: traceview analyze {shell_path(self.path)} --salvage",
             )
         self.faults.append(Fault(offset, reason))
 

@@ -19,7 +19,7 @@ MOST_ROWS: Final = 8
 """With their legend they fill half of a terminal; devices that are alike share a row."""
 
 WITH_WAITS: Final = "waiting in collectives included"
-"""What is said of a busy ratio that holds such waiting: a collective runs on the device while it waits for others."""
+"""Added to a busy ratio that includes such waiting: a collective runs on the device while it waits for others."""
 
 _LEAST_WAIT_RATIO: Final = 0.005
 """Of a mean step, as a share that shows."""

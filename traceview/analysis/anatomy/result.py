@@ -25,7 +25,7 @@ ACTIVITIES: Final = (
     "collective_wait",
     *(class_.name.lower() for class_ in ActivityClass if class_ >= ActivityClass.H2D),
 )
-"""What a device does in a step; waiting inside a collective is told from its transfer."""
+"""What a device does in a step; waiting inside a collective is separated from its transfer."""
 
 _KEYS: Final = (*ACTIVITIES, *(cause.key for cause in Cause))
 
@@ -79,7 +79,7 @@ class _Spans(Struct, frozen=True, eq=False):
 def compute(context: Context) -> Anatomy | Skipped:
     """The mean step of every device in use."""
     if not context.idle.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     spans = _spans_by_host(context)
     devices = [
         device

@@ -35,9 +35,10 @@ def concurrency_of(
     for device in devices:
         window = selection.windows[trace.device_list[device].host]
         compute = activities[device].compute
-        inside = (compute.end > window.start_ps) & (compute.start < window.end_ps)
-        starts.append(np.maximum(compute.start[inside], window.start_ps))
-        ends.append(np.minimum(compute.end[inside], window.end_ps))
+        start, end = compute.start, compute.end
+        inside = (end > window.start_ps) & (start < window.end_ps)
+        starts.append(np.maximum(start[inside], window.start_ps))
+        ends.append(np.minimum(end[inside], window.end_ps))
         lengths.append(int((ends[-1] - starts[-1]).sum()))
     start, end = np.concatenate(starts), np.concatenate(ends)
     del starts, ends

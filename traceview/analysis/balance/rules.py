@@ -104,6 +104,7 @@ SERIAL: Final = Rule(
 
 SINGLE: Final = Rule(
     code="single-gpu-gradients",
+    is_of_absence=True,
     starts_at=(
         "a backward pass, {backward_ratio} of the named compute or more, on only one of several devices that are in "
         "use or belong to the strategy"

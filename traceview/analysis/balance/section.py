@@ -127,8 +127,8 @@ def _by_device(view: View, result: Balance) -> Iterator[doc.Block]:
         rest=view.command("balance"),
     )
     if others:
-        yield from doc.remarks(
-            f"{_range(others)} `{view.command('balance')} -o FILE.csv` lists all."
+        yield doc.Remark(
+            f"{_range(others)} All devices:", f"{view.command('balance')} -o balance.csv"
         )
     if not view.is_brief:
         last_count = sum(row.last_count or 0 for row in result.devices)

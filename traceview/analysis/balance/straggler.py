@@ -30,7 +30,7 @@ from traceview.record import Activity, Count, Picoseconds, Ratio
 from traceview.robust import MAD_TO_SIGMA, median, median_ps, quartile_range
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.roles import machine_of
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

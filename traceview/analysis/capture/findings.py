@@ -15,6 +15,7 @@ from traceview.analysis.capture.result import (
     tasks_without_file,
 )
 from traceview.document import numbers
+from traceview.trace.damage import is_damaged_throughout
 from traceview.trace.model import Problem, SourceFile, Trace
 
 NO_GPU_PLANE: Final = Rule(
@@ -35,6 +36,7 @@ NO_GPU_PLANE: Final = Rule(
 
 GPU_PLANES_EMPTY: Final = Rule(
     "gpu-planes-empty",
+    is_of_absence=True,
     starts_at="GPU planes, none with an event",
     severities=("critical",),
     meaning=(
@@ -87,13 +89,15 @@ PROFILER_ERROR: Final = Rule(
 
 DAMAGED_FILE: Final = Rule(
     "damaged-file",
-    starts_at="any trace file that cannot be read as a whole",
+    starts_at="any trace file that cannot be read as a whole; critical where no host of the run has a whole one",
+    severities=("warning", "critical"),
     meaning=(
-        "A trace file is cut off or damaged. What could not be read is missing from every number of the report."
+        "A trace file is cut off or damaged. What could not be read is missing from every number of the report. That a "
+        "device, a step or an op is not there shows nothing about it, and no finding is made of it."
     ),
     evidence="file and byte offset",
     advice="Copy the file again, or capture again and let the profiler finish before copying.",
-    example="the trace of host1 is damaged in 1 place; what is readable was used",
+    example="the file of host1 is cut off, so events and whole devices may be lost; what is readable was used",
 )
 
 DUPLICATE_HOST_FILE: Final = Rule(
@@ -224,12 +228,29 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
                 explanation="Nothing is known of that host: no number of this report includes it.",
             )
         else:
-            count = numbers.plural(len(places), "place")
             yield DAMAGED_FILE.finding(
-                f"the trace of {host} is damaged in {count}; what is readable was used",
+                f"the file of {host} is {_damage(places)}, so {_lost(trace, host)}",
                 evidence,
+                severity="critical" if is_damaged_throughout(trace) else None,
                 confidence=("high", "the file cannot be decoded as a whole"),
             )
+
+
+def _damage(places: Sequence[Problem]) -> str:
+    if any("cut off" in place.text for place in places):
+        return "cut off"
+    return f"damaged in {numbers.plural(len(places), 'place')}"
+
+
+def _lost(trace: Trace, host: str | None) -> str:
+    """What the file no longer shows."""
+    has_planes = any(
+        device.kind != "replica" and trace.hosts[device.host].name == host
+        for device in trace.device_list
+    )
+    if has_planes:
+        return "events and whole devices may be lost; what is readable was used"
+    return "what its GPUs did, if it had any, is lost; what is readable was used"
 
 
 def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:

@@ -8,8 +8,10 @@ import numpy as np
 
 from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
+from traceview.enumeration import enumerated
 from traceview.ids import is_in, unique_ids
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
+from traceview.trace.damage import damaged_hosts, is_damaged_throughout
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
 from traceview.units import PS_PER_S
@@ -190,8 +192,8 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     problems = []
     devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
     planes = [d for d in devices if d.kind != "replica"]
-    if not planes and _is_damaged(trace, host):
-        text = "the file is damaged before any device plane: what its GPUs did is unknown"
+    if not planes and host.name in damaged_hosts(trace):
+        text = "the file is damaged before any device plane: what its devices did is lost"
         problems.append(Problem("devices-unknown", text, host.name))
     elif not planes:
         problems.append(Problem("no-gpu-plane", "no GPU plane was recorded", host.name))
@@ -238,10 +240,8 @@ def _late_training(host: Host) -> str | None:
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
-    first = ", ".join(map(str, steps[:NAMED_STEPS_OR_TASKS]))
-    more = len(steps) - NAMED_STEPS_OR_TASKS
     noun, verb = ("step", "is") if len(steps) == 1 else ("steps", "are")
-    return f"{noun} {first}" + (f" and {more} more {verb}" if more > 0 else f" {verb}")
+    return f"{noun} {enumerated([str(step) for step in steps], NAMED_STEPS_OR_TASKS)} {verb}"
 
 
 def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
@@ -249,10 +249,6 @@ def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
     tasks = missing_tasks(trace.hosts)
     unread = sum(file.sha256 is None for file in trace.files)
     return tasks[: max(len(tasks) - unread, 0)] if unread else tasks
-
-
-def _is_damaged(trace: Trace, host: Host) -> bool:
-    return any(p.code == "damaged-file" and p.host == host.name for p in trace.problems)
 
 
 def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
@@ -297,6 +293,8 @@ def _quality(trace: Trace, problems: list[Problem]) -> Quality:
 def why_no_device(trace: Trace) -> str:
     """What explains that no device was recorded."""
     hosts = trace.hosts
+    if is_damaged_throughout(trace):
+        return "what the devices did is lost"
     if any(gpus_expected(trace, host.name) for host in hosts):
         return "nothing can be said about GPUs"
     if all(host.event_count == 0 for host in hosts):

@@ -12,6 +12,7 @@ from traceview.analysis.outlier_devices import named_devices
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import QUALITIES, look_of
+from traceview.enumeration import enumerated
 
 BRIEF_HOSTS: Final = 8
 """Hosts with a row in a brief document; those with a problem come first."""
@@ -141,9 +142,7 @@ def _busy(view: View, hosts: Sequence[HostCapture]) -> str:
 
 
 def _missing_steps(host: HostCapture) -> str:
-    shown = ", ".join(map(str, host.missing_steps[:_SHOWN_STEPS]))
-    more = len(host.missing_steps) - _SHOWN_STEPS
-    return f"{shown} and {more} more" if more > 0 else shown
+    return enumerated([str(step) for step in host.missing_steps], _SHOWN_STEPS)
 
 
 def _range_of(view: View, hosts: Sequence[HostCapture]) -> str:

@@ -165,11 +165,11 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     complete_count = result.count - result.incomplete_count
     yield from doc.remarks(unclear_words(sum(result.last_count.values()), complete_count))
     if others:
-        yield from doc.remarks(
+        yield doc.Remark(
             f"{numbers.plural(len(others), 'other device')}: "
             f"exposed {numbers.time_range(map(exposed.get, others))}, "
-            f"waiting {numbers.time_range(map(wait.get, others))}. "
-            f"`{view.command('collectives')} -o FILE.csv` lists all."
+            f"waiting {numbers.time_range(map(wait.get, others))}. All devices:",
+            f"{view.command('collectives')} -o collectives.csv",
         )
 
 

@@ -13,7 +13,7 @@ from traceview.document import model as doc
 from traceview.ids import is_in, unique_ids
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.table import Table, flags, integers, table, texts
 
 

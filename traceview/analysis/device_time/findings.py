@@ -22,6 +22,7 @@ from traceview.xplane.planes import ActivityClass
 
 UNUSED_GPU: Final = Rule(
     "unused-gpu",
+    is_of_absence=True,
     starts_at="GPUs without any event beside GPUs that ran kernels; critical from {critical_ratio} of the visible GPUs",
     limits={"critical_ratio": 0.5},
     severities=("warning", "critical"),
@@ -42,6 +43,7 @@ UNUSED_GPU: Final = Rule(
 
 COPY_ONLY_GPU: Final = Rule(
     "copy-only-gpu",
+    is_of_absence=True,
     starts_at="a GPU with copies and no kernel",
     meaning=(
         "Only copies or fills were recorded on the GPU and no kernel: either its replica did not reach its step "
@@ -58,6 +60,7 @@ COPY_ONLY_GPU: Final = Rule(
 
 MARGINAL_GPU: Final = Rule(
     "marginal-gpu",
+    is_of_absence=True,
     starts_at="compute below {marginal_ratio} of the busiest device of its kind",
     limits={"marginal_ratio": MARGINAL_RATIO},
     meaning="Replicas of a mirrored step do equal work; this device computes far less than another.",
@@ -73,6 +76,7 @@ MARGINAL_GPU: Final = Rule(
 
 MEMORY_HELD_IDLE_GPU: Final = Rule(
     "memory-held-idle-gpu",
+    is_of_absence=True,
     starts_at="a GPU without any event on which TensorFlow holds at least {held_bytes}",
     limits={"held_bytes": 256_000_000},
     meaning="TensorFlow's allocator holds memory on a GPU on which nothing ran, so no other job can use it.",
@@ -151,7 +155,7 @@ def _unused(
                 "recording, or did not start; the recording cannot show what that costs."
             ),
             advice=(
-                "Record several whole steps: traceview capture --steps A:B. If GPUs are still unused then, look "
+                "Record several whole steps: traceview capture --steps 100:110. If GPUs are still unused then, look "
                 "at what their replicas wait for (traceview gaps), and whether the global batch reaches all of them."
             ),
             devices=devices,

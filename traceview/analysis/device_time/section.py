@@ -26,7 +26,7 @@ _PARTS_ADD_UP: Final = (
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
-        return doc.Section("devices", TITLE, (), lead="No device was recorded.", is_folded=False)
+        return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
     empty = _without_record(result.devices)
     folded = empty if len(empty) >= FOLD_FROM else []
     others = [row for row in result.devices if row.device in view.others]
@@ -43,9 +43,9 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 rest=view.command("devices"),
                 anchors=[doc.device_anchor(row.device) for row in shown],
             ),
+            *doc.remarks(*_folded_sentences(folded)),
+            *_range_of(view, others),
             *doc.remarks(
-                *_folded_sentences(folded),
-                _range_of(view, others),
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
                 *_shared(result),
@@ -181,10 +181,10 @@ def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
             yield f"{keys}: no device of this host was recorded, so nothing is known of them."
 
 
-def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
+def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Remark]:
     """Between which shares the devices without a row lie."""
     if not rows:
-        return None
+        return
     parts = {
         "busy": [row.busy_ratio for row in rows],
         "compute": [row.compute_ratio for row in rows],
@@ -195,7 +195,9 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> str | None:
     }
     ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
     count = numbers.plural(len(rows), "other device")
-    return f"{count}: {ranges}. All devices: {view.command('devices')} -o FILE.csv"
+    yield doc.Remark(
+        f"{count}: {ranges}. All devices:", f"{view.command('devices')} -o devices.csv"
+    )
 
 
 def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:

@@ -85,7 +85,7 @@ def device_table_section(
             *doc.remarks(_ranges(alike) if alike.count else None),
             *doc.notes(*(device_changes(placement) if placement else ())),
         ),
-        lead="" if rows.count else "No device was recorded.",
+        lead="" if rows.count else "The trace holds no device.",
     )
 
 

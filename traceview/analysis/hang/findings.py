@@ -9,6 +9,7 @@ from typing import Final
 from traceview.analysis.base import Confidence, Evidence, Finding
 from traceview.analysis.hang.phase import PHASE_WORDS, Phase, input_threads, phase_of
 from traceview.analysis.hang.rules import (
+    ANY_STEPS,
     HANG_COLLECTIVE,
     HANG_INPUT,
     HANG_PYTHON,
@@ -247,7 +248,7 @@ def _collective_suspected(hang: Hang, device_count: int) -> Finding:
         f"collective of {where}: {who}",
         [Evidence("collective_count", count, None, hang.step_function or "the step")],
         confidence=("low", "which collective is open, and who did not come, was not recorded"),
-        advice=f"{HANG_STEP.advice} {TIMEOUT_ADVICE}",
+        advice=f"{_step_advice(hang)} {TIMEOUT_ADVICE}",
     )
 
 
@@ -323,7 +324,16 @@ def _step(hang: Hang) -> Finding:
         "hardly computes",
         [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)],
         confidence=("high", "the call is open; what it waits for is not known"),
+        advice=_step_advice(hang),
     )
+
+
+def _step_advice(hang: Hang) -> str:
+    """What records the step that hangs; steps are counted from 0."""
+    if not hang.step_count:
+        return HANG_STEP.advice
+    steps = f"{max(hang.step_count - 1, 1)}:{hang.step_count + 1}"
+    return HANG_STEP.advice.replace(ANY_STEPS, f"traceview capture --steps {steps} --on-hang 60s")
 
 
 def _pause(hang: Hang, phase: Phase) -> Finding:

@@ -81,6 +81,8 @@ HANG_PYTHON: Final = Rule(
     severities=("critical", "warning"),
 )
 
+ANY_STEPS: Final = "traceview capture --steps 99:101 --on-hang 60s for step 100"
+
 HANG_STEP: Final = Rule(
     "hang-step",
     starts_at=(
@@ -94,9 +96,8 @@ HANG_STEP: Final = Rule(
     ),
     evidence="cores, threads, native and gpus in results.hangs",
     advice=(
-        "If it hangs at the same step every time, record that step: traceview capture --steps A:B --on-hang 60s, with "
-        "A one step before it. The profile is stopped and kept during the hang, and shows the last ops of each "
-        "device. Look for queues, py_function and waiting ops in the step."
+        f"If it hangs at the same step every time, record that step and the one before it: {ANY_STEPS}. "
+        "The profile is stopped and kept during the hang, and shows the last ops of each device. Look for queues, py_function and waiting ops in the step."
     ),
     example="train_step has not returned for 60 s, and the process hardly computes",
     severities=("critical",),

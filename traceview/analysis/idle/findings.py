@@ -23,10 +23,12 @@ from traceview.analysis.idle.rules import (
     CHECKPOINT_STALL,
     COMPILE_IN_WINDOW,
     CPU_HEAVY_OP,
+    CPU_OPS,
     D2H_SYNC,
     FIRST_CALL,
     HOST_BOUND,
     LAUNCH_BOUND,
+    MANY_SMALL_OPS,
     PYTHON_STALL,
     RETRACING,
     VALIDATION_STALL,
@@ -142,6 +144,7 @@ def _by_cause(
         if rule is CALLBACK_STALL and waiting.has_other_python:
             metric, title = "other_callback_ratio", rule.title.replace("for", "for other", 1)
         evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
+        meaning = CPU_OPS if rule is HOST_BOUND else None
         yield finding_of(
             rule,
             waiting,
@@ -150,7 +153,7 @@ def _by_cause(
             severity=severity,
             of_steps=waiting.idle_ps[rule.cause],
             title=title,
-            explanation=f"{rule.meaning} {ops.sentence}" if ops else None,
+            explanation=f"{rule.meaning} {ops.sentence}" if ops else meaning,
             advice=ops.advice if ops else None,
         )
 
@@ -267,10 +270,7 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
                 "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
                 f"of a few milliseconds and ops that work row by row show this.{recording}"
             ),
-            advice=(
-                "Run fewer and larger ops in each step: a larger batch, ops on whole batches instead of tf.map_fn and "
-                "loops over rows. Convert large constants once, with tf.constant before the loop."
-            ),
+            advice=rule.advice_where[MANY_SMALL_OPS],
             cost=cost,
         )
 

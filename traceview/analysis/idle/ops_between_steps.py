@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceview.analysis.base import Evidence
 from traceview.analysis.cost import mean_ps
 from traceview.analysis.idle.eager_ops import eager_calls, eager_ops
-from traceview.analysis.idle.rules import CALLBACK_STALL
+from traceview.analysis.idle.rules import CALLBACK_STALL, OPS_BETWEEN_STEPS
 from traceview.analysis.idle.waiting_device import Waiting
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
@@ -50,10 +50,7 @@ class OpsBetweenSteps(Struct, frozen=True):
     @property
     def advice(self) -> str:
         """What to change."""
-        return (
-            "Put these ops into a graph: @tf.function on the function that runs them, which leaves little more than the "
-            "time of the ops themselves. Or run them less often: if step % 100 == 0: …"
-        )
+        return CALLBACK_STALL.advice_where[OPS_BETWEEN_STEPS]
 
     def evidence(self, where: str) -> Iterator[Evidence]:
         """What was counted and measured."""

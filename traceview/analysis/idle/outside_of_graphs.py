@@ -12,7 +12,7 @@ from traceview.analysis.cost import Cost, mean_ps
 from traceview.analysis.idle.device_finding import finding_of
 from traceview.analysis.idle.eager_ops import EagerOps, eager_ops
 from traceview.analysis.idle.profiler_time import profiler_time
-from traceview.analysis.idle.rules import HOST_BOUND
+from traceview.analysis.idle.rules import HOST_BOUND, OUTSIDE_OF_GRAPHS
 from traceview.analysis.idle.waiting_device import Waiting
 from traceview.analysis.selection import Selection, step_bounds
 from traceview.document import numbers
@@ -26,7 +26,6 @@ _EAGER_TITLE: Final = (
     "{count} ops per step run one by one outside of any tf.function, which takes {span} ({share})"
 )
 _AT_LEAST_TITLE: Final = _EAGER_TITLE.replace("takes {span}", "takes at least {span}")
-_EAGER_ADVICE: Final = "Put the step into a graph: run_eagerly=False in Keras, or @tf.function on the function that runs the step."
 
 _NOT_BETWEEN_OPS: Final = frozenset(
     (
@@ -67,7 +66,7 @@ def diagnose_without_devices(trace: Trace, selection: Selection) -> Iterator[Fin
                 "the time of the step between the ops. A graph also merges ops, reuses memory and runs independent ops at "
                 f"once; how much faster they are then does not show here.{recording}"
             ),
-            advice=_EAGER_ADVICE,
+            advice=HOST_BOUND.advice_where[OUTSIDE_OF_GRAPHS],
             cost=cost,
         )
 
@@ -96,7 +95,7 @@ def outside_of_graphs(
             "does not say for which replica, so their time is no compute here. The cost is the time between the ops, and "
             "of the ops themselves what replicas could run at the same time."
         ),
-        advice=_EAGER_ADVICE,
+        advice=HOST_BOUND.advice_where[OUTSIDE_OF_GRAPHS],
     )
 
 

@@ -35,7 +35,7 @@ from traceview.trace.gap_evidence import (
     surroundings_of,
 )
 from traceview.trace.gap_spans import cause_spans
-from traceview.trace.gaps import Gaps
+from traceview.trace.gaps import Gaps, late_parts
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 
@@ -144,7 +144,7 @@ def compute(
 ) -> Idle | Skipped:
     """The idle time of each device by cause, with its `top` longest gaps, None for all."""
     if not attribution.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     return Idle(
         tuple(_row(trace, selection, attribution, device, top) for device in attribution.gaps)
     )
@@ -277,10 +277,10 @@ def around_part(
 
     Nothing where the host was not late.
     """
-    if start_ps >= gaps.late_end_ps[index]:
+    late_end, handed_over = late_parts(trace, gaps, np.array([index]))
+    if start_ps >= late_end[0]:
         return Surroundings()
-    by_caller = start_ps < gaps.handed_over_ps[index]
-    thread = states.caller if by_caller else int(gaps.thread[index])
+    thread = states.caller if start_ps < handed_over[0] else int(gaps.thread[index])
     return surroundings_of(trace, states, thread, start_ps, end_ps)
 
 

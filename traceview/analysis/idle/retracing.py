@@ -46,7 +46,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
         start = columns.start_ps[rows]
         inside |= (start >= step.start_ps) & (start < step.end_ps)
     rows = rows[inside]
-    counts = columns.stat("tracing_count").dense(columns.count, -1)[rows] if rows.size else rows
+    counts = columns.stat("tracing_count").at(rows, -1)
     sidecar = trace.hosts[host].sidecar
     functions = sidecar.placement.functions if sidecar is not None else ()
     traced_by = {function.name: function.traced_by for function in functions}

@@ -98,6 +98,15 @@ CPU_HEAVY_OP: Final = IdleRule(
     ),
 )
 
+CPU_OPS: Final = (
+    "The device waits for ops of the step that run on the CPU, because they have no GPU kernel or were placed there. No "
+    "single op takes most of the time."
+)
+"""What host-bound means where there are GPUs."""
+
+OUTSIDE_OF_GRAPHS: Final = "for ops outside of any tf.function"
+MANY_SMALL_OPS: Final = "for steps of many small ops on CPU devices"
+
 HOST_BOUND: Final = IdleRule(
     code="host-bound",
     starts_at="{warning_ratio} of the mean step idle while the host runs CPU ops, none of them a cpu-heavy-op",
@@ -113,8 +122,9 @@ HOST_BOUND: Final = IdleRule(
     # On CPU devices each step has some of it: from where a loss is worth a name, see report/verdict.py.
     limits={"warning_ratio": 0.10, "ops_per_step_count": 100, "replica_ratio": 0.03},
     meaning=(
-        "The device waits for ops of the step that run on the CPU, because they have no GPU kernel or were placed "
-        "there. No single op takes most of the time."
+        f"{CPU_OPS} Without GPUs the replicas are CPU devices, and it means that they wait for the host between ops: "
+        "because Python calls each op by itself, outside of any tf.function, or because the steps are short and the host "
+        "takes as long to dispatch their ops as the ops take to run."
     ),
     evidence=(
         f"ops of {numbers.time(SCHEDULING_OP_PS)} or more on executor threads that launch nothing, while the device is "
@@ -124,6 +134,15 @@ HOST_BOUND: Final = IdleRule(
         "See what was placed on the CPU with tf.debugging.set_log_device_placement(True), move preprocessing into "
         "dataset.map(...), and keep string and lookup ops out of the step."
     ),
+    advice_where={
+        OUTSIDE_OF_GRAPHS: (
+            "Put the step into a graph: run_eagerly=False in Keras, or @tf.function on the function that runs the step."
+        ),
+        MANY_SMALL_OPS: (
+            "Run fewer and larger ops in each step: a larger batch, ops on whole batches instead of tf.map_fn and loops "
+            "over rows. Convert large constants once, with tf.constant before the loop."
+        ),
+    },
     example="GPU:0 waits 8.00 ms of the mean 61.3 ms step while the host runs CPU ops (13.1%)",
     idle_causes=("host_compute",),
     path_causes=("host_compute", "python"),
@@ -133,6 +152,8 @@ HOST_BOUND: Final = IdleRule(
         "or jax.lax.scan over several steps in one call."
     ),
 )
+
+OPS_BETWEEN_STEPS: Final = "for ops that run one by one between steps"
 
 CALLBACK_STALL: Final = IdleRule(
     code="callback-stall",
@@ -148,6 +169,12 @@ CALLBACK_STALL: Final = IdleRule(
         "Do it less often or elsewhere: if step % 100 == 0: log(...) in a loop, save_freq and update_freq where Keras "
         "callbacks do it, a thread for what needs no device."
     ),
+    advice_where={
+        OPS_BETWEEN_STEPS: (
+            "Put these ops into a graph: @tf.function on the function that runs them, which leaves little more than the "
+            "time of the ops themselves. Or run them less often: if step % 100 == 0: …"
+        ),
+    },
     example="GPU:0 waits 13.7 ms of the mean 61.3 ms step for Python between steps (22.3%); 137 ms in step 14",
     idle_causes=("callback",),
     title="{device} waits {span} for Python between steps ({share})",
@@ -191,7 +218,7 @@ VALIDATION_STALL: Final = IdleRule(
     ),
     advice=(
         "Evaluate less often or on less data: validation_freq and validation_steps of Model.fit. To look at training "
-        "alone, capture steps without an evaluation: traceview capture --steps A:B."
+        "alone, capture steps without an evaluation: traceview capture --steps 100:110."
     ),
     example="evaluation between steps takes 65.3 ms of the mean 82.6 ms step (79.1%); 223 ms in step 19",
     idle_causes=("callback",),
@@ -241,7 +268,7 @@ COMPILE_IN_WINDOW: Final = IdleRule(
     idle_causes=("compile",),
     title="{device} waits {span} for compilation ({share})",
     jax_advice=(
-        "Record steps after the warm-up: jax.profiler.start_trace(LOGDIR) before them, "
+        "Record steps after the warm-up: jax.profiler.start_trace('logs') before them, "
         "jax.profiler.stop_trace() after them. If it recurs, give each call the same shapes; "
         "JAX_LOG_COMPILES=1 names what is compiled."
     ),
@@ -289,7 +316,7 @@ FIRST_CALL: Final = IdleRule(
     idle_causes=("compile",),
     title="the recording holds the first call of a function: {device} waits {span} ({share})",
     jax_advice=(
-        "Record steps after the warm-up: jax.profiler.start_trace(LOGDIR) before them, "
+        "Record steps after the warm-up: jax.profiler.start_trace('logs') before them, "
         "jax.profiler.stop_trace() after them."
     ),
 )

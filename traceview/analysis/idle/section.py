@@ -15,6 +15,7 @@ from traceview.analysis.python_lock import lock_wait_sentence
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES, look_of, thread_name
+from traceview.shell_quote import shell_word
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
@@ -44,10 +45,6 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
     outliers, others = view.split(rows)
     small = [cause for cause in ranked if not _is_shown(cause, outliers, windows)]
     small_words = numbers.listed([CAUSES[cause].words for cause in small])
-    other_devices = (
-        f"{numbers.plural(len(others), 'other device')}: idle {_idle_range(others, windows)}. "
-        f"{view.command('gaps')} --device KEY shows why."
-    )
     return doc.Section(
         "idle",
         TITLE,
@@ -58,8 +55,8 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
                 row_count=len(outliers),
                 rest=f"{view.command('gaps')} -o gaps.csv",
             ),
+            *_other_devices(view, others, windows),
             *doc.remarks(
-                other_devices if others else None,
                 no_kernel,
                 f"Below {numbers.share(LEAST_SHOWN_RATIO)} on each device: {small_words}."
                 if small
@@ -72,6 +69,18 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
         terms=("idle", "gap"),
         is_folded=False,
     )
+
+
+def _other_devices(
+    view: View, others: Sequence[IdleRow], windows: dict[str, int | None]
+) -> Iterator[doc.Remark]:
+    """Between which shares the devices without a row were idle, and what shows why."""
+    for first in others[:1]:
+        yield doc.Remark(
+            f"{numbers.plural(len(others), 'other device')}: idle {_idle_range(others, windows)}. "
+            f"Why {first.device} was idle:",
+            f"{view.command('gaps')} --device {shell_word(first.device)}",
+        )
 
 
 def _idle_range(rows: Sequence[IdleRow], windows: dict[str, int | None]) -> str:

@@ -27,7 +27,7 @@ AFFECTED_RATIO: Final = 0.2
 """A step with this share of the most that a cause takes in any step is affected by it."""
 
 _FEWEST_TO_COMPARE: Final = 3
-"""Of fewer steps none is told from the others."""
+"""Of fewer steps none counts as affected."""
 
 
 class Affected(Struct, frozen=True):

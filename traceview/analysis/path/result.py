@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
@@ -18,7 +19,7 @@ from traceview.analysis.idle.result import (
     longest_first,
 )
 from traceview.analysis.path.parts import FIRST_CAUSE, Parts, parts_of
-from traceview.analysis.path.walk import Walker
+from traceview.analysis.path.walk import WalkedSpan, Walker
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.record import (
@@ -38,13 +39,13 @@ from traceview.record import (
 from traceview.robust import median_ps
 from traceview.trace.cause import CLASS_KEYS, PATH_KEYS, Cause
 from traceview.trace.model import NONE, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
 
 """What a path can consist of; `h2d` is a copy to the device and the wait for one."""
 
 _KEY_OF_KIND: Final = np.array(
-    [*range(FIRST_CAUSE), *(PATH_KEYS.index(cause.key) for cause in Cause)], dtype=np.int64
+    [*range(FIRST_CAUSE), *(PATH_KEYS.index(cause.key) for cause in Cause)], dtype=np.uint8
 )
 """By kind of part, the number of its key."""
 
@@ -180,20 +181,20 @@ class CriticalPath(Record, frozen=True):
 class WalkedSteps(Struct, frozen=True, eq=False):
     """The steps that were walked, and the parts of their paths.
 
-    `number`: None for a window. `key`: by part the number of its key.
+    `number`: None for a window. `key`: by part the number of its key, uint8.
     """
 
     host: tuple[int, ...]
     number: tuple[int | None, ...]
     length_ps: Int64Array
     parts: Parts
-    key: Int64Array
+    key: npt.NDArray[np.uint8]
 
 
 def walked_steps(context: Context) -> WalkedSteps | Skipped:
     """Walk every used step, or without any the window of every host."""
     if not context.idle.gaps:
-        return Skipped("no device recorded an event")
+        return Skipped("the trace holds no device event")
     in_use = [
         device for device, gaps in context.idle.gaps.items() if Cause.UNUSED not in gaps.by_cause
     ]
@@ -201,9 +202,7 @@ def walked_steps(context: Context) -> WalkedSteps | Skipped:
     bounds = [bound for bound in _bounds(context) if bound[0] in hosts and bound[2] < bound[3]]
     if not bounds:
         return Skipped("no device ran a kernel in the window")
-    walker = Walker(context, in_use)
-    walks = [list(walker.spans(host, start, end)) for host, _, start, end in bounds]
-    parts = parts_of(context, walks)
+    parts = parts_of(context, _walks(context, in_use, bounds))
     return WalkedSteps(
         host=tuple(host for host, _, _, _ in bounds),
         number=tuple(number for _, number, _, _ in bounds),
@@ -225,10 +224,21 @@ def path_of_devices(context: Context) -> Mapping[int, IntervalSet]:
     }
 
 
-def _bounds(context: Context) -> list[tuple[int, int | None, int, int]]:
-    """Host, number, start and end of what is walked; a step is cut to the window."""
+_Bound: TypeAlias = tuple[int, int | None, int, int]
+"""Host, number, start and end of what is walked."""
+
+
+def _walks(
+    context: Context, devices: Sequence[int], bounds: Sequence[_Bound]
+) -> list[list[WalkedSpan]]:
+    walker = Walker(context, devices)
+    return [list(walker.spans(host, start, end)) for host, _, start, end in bounds]
+
+
+def _bounds(context: Context) -> list[_Bound]:
+    """What is walked; a step is cut to the window."""
     windows: dict[int, Window] = context.selection.windows
-    steps: list[tuple[int, int | None, int, int]] = [
+    steps: list[_Bound] = [
         (
             host,
             step.number,
@@ -300,7 +310,8 @@ class _Writer:
     def __init__(self, context: Context, walked: WalkedSteps) -> None:
         self._context, self._walked = context, walked
         parts, self._count = walked.parts, walked.length_ps.size
-        self._first = np.searchsorted(parts.step, np.arange(self._count + 1))
+        # Numbers of another type would convert the whole column.
+        self._first = np.searchsorted(parts.step, np.arange(self._count + 1, dtype=np.int32))
         self._listed_count = int(np.clip(MOST_LISTED // self._count, 1, MOST_PARTS))
 
     def step(self, place: int, by_key: Int64Array) -> StepPath:

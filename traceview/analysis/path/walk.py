@@ -75,8 +75,12 @@ class Walker:
         self._trace, self._selection = context.trace, context.selection
         self._devices = tuple(devices)
         self._host = {device: context.trace.device_list[device].host for device in devices}
+        self._activities = context.activities
+        # Of GPUs they would take as much memory as their gaps, and only replicas are asked when they pause.
         self._busy: dict[int, IntervalSet] = {
-            device: context.activities[device].up_to(max(ActivityClass)) for device in devices
+            device: context.activities[device].up_to(max(ActivityClass))
+            for device in devices
+            if context.trace.device_list[device].kind == "replica"
         }
         self._waits = {
             device: _waits(context, device, transfers)
@@ -96,10 +100,9 @@ class Walker:
         """The device of a host that was active last in a span, of several the one that was idle least."""
 
         def rank(device: int) -> tuple[int, int]:
-            busy = self._busy[device]
-            place = int(np.searchsorted(busy.start, end_ps)) - 1
-            last = min(int(busy.end[place]), end_ps) if place >= 0 else start_ps
-            return max(last, start_ps), int(busy.within(start_ps, end_ps))
+            activity = self._activities[device]
+            busy_ps = activity.within_up_to(max(ActivityClass), start_ps, end_ps)
+            return activity.last_within(start_ps, end_ps), int(busy_ps)
 
         own = [device for device in self._devices if self._host[device] == host]
         return max(own, key=rank, default=None)
@@ -178,11 +181,11 @@ class Walker:
         """The replica of the same host that is at work, of several the first to pause."""
         ends = []
         for other in self._devices:
-            if other != device and self._host[other] == self._host[device]:
-                busy = self._busy[other]
+            busy = self._busy.get(other)
+            if busy and other != device and self._host[other] == self._host[device]:
                 place = int(np.searchsorted(busy.start, moment)) - 1
-                if place >= 0 and busy.end[place] >= moment:
-                    ends.append((int(busy.end[place]), other))
+                if place >= 0 and busy.end_of(place) >= moment:
+                    ends.append((busy.end_of(place), other))
         return min(ends)[1] if ends else None
 
 

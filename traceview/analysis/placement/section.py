@@ -25,7 +25,7 @@ BRIEF_DEVICES: Final = 16
 _SHOWN_HOSTS: Final = 4
 """Hosts that are named; more of them are counted."""
 _WIDEST_NAME: Final = 40
-"""Characters; the middle of a longer name is left out, so that a line still has room for what is said of it."""
+"""Characters; the middle of a longer name is left out, so that a line still has room for its description."""
 _IN_JSON: Final = "see the JSON report"
 
 

@@ -32,7 +32,7 @@ from traceview.record import (
     one_of,
 )
 from traceview.trace.model import Device, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
 from traceview.xplane.kernel_names import NumberFormat, kernel_name
 from traceview.xplane.planes import ActivityClass

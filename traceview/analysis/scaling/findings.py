@@ -14,6 +14,7 @@ from traceview.document import numbers
 
 POOR_SCALING: Final = Rule(
     code="poor-scaling",
+    is_of_absence=True,
     starts_at=(
         "several devices in use that compute less than {efficiency_ratio} of the time on average, and no other finding says why"
     ),
@@ -21,7 +22,7 @@ POOR_SCALING: Final = Rule(
     severities=("info",),
     meaning="The devices in use mostly wait, so fewer of them might train as fast.",
     evidence="in_use_efficiency_ratio and effective_gpus in results.balance",
-    advice="Compare with a run on one device: traceview analyze LOGDIR --baseline LOGDIR_OF_ONE.",
+    advice="Record a run on one device too, and pass its log directory to --baseline of traceview analyze.",
     example="8 GPUs compute 26.3% of the time on average",
 )
 

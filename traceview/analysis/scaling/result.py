@@ -26,7 +26,7 @@ from traceview.robust import median_ps
 from traceview.trace.cause import Cause
 from traceview.xplane.planes import ActivityClass
 
-NO_BASELINE: Final = "no baseline was given; --baseline LOGDIR adds a run on one device"
+NO_BASELINE: Final = "no baseline was given; --baseline adds a run on one device"
 
 
 class ScalingParts(Record, frozen=True):

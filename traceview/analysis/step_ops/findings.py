@@ -13,6 +13,17 @@ from traceview.analysis.step_ops.result import OPTIMIZER, DeviceStepOps, OpKind,
 from traceview.document import numbers
 from traceview.trace.side_work import SideWork
 
+_CASES: Final = {
+    SideWork.PYTHON.value: "for Python functions",
+    SideWork.PRINTING.value: "for printing",
+    SideWork.SUMMARIES.value: "for summaries",
+    SideWork.CHECKS.value: "for checks for NaN",
+    SideWork.TEXT.value: "for ops on strings",
+}
+"""By kind of side work the case of its advice."""
+
+_SPARSE: Final = "for embeddings and other variables with sparse gradients"
+
 HOST_OP: Final = Rule(
     code="host-op-in-step",
     starts_at=(
@@ -31,6 +42,29 @@ HOST_OP: Final = Rule(
     advice=(
         "Take them out of the step function: return the tensors and use them outside, every 100th step for instance."
     ),
+    advice_where={
+        _CASES[SideWork.PYTHON.value]: (
+            "Take Python functions out of the step function: Python's lock lets replicas run it only one after the other. Write "
+            "the computation in TensorFlow ops, move what only needs the batch into dataset.map(...), or return the "
+            "tensors and call Python after the step."
+        ),
+        _CASES[SideWork.PRINTING.value]: (
+            "Take tf.print out of the step function, or print a scalar: formatting a tensor takes longer than computing it. "
+            "Return the tensor and print it outside every 100th step: if step % 100 == 0: print(float(loss))."
+        ),
+        _CASES[SideWork.SUMMARIES.value]: (
+            "Write summaries every 100th step: call a second tf.function that writes them, or wrap them in "
+            "tf.summary.record_if(step % 100 == 0). Scalars cost little; histograms sort every weight into buckets."
+        ),
+        _CASES[SideWork.CHECKS.value]: (
+            "Remove the checks once the NaN is found, or train without it until the loss is NaN, and from the last checkpoint "
+            "with it."
+        ),
+        _CASES[SideWork.TEXT.value]: (
+            "Move ops on strings into the input pipeline, dataset.map(...): there they run ahead of the step, beside the "
+            "devices."
+        ),
+    },
     example="tf.print inside the step takes 12.9 ms of the mean 53.5 ms step on replica:0 (24.1%), counted as compute",
     explains=("straggler-gpu", "collective-wait"),
     path_causes=("compute",),
@@ -53,6 +87,12 @@ OPTIMIZER_BOUND: Final = Rule(
         "Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer. An "
         "optimizer with less state, such as SGD, does less work per parameter."
     ),
+    advice_where={
+        _SPARSE: (
+            "Train embeddings with tf.keras.optimizers.SGD without momentum, which updates only the rows that were looked "
+            "up: their gradients are sparse (tf.IndexedSlices), but adaptive optimizers of Keras update the whole table."
+        )
+    },
     example="replica:0 spends 83.9% of its compute on the optimizer, which takes 30.1 ms of the mean 42.3 ms step on the critical path (71.2%)",
     path_causes=("compute",),
 )
@@ -84,35 +124,6 @@ _ON_EVERY_OP: Final = "tf.debugging.enable_check_numerics"
 _NOT_FUSED: Final = (
     "tf.debugging.enable_check_numerics adds one after every op, so ops that TensorFlow would fuse run one by one. The cost is a "
     "lower bound."
-)
-
-_ADVICE: Final = {
-    SideWork.PYTHON.value: (
-        "Take {words} out of the step function: Python's lock lets replicas run it only one after the other. Write "
-        "the computation in TensorFlow ops, move what only needs the batch into dataset.map(...), or return the "
-        "tensors and call Python after the step."
-    ),
-    SideWork.PRINTING.value: (
-        "Take tf.print out of the step function, or print a scalar: formatting a tensor takes longer than computing it. "
-        "Return the tensor and print it outside every 100th step: if step % 100 == 0: print(float(loss))."
-    ),
-    SideWork.SUMMARIES.value: (
-        "Write summaries every 100th step: call a second tf.function that writes them, or wrap them in "
-        "tf.summary.record_if(step % 100 == 0). Scalars cost little; histograms sort every weight into buckets."
-    ),
-    SideWork.CHECKS.value: (
-        "Remove {words}() once the NaN is found, or train without it until the loss is NaN, and from the last checkpoint "
-        "with it."
-    ),
-    SideWork.TEXT.value: (
-        "Move ops on strings into the input pipeline, dataset.map(...): there they run ahead of the step, beside the "
-        "devices."
-    ),
-}
-
-_DENSE_UPDATE: Final = (
-    "Train embeddings with tf.keras.optimizers.SGD without momentum, which updates only the rows that were looked up: a "
-    "variable has sparse gradients, and adaptive optimizers of Keras update its whole table. "
 )
 
 
@@ -188,7 +199,7 @@ def _side_work(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         severity="info" if selection.few_steps else None,
         confidence=_confidence(selection),
         explanation=f"{HOST_OP.meaning} {_NOT_FUSED}" if is_bound else None,
-        advice=_ADVICE[ops.kind.kind].replace("{words}", words),
+        advice=HOST_OP.advice_where[_CASES[ops.kind.kind]],
         devices=ops.devices,
         cost=cost.as_bound("lower") if is_bound else cost,
     )
@@ -215,10 +226,16 @@ def _optimizer(selection: Selection, ops: _OnPath) -> Iterator[Finding]:
         ),
         severity="info" if selection.few_steps else None,
         confidence=_confidence(selection),
-        advice=(_DENSE_UPDATE if ops.most.updates_sparse else "") + OPTIMIZER_BOUND.advice,
+        advice=_optimizer_advice(ops),
         devices=ops.devices,
         cost=cost,
     )
+
+
+def _optimizer_advice(ops: _OnPath) -> str:
+    """What makes updates rarer or cheaper, first of all where most of a table is updated for nothing."""
+    rule = OPTIMIZER_BOUND
+    return f"{rule.advice_where[_SPARSE]} {rule.advice}" if ops.most.updates_sparse else rule.advice
 
 
 def _confidence(selection: Selection) -> tuple[Confidence, str]:

@@ -26,8 +26,8 @@ from traceview.intervals import (
 )
 from traceview.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.trace.model import NONE, Trace
+from traceview.trace.op_names import split_op
 from traceview.trace.op_phase import Phase, phases_of
-from traceview.trace.ops import split_op
 from traceview.trace.side_work import SideWork, side_work_of
 from traceview.trace.state_timeline import intersection
 from traceview.xplane.planes import ActivityClass

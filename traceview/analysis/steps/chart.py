@@ -79,11 +79,10 @@ def _lead(bars: Sequence[StepBar], median_ps: int, used_ps: Sequence[int]) -> st
     if not slow:
         return f"No slow step: the median is {median}."
     times = numbers.time_range(bar.duration_ps for bar in slow)
-    named = ", ".join(str(bar.number) for bar in slow[:_NAMED_STEPS])
-    more = ", …" if len(slow) > _NAMED_STEPS else ""
+    named = numbers.beginning([str(bar.number) for bar in slow], _NAMED_STEPS)
     which = "Step" if len(slow) == 1 else "Steps"
     takes = "takes" if len(slow) == 1 else "take"
-    lead = f"{which} {named}{more} {takes} {times} instead of {median}{_every(slow)}."
+    lead = f"{which} {named} {takes} {times} instead of {median}{_every(slow)}."
     causes = Counter(bar.cause.words for bar in slow if bar.cause)
     if not causes:
         return lead

@@ -26,10 +26,12 @@ FEW_STEPS: Final = Rule(
     advice="Capture at least five steps after the warm-up.",
     example="only 1 step in the statistics",
     jax_advice=(
-        "Record steps after the warm-up: jax.profiler.start_trace(LOGDIR) before them, "
+        "Record steps after the warm-up: jax.profiler.start_trace('logs') before them, "
         "jax.profiler.stop_trace() after them. Five steps or more."
     ),
 )
+
+_MORE_STEPS: Final = "Capture more steps, and look for other jobs on the host, for garbage collection and for clock changes."
 
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
@@ -50,14 +52,14 @@ UNSTEADY_STEPS: Final = Rule(
     ),
     evidence="interquartile range of the step times over the median step, and the longest step",
     advice=(
-        "Compare a slow step with a usual one: traceview gaps LOGDIR --steps A:B. Capture more steps, and look for "
-        "other jobs on the host, for garbage collection and for clock changes."
+        f"Compare a slow step with a usual one: traceview gaps LOGDIR --steps 14:15 shows step 14. {_MORE_STEPS}"
     ),
     example="step 14 took 2.3 times the median step",
 )
 
 NO_STEP_MARKER: Final = Rule(
     code="no-step-marker",
+    is_of_absence=True,
     starts_at="steps that no explicit marker bounds, or no steps",
     severities=("info",),
     meaning="The bounds of steps are inferred, so step times may include or miss work at their edges.",
@@ -153,6 +155,7 @@ def diagnose_unsteady(
     durations = _unexplained(result, used)
     spread = quartile_range(durations) / median_ps
     longest = used[int(durations.argmax())]
+    usual = used[int(np.abs(durations - median_ps).argmin())]
     longest_ps = int(durations.max())
     times_the_median = longest_ps / median_ps
     is_spread = spread >= limits["spread_ratio"]
@@ -190,6 +193,7 @@ def diagnose_unsteady(
                 f"{numbers.plural(len(used), 'step')} measured; why they differ is not known",
             ),
             explanation=f"{UNSTEADY_STEPS.meaning}{_costs(cost)}",
+            advice=f"{_comparison(longest.number, usual.number)} {_MORE_STEPS}",
             steps=[
                 row.number
                 for row, duration_ps in zip(used, durations.tolist(), strict=True)
@@ -198,6 +202,12 @@ def diagnose_unsteady(
             cost=cost if cost.ps_per_step else None,
         )
     ]
+
+
+def _comparison(longest: int, usual: int) -> str:
+    """The commands that show two steps."""
+    command = f"traceview gaps LOGDIR --steps {longest}:{longest + 1}"
+    return f"Compare step {longest} with step {usual}, a usual one: {command}, then --steps {usual}:{usual + 1}."
 
 
 def _costs(cost: Cost) -> str:

@@ -38,7 +38,7 @@ from traceview.robust import median, median_ps
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
 from traceview.units import PS_PER_S, PS_PER_US
 from traceview.xplane.planes import ActivityClass, HostMemory

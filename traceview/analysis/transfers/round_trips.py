@@ -23,7 +23,7 @@ from traceview.intervals import Int64Array
 from traceview.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
 from traceview.trace.copies import Copies
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.ops import split_op
+from traceview.trace.op_names import split_op
 from traceview.units import PS_PER_MS
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

@@ -14,7 +14,7 @@ _REPORTS: Final = "traceview.analysis.hang.write_up"
 def hang_settings(after_s: float | None, say: Callable[[str], None]) -> HangSettings | None:
     """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report.
 
-    None without a time, or where the analysis cannot be imported, which `say` is told.
+    None without a time, or where the analysis cannot be imported, which `say` reports.
     """
     if after_s is None:
         return None

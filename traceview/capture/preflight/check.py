@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from traceview.enumeration import enumerated
+
 Status = Literal["ok", "warning", "failed", "not applicable"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicable")
 NO_GPU: Final = "there is no GPU"
@@ -53,6 +55,4 @@ class Subject:
 
 def listed(items: Iterable[object]) -> str:
     """Items joined by commas; of many, the first and how many more there are."""
-    texts = [str(item) for item in items]
-    left = len(texts) - _MOST_ITEMS
-    return ", ".join(texts[:_MOST_ITEMS]) + (f" and {left} more" if left > 0 else "")
+    return enumerated([str(item) for item in items], _MOST_ITEMS)

@@ -1,0 +1,67 @@
+"""Whoever gives another document of traceview than a report is told which one it is, and how to get a report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.command import Command
+
+pytestmark = pytest.mark.usefixtures("no_terminal")
+
+
+@pytest.fixture
+def runs(fixtures: Path) -> tuple[str, str]:
+    return str(fixtures / "slow-input-2"), str(fixtures / "custom-loop-2")
+
+
+def written(path: Path, command: Command, *words: str) -> Path:
+    done = command(*words)
+    path.write_text(done.out, encoding="utf-8")
+    assert done.out
+    return path
+
+
+def test_a_comparison_is_no_history(
+    command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    file = written(folder / "a.json", command, "compare", *runs, "--format", "json", "--force")
+    hint = ""
+    for given in (("history", str(folder)), ("history", str(file)), ("render", str(file))):
+        done = command(*given)
+        error, hint = done.err.splitlines()
+        assert (done.code, done.out) == (4, "")
+        assert error == (
+            f"traceview: error: {file}: this is a comparison, written by traceview compare, and no saved report"
+        )
+        assert hint.endswith(" saves a report of the side after")
+    saving = shlex.split(hint.removeprefix("hint: ").partition(" saves")[0])
+    assert command(*saving[1:-1], str(folder / "b.json")).code == 0
+    assert "1 report" in command("history", str(folder)).out
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("gate", "RUN", "--require", "busy_ratio>=0"), "a verdict, written by traceview gate"),
+        (("history", "REPORTS"), "a history, written by traceview history"),
+        (("devices", "RUN"), "a table of traceview"),
+        (("runs", "RUN"), "a list of runs, written by traceview runs"),
+    ],
+)
+def test_each_document_is_known(
+    words: tuple[str, ...], name: str, command: Command, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    written(reports / "a.json", command, "report", runs[0], "--format", "json")
+    places = {"RUN": runs[0], "REPORTS": str(reports)}
+    filled = [places.get(word, word) for word in words]
+    file = written(tmp_path / "x.json", command, *filled, "--format", "json")
+    done = command("render", str(file))
+    assert (done.code, f"{file}: this is {name}, and no saved report" in done.err) == (4, True)
+    assert "traceview report LOGDIR --format json -o FOLDER/NAME.json saves a report" in done.err

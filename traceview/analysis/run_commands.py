@@ -1,0 +1,34 @@
+"""Writes commands about a run: for a page, and in place of `traceview gaps LOGDIR` in advice."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.shell_quote import shell_path, shell_word
+
+_OF_LOGDIR: Final = re.compile(r"traceview ([a-z]+) LOGDIR\b")
+
+
+class RunCommands(Struct, frozen=True):
+    """The commands about `run` in `logdir`. `is_only`: the log directory has no other run, so that none is chosen."""
+
+    logdir: str
+    run: str
+    is_only: bool
+
+    def command(self, name: str) -> str:
+        """`traceview gaps logs --run 2026_11_22_07_10_02`."""
+        return f"traceview {name} {shell_path(self.logdir)}{self._choice}"
+
+    def filled(self, advice: str) -> str:
+        """Advice whose commands read this run. Its path has a slash there, which tells it from the words around it."""
+        logdir = self.logdir if "/" in self.logdir else f"./{self.logdir}"
+        rest = f" {shell_path(logdir)}{self._choice}"
+        return _OF_LOGDIR.sub(lambda match: f"traceview {match[1]}{rest}", advice)
+
+    @property
+    def _choice(self) -> str:
+        return "" if self.is_only else f" --run {shell_word(self.run.rpartition('/')[2])}"
