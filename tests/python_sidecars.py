@@ -7,7 +7,10 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+PROFILE_START_NS: Final = 1_760_000_000_000_000_000
+"""Of the scenarios."""
 
 Line: TypeAlias = tuple[str, str, int, bool]
 """File, function, line and whether it is the user's."""
@@ -70,3 +73,15 @@ def python_group(
         "samples": compressed(columns),
         "cpu": None if cpu_us is None else compressed(struct.pack(f"<{count}q", *cpu_us)),
     }
+
+
+def native_threads(idents: Sequence[int], *, length_ms: int, load: float) -> dict[str, Any]:
+    """The group of threads of TensorFlow in a function of the script, every millisecond from the start of a scenario on.
+
+    `load`: the part of a core that each of them uses.
+    """
+    rounds = [(ms, number) for ms in range(length_ms + 1) for number in range(len(idents))]
+    stack = (("train.py", "fetch", 7, True),)
+    samples = [(PROFILE_START_NS + ms * 1_000_000, number, stack) for ms, number in rounds]
+    threads = [{"ident": ident, "name": None, "native_id": None} for ident in idents]
+    return python_group(samples, threads, [round(load * 1000 * ms) for ms, _ in rounds])

@@ -46,7 +46,9 @@ def _for(count: int, value: float) -> Truth:
     return {f"GPU:{ordinal}": ms(value) for ordinal in range(count)}
 
 
-def all_reduce(step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float) -> None:
+def all_reduce(
+    step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float, op: str = REDUCE_OP
+) -> None:
     """One all-reduce with everything that TensorFlow 2.21 says of it; the span of each GPU in their order.
 
     The op of the last GPU to ask schedules it, and a thread per GPU launches it there.
@@ -54,7 +56,7 @@ def all_reduce(step: Step, spans: Sequence[Span], *, instance: int, asked_ms: fl
     trace = step.trace
     op_thread = trace.thread("collective_ops", 9_001)
     keys: Stats = {"group_key": 1, "instance_key": instance, "step_id": 77}
-    step.host(REDUCE_OP, asked_ms, asked_ms + 0.4, keys, thread=op_thread)
+    step.host(op, asked_ms, asked_ms + 0.4, keys, thread=op_thread)
     context = 1_000_000 + instance
     step.host(
         "Schedule Collective", asked_ms + 0.1, asked_ms + 0.2, {"_pt": 0, "_p": context},
@@ -107,6 +109,58 @@ def exposed_collectives() -> Scenario:
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
     return Scenario("exposed_collectives", {"host0": trace}, truth)
+
+
+def layer_step(
+    step: Step, first_instance: int, *, length_ms: float = 1, layer: str = "batch_normalization"
+) -> None:
+    """A step of two GPUs: four layers that exchange data in both passes, 2 ms of compute before each, then the optimizer.
+
+    `length_ms`: of each of the eight collectives.
+    """
+    spans = [(2 + 3 * place, 4 + 3 * place) for place in range(8)]
+    for place, (start_ms, end_ms) in enumerate(spans):
+        number = place if place < 4 else 7 - place
+        scope = f"functional_1/{layer}_{number}"
+        op = f"{scope}/Sum:Sum" if place < 4 else f"gradient_tape/{scope}/Tile:Tile"
+        asked = f"{scope}/" if place < 4 else ""
+        for ordinal in range(2):
+            step.kernel(ordinal, start_ms, end_ms, op=op)
+        all_reduce(
+            step,
+            [(end_ms, end_ms + length_ms)] * 2,
+            instance=first_instance + place,
+            asked_ms=start_ms,
+            op=f"StatefulPartitionedCall/{asked}CollectiveReduceV2_{place}:CollectiveReduceV2",
+        )
+    for ordinal in range(2):
+        step.kernel(
+            ordinal, 26, 30, op="gradient_tape/functional_1/conv2d/Conv2DBackpropFilter:Mul"
+        )
+        step.kernel(ordinal, 31, 33, op="adam/update_0/Mul:Mul")
+    all_reduce(step, [(30, 31)] * 2, instance=first_instance + 8, asked_ms=29)
+
+
+def layer_collectives() -> Scenario:
+    """Synchronised batch normalisation: eight collectives of four layers take 8 of 50 ms, beside the sum of the gradients."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        layer_step(step, 100 * index)
+    device = device_truth(
+        WINDOW_MS, compute=88, collective=36, idle=75.9, kernels=40, collectives=36
+    )
+    collectives: Truth = {
+        "count": 36,
+        "count_per_step": 9,
+        "matched_by": "keys",
+        "transfer_ps": ms(36),
+        "transfer_per_step_ps": ms(9),
+        "wait_ps": _for(2, 0),
+        "exposed_ps": _for(2, 36),
+    }
+    devices = [f"GPU:{ordinal}" for ordinal in range(2)]
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["layer-collectives"])
+    return Scenario("layer_collectives", {"host0": trace}, truth)
 
 
 def overlapped_collectives() -> Scenario:
@@ -610,6 +664,7 @@ CASES: dict[str, Builder] = {
     build.__name__: build
     for build in (
         exposed_collectives,
+        layer_collectives,
         overlapped_collectives,
         mixed_collectives,
         late_by_turns,

@@ -10,6 +10,8 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
+from tests.python_sidecars import PROFILE_START_NS, python_group
+from tests.sidecars import write_sidecar
 from traceview.analysis.base import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
@@ -56,21 +58,42 @@ def test_python_elsewhere_is_other_python(tmp_path: Path) -> None:
     assert found["callback-stall"].evidence[0].metric == "other_callback_ratio"
 
 
-def test_an_evaluation_costs_all_its_time(tmp_path: Path) -> None:
+def test_an_evaluation_costs_its_time_until_its_last_graph_has_run(tmp_path: Path) -> None:
+    """Its last call ends after 35 ms. The other 25 are of the next epoch, which begins without an evaluation as well."""
     found = findings_of(tmp_path, run_of(8, (INPUT, GRAPH), long_after=(3,)))
-    evaluation = found["validation-stall"]
-    assert evaluation.cost_ps_per_step == ms(LONG_PAUSE_MS) // 8
+    evaluation, other = found["validation-stall"], found["callback-stall"]
+    assert evaluation.cost_ps_per_step == ms(35) // 8
     assert evaluation.cost_statistic == "mean"
-    assert evaluation.title.startswith("evaluation between steps takes 7.50 ms of the mean")
-    assert evaluation.title.endswith("; 60.0 ms in step 3")
-    assert "callback-stall" not in found
+    assert evaluation.title.startswith("evaluation between steps takes 4.38 ms of the mean")
+    assert evaluation.title.endswith("; 35.0 ms in step 3")
+    # Of the short pauses, five of 2 ms lie in steps beside it, and one is the end of the run.
+    assert other.cost_ps_per_step == (ms(25) + 6 * ms(PAUSE_MS)) // 8
+    assert "ms step for other Python between steps (" in other.title
 
 
 def test_a_device_that_evaluates_is_not_idle_and_costs_as_much(tmp_path: Path) -> None:
     trace = run_of(8, (INPUT, GRAPH), long_after=(3,))
     Step(trace, 3 * (STEP_MS + PAUSE_MS)).kernel(0, STEP_MS + 30, STEP_MS + 55)
     found = findings_of(tmp_path, trace)
-    assert found["validation-stall"].cost_ps_per_step == ms(LONG_PAUSE_MS) // 8
+    assert found["validation-stall"].cost_ps_per_step == ms(55) // 8
+
+
+def test_python_of_an_evaluation_does_not_change_its_advice(tmp_path: Path) -> None:
+    """The thread that trains is in TensorFlow all the time, where other Python between steps would have other advice."""
+    written = run_of(8, (INPUT, GRAPH), long_after=(3,)).write(tmp_path)
+    stack = (
+        ("tensorflow/python/eager/execute.py", "quick_execute", 53, False),
+        ("train.py", "main", 9, True),
+    )
+    samples = [(PROFILE_START_NS + number * 1_000_000, 0, stack) for number in range(400)]
+    threads = [{"ident": 1, "name": "MainThread", "native_id": 1}]
+    write_sidecar(written, {"python": python_group(samples, threads)})
+    (evaluation,) = (
+        row for row in traceview.analyze(tmp_path).findings if row.code == "validation-stall"
+    )
+    assert evaluation.advice.startswith("Evaluate less often or on less data")
+    assert "the thread was in TensorFlow, called in train.py:9 in main" in evaluation.explanation
+    assert "runs no Python there" not in evaluation.explanation
 
 
 @pytest.mark.parametrize("events", [(INPUT,), (GRAPH,)])

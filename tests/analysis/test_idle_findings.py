@@ -16,6 +16,7 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
+from tests.sidecars import graph, write_sidecar
 from traceview.analysis.base import Finding, Severity
 from traceview.analysis.idle.device_finding import naming
 from traceview.analysis.idle.findings import diagnose
@@ -244,10 +245,10 @@ def test_an_op_is_to_blame_for_no_more_than_its_cause(tmp_path: Path) -> None:
 # Tracing
 
 
-def traced_in(*which: int) -> Fill:
+def traced_in(*which: int, count: int = 3) -> Fill:
     def fill(step: Step) -> float:
         call = "traced-nonXla" if step.start_ms / 100 in which else "notTraced-nonXla"
-        step.host("train_step", 0, 8, {"tf_function_call": call, "tracing_count": 3})
+        step.host("train_step", 0, 8, {"tf_function_call": call, "tracing_count": count})
         return 8
 
     return fill
@@ -255,6 +256,20 @@ def traced_in(*which: int) -> Fill:
 
 def test_tracing_in_the_first_recorded_step_is_no_retracing(tmp_path: Path) -> None:
     assert found(tmp_path, steps(traced_in(0))) == {}
+
+
+def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_path: Path) -> None:
+    """As that of the first evaluation is, between two steps."""
+
+    def fill(step: Step) -> float:
+        if step.start_ms == 200:
+            step.host("Autotuning", 8, 30)
+            traced_in(2, count=1)(step)
+        return 30
+
+    found_ = found(tmp_path, steps(fill))
+    assert set(found_) == {"compile-in-window"}
+    assert "traced for the first time" in found_["compile-in-window"].explanation
 
 
 def test_a_later_step_that_traces(tmp_path: Path) -> None:
@@ -268,6 +283,26 @@ def test_a_later_step_that_traces(tmp_path: Path) -> None:
     assert [(e.value, e.where) for e in finding.evidence[:1]] == [
         (1, "train_step, 3 since the start")
     ]
+
+
+@pytest.mark.parametrize(
+    ("traced_by", "advice", "why"),
+    [
+        (("python",), "Pass a tensor instead of a Python number", "in a value of Python"),
+        (("shape",), "Let one graph serve every shape", "in the shape of a tensor"),
+        (("python", "shape"), "Give it one signature", None),
+        ((), "Give it one signature", None),
+    ],
+)
+def test_what_differs_between_the_graphs_decides_the_advice(
+    traced_by: tuple[str, ...], advice: str, why: str | None, tmp_path: Path
+) -> None:
+    written = steps(traced_in(0, 2)).write(tmp_path)
+    function = {**graph({"GPU:0": 3}, name="train_step"), "traced_by": traced_by}
+    write_sidecar(written, {"placement": {"functions": [function]}})
+    finding = found(tmp_path)["retracing"]
+    assert finding.advice.startswith(advice)
+    assert (f"Its graphs differ {why}" in finding.explanation) is (why is not None)
 
 
 def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:

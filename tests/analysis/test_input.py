@@ -11,6 +11,8 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.python_sidecars import native_threads
+from tests.sidecars import write_sidecar
 from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.input.advice import advice_for
 from traceview.analysis.input.findings import diagnose
@@ -158,12 +160,13 @@ def buffered(
     at_work: bool = True,
     returns_ms: float = 0,
     python_ms: tuple[float, float] | None = None,
+    load: float | None = None,
 ) -> tuple[Input, dict[str, Finding]]:
     """Eight steps of 100 ms on a replica or a GPU that waits, behind a buffer that is empty in some of them.
 
     The stage works on a thread of its own, and runs a Python function for `python_ms`. After the wait the thread of the
     step records nothing for some time, and then does not return for some time from a call of TensorFlow.
-    `other_wait_ms`: where the buffer is not empty.
+    `other_wait_ms`: where the buffer is not empty. `load`: the part of a core that the Python function uses.
     """
     empty_wait_ms = wait_ms
     trace = new_trace(length_ms=1000)
@@ -191,7 +194,9 @@ def buffered(
             step.host("replica_0/x:MatMul", begin, 100, thread=executor)
         else:
             step.kernel(0, begin, 100, launch_ms=begin)
-    trace.write(folder)
+    written = trace.write(folder)
+    if load is not None:
+        write_sidecar(written, {"python": native_threads([40], length_ms=800, load=load)})
     report = traceview.analyze(folder)
     assert report.results.input is not None
     return report.results.input, {finding.code: finding for finding in report.findings}
@@ -313,6 +318,30 @@ def test_a_generator_keeps_calls_of_tensorflow_from_returning(
         assert findings["input-bound"].cost_ps_per_step == ms(cost_ms)
 
 
+@pytest.mark.parametrize("silent_ms", [20, 0])
+@pytest.mark.parametrize(("load", "is_lock"), [(0.3, True), (0.02, False)])
+def test_a_generator_that_waits_for_something_else_keeps_no_lock(
+    silent_ms: float, load: float, is_lock: bool, tmp_path: Path
+) -> None:
+    """It works 80% of the window, by its calls; the thread of the step is silent, or does not return from TensorFlow."""
+    _, findings = buffered(
+        tmp_path,
+        work_ms=80,
+        empty_steps=8,
+        name="Generator",
+        wait_ms=6,
+        silent_ms=silent_ms,
+        returns_ms=20 - silent_ms,
+        python_ms=(0, 80),
+        load=load,
+    )
+    bound = findings["input-bound"]
+    assert ("Python's lock" in bound.title) is is_lock
+    assert bound.cost_ps_per_step == (
+        ms(22) if silent_ms and is_lock else ms(22.8) if is_lock else ms(6)
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "python_ms", "cost_ms"),
     [
@@ -397,7 +426,9 @@ def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
     result, findings = examined(trace, tmp_path)
     assert result.missing == ("prefetch",)
     assert set(findings) == {"input-bound", "slow-input-stage"}
-    assert "prefetch alone does not help" in findings["input-bound"].advice
+    advice = findings["input-bound"].advice
+    assert advice.startswith("Do the work in ops of TensorFlow, dataset.map(function")
+    assert "prefetch alone does not help" in advice
 
 
 @pytest.mark.parametrize(

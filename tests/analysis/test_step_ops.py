@@ -128,6 +128,33 @@ def test_sparse_gradients_have_their_own_advice(
     assert finding.advice.endswith(OPTIMIZER_BOUND.advice)
 
 
+def test_an_optimizer_that_devices_run_by_turns_costs_together(tmp_path: Path) -> None:
+    """Replica 1 updates what replica 0 waits for: the path has 12 ms of one and 20 of the other, which is more than either."""
+    first = {"model/MatMul:MatMul": (2.0, 4.0), "adam/Mul:Mul": (4.0, 16.0)}
+    second = {
+        "replica_1/model/MatMul:MatMul": (2.0, 3.0),
+        "replica_1/adam/Mul:Mul": (16.0, 36.0),
+    }
+    rows, findings = analyzed(tmp_path, run_of(first, second))
+    (finding,) = (finding for finding in findings if finding.code == "optimizer-bound")
+    assert [row.kinds[0].path_ps_per_step for row in rows] == [ms(12), ms(20)]
+    assert (finding.devices, finding.cost_ps_per_step) == (("replica:0", "replica:1"), ms(32))
+    assert finding.title == (
+        "replica:0 and replica:1 spend 85.7–95.2% of their compute on the optimizer, which takes by turns 32.0 ms of the "
+        "mean 50.0 ms step on the critical path (64.0%)"
+    )
+    shares = {row.where: row.value for row in finding.evidence if row.metric == "compute_ratio"}
+    assert shares == {"replica:0": pytest.approx(12 / 14), "replica:1": pytest.approx(20 / 21)}
+
+
+def test_one_device_with_an_optimizer_takes_no_turns(tmp_path: Path) -> None:
+    _, (finding,) = analyzed(tmp_path, run_of({"adam/Mul:Mul": (2.0, 34.0)}))
+    assert finding.title == (
+        "replica:0 spends 100% of its compute on the optimizer, which takes 32.0 ms of the mean 50.0 ms step on the critical "
+        "path (64.0%)"
+    )
+
+
 def test_what_is_not_on_the_path_costs_nothing(tmp_path: Path) -> None:
     """Replica 0 prints for 6 ms and is idle longer; replica 1 limits the step and does not print."""
     first = {"model/MatMul:MatMul": (2.0, 8.0), "PrintV2:PrintV2": (8.0, 14.0)}

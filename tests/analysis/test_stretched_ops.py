@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.python_sidecars import native_threads
 from traceview.analysis.base import Finding
 from traceview.analysis.input.stretched import beyond_median
 from traceview.report.consistency import first_disagreement
@@ -30,8 +32,12 @@ def crowded(
     is_on_gpu: bool = False,
     empty: bool = True,
     work: str = "decode:DecodePng",
+    load: float | None = None,
 ) -> Finding | None:
-    """Six steps beside a pipeline that works on some threads all the time; `other_threads` of the model run an op too."""
+    """Six steps beside a pipeline that works on some threads all the time; `other_threads` of the model run an op too.
+
+    `load`: the part of a core that each thread of the pipeline uses, in a function of the script that was sampled.
+    """
     trace = new_trace(length_ms=1000)
     reader = trace.thread("tf_data_iterator_resource", 40)
     workers = [trace.thread("tf_data_private", 50 + n) for n in range(pipeline_threads)]
@@ -66,7 +72,14 @@ def crowded(
     written = trace.write(folder)
     if cores is not None:
         sidecar = written.with_name(written.name.replace(".xplane.pb", ".traceview.json"))
-        facts = {"schema_version": 1, "cores": {"machine_count": 8, "usable_count": cores}}
+        facts: dict[str, Any] = {
+            "schema_version": 1,
+            "cores": {"machine_count": 8, "usable_count": cores},
+        }
+        if load is not None:
+            facts["python"] = native_threads(
+                [50 + n for n in range(pipeline_threads)], length_ms=600, load=load
+            )
         sidecar.write_text(json.dumps(facts))
     report = traceview.analyze(folder)
     assert first_disagreement(report) is None
@@ -93,6 +106,28 @@ def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: P
         "Ops in functions of the pipeline keep 2 of 2 cores busy on average." in finding.explanation
     )
     assert set(finding.path_causes) == {"input", "host_compute", "python", "unattributed"}
+
+
+@pytest.mark.parametrize("load", [None, 0.3])
+def test_a_python_function_that_computes_takes_a_core(load: float | None, tmp_path: Path) -> None:
+    """Also one whose processor time nobody recorded."""
+    finding = crowded(tmp_path, work="PyFunc:PyFunc", load=load)
+    assert finding is not None
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
+
+
+def test_a_python_function_that_waits_takes_no_core(tmp_path: Path) -> None:
+    finding = crowded(tmp_path, work="PyFunc:PyFunc", load=0.02)
+    assert finding is not None
+    assert finding.cost_ps_per_step == ms(WAIT_MS)
+    assert finding.title.startswith("replica:0 waits 10.0 ms of the mean 100 ms step for input")
+
+
+def test_an_op_on_a_thread_that_waits_in_python_takes_a_core(tmp_path: Path) -> None:
+    """The samples are of Python, and the op is none."""
+    finding = crowded(tmp_path, load=0.02)
+    assert finding is not None
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
 
 
 @pytest.mark.parametrize(

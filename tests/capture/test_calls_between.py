@@ -50,6 +50,16 @@ def test_other_calls_are_no_evaluation(capture: Capture, script: str) -> None:
     assert evaluations(capture, script) == []
 
 
+def test_a_step_does_not_begin_with_the_evaluation_before_it(capture: Capture) -> None:
+    """The evaluation has not read its input to the end, so that nothing but its call shows that it was no step."""
+    evaluate_some = "looped(lambda: evaluate(next(iter(batches(3)))))"
+    done = capture(SCRIPT_START + HELPERS + evaluate_some)
+    (evaluation,) = done.window["evaluations"]
+    begun = {call["number"]: call["begun_ns"] for call in done.window["calls"]}
+    assert evaluation["after"] == 11
+    assert begun[11] < evaluation["begun_ns"] < evaluation["ended_ns"] < begun[12]
+
+
 def test_evaluation_between_eager_steps(capture: Capture) -> None:
     script = (
         "for number, batch in enumerate(batches(20)):\n"

@@ -97,6 +97,48 @@ model.fit(dataset, steps_per_epoch=25, verbose=0)
 )
 
 
+SLEEPS = (
+    START
+    + """
+import time
+
+def fetch(rows):
+    time.sleep(0.03)  # slow
+    return rows
+
+def fetched(rows):
+    rows = tf.ensure_shape(tf.numpy_function(fetch, [rows], tf.float32), (64, 64))
+    return rows, rows[:, :1]
+
+dataset = tf.data.Dataset.from_tensors(tf.ones((64, 64))).repeat().map(fetched).prefetch(2)
+with strategy.scope():
+    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+model.fit(dataset, steps_per_epoch=25, verbose=0)
+"""
+)
+
+RETRACED = (
+    START
+    + """
+weights = tf.Variable(tf.ones((64, 64)))
+
+@tf.function
+def train_step(batch, number):
+    total = tf.reduce_sum(weights)
+    with tf.GradientTape() as tape:
+        for _ in range(60): batch = tf.tanh(batch @ weights) + float(number)  # slow
+        total += tf.reduce_sum(batch)
+    weights.assign_sub(0.01 * tape.gradient(total, weights))
+    return total
+
+for number in range(25):
+    train_step(tf.ones((16, 64)), number // 2)
+"""
+)
+
+
 def captured(folder: Path, script: str, *options: str) -> Captured:
     path = folder / "train.py"
     path.write_text(script, encoding="utf-8")
@@ -211,6 +253,29 @@ def test_a_generator_is_named(tmp_path: Path) -> None:
         if cause in ("input", "host_compute")
     }
     assert named == {"parse"}
+
+
+def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(tmp_path: Path) -> None:
+    """Its native thread has processor time, so that what computes beside it is not said to wait for a core."""
+    report = traceview.analyze(captured(tmp_path, SLEEPS).run)
+    (bound,) = (finding for finding in report.findings if finding.code == "input-bound")
+    evidence = {row.metric: row.value for row in bound.evidence}
+    assert float(evidence.get("slowed_ops_ps", 0)) < 0.05 * (bound.cost_ps_per_step or 0)
+    assert report.results.idle is not None
+    lines = [device.python["input"] for device in report.results.idle.devices]
+    assert {(row.line, row.state) for row in lines} == {
+        (f"train.py:{line_of(SLEEPS, '# slow')} in fetch", "waits")
+    }
+
+
+def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> None:
+    """What runs is code that TensorFlow has made of it."""
+    report = traceview.analyze(captured(tmp_path, RETRACED).run)
+    (finding,) = (finding for finding in report.findings if finding.code == "retracing")
+    lines = [row.value for row in finding.evidence if row.metric == "python_line"]
+    assert lines == [f"train.py:{line_of(RETRACED, '# slow')} in train_step"]
+    assert "__autograph" not in report.to_json()
+    assert finding.advice.startswith("Pass a tensor instead of a Python number")
 
 
 def test_without_the_option_there_are_no_samples(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -16,7 +17,7 @@ import zlib
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from threading import enumerate as threads
 from typing import Any
 from weakref import ref
@@ -29,6 +30,7 @@ from traceview.capture.python_code import CodePlaces
 from traceview.capture.python_sampling import StackSampler, StackSamples
 from traceview.capture.python_stacks import NOT_ASKED, PythonListener
 from traceview.capture.sidecar import Sidecar
+from traceview.capture.thread_clocks import UNKNOWN, ThreadClocks
 
 TRACE = Path("trace")
 HERE = Path(__file__).name
@@ -373,13 +375,46 @@ def test_half_of_the_rounds_go() -> None:
     ]
 
 
-def processor_times(sidecar: Sidecar, name: str) -> list[int]:
+class NativeThread:
+    """A thread that Python has not started, and that calls a function."""
+
+    ident: int
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        is_there = Event()
+
+        def call(_: object) -> None:
+            self.ident = get_ident()
+            is_there.set()
+            function()
+
+        self._library = ctypes.CDLL(None)
+        self._call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(call)
+        self._is_there = is_there
+        self._thread = ctypes.c_ulong()
+
+    def __enter__(self) -> NativeThread:
+        assert not self._library.pthread_create(ctypes.byref(self._thread), None, self._call, None)
+        assert self._is_there.wait(5)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert not self._library.pthread_join(self._thread, None)
+
+
+def processor_times(
+    sidecar: Sidecar, name: str | None = None, ident: int | None = None
+) -> list[int]:
     """Microseconds at each sample of a thread."""
     group = sidecar.groups["python"]
     content = zlib.decompress(b64decode(group["cpu"]))
     times = struct.unpack(f"<{len(content) // 8}q", content)
     rows = zip(samples_of(sidecar), times, strict=True)
-    return [cpu_us for (_, thread, _), cpu_us in rows if thread["name"] == name]
+    return [
+        cpu_us
+        for (_, thread, _), cpu_us in rows
+        if (thread["ident"] == ident if name is None else thread["name"] == name)
+    ]
 
 
 def test_the_processor_time_of_threads_is_recorded() -> None:
@@ -402,6 +437,42 @@ def test_the_processor_time_of_threads_is_recorded() -> None:
     assert slept[-1] - slept[0] < 50_000
     assert min(main) > 0
     assert main[-1] - main[0] < 50_000
+
+
+def test_a_native_thread_has_its_own_processor_time() -> None:
+    """As TensorFlow's threads run functions of the script: one computes, one sleeps."""
+    is_over = Event()
+    with (
+        NativeThread(lambda: compute_until(is_over.is_set)) as works,
+        NativeThread(lambda: is_over.wait(5)) as sleeps,
+    ):
+        sidecar = window_around(lambda: time.sleep(0.3))
+        is_over.set()
+    idents = [thread["ident"] for thread in sidecar.groups["python"]["threads"]]
+    assert {works.ident, sleeps.ident} <= set(idents)
+    assert not {works.ident, sleeps.ident} & {thread.ident for thread in threads()}
+    worked, slept = (processor_times(sidecar, ident=thread.ident) for thread in (works, sleeps))
+    assert min(worked) > 0
+    assert worked[-1] - worked[0] > 50_000
+    assert slept[-1] - slept[0] < 50_000
+
+
+def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
+    """Its memory may be gone; another thread that gets its address has another clock."""
+    clocks = ThreadClocks()
+    is_over = Event()
+    with NativeThread(lambda: is_over.wait(5)) as first:
+        assert clocks.cpu_us(first.ident) > 0
+        is_over.set()
+    assert clocks.cpu_us(first.ident) == UNKNOWN
+    assert ThreadClocks().cpu_us(first.ident) == UNKNOWN
+    for _ in range(20):
+        is_over.clear()
+        with NativeThread(lambda: is_over.wait(5)) as second:
+            used_us = clocks.cpu_us(second.ident)
+            is_over.set()
+        assert used_us >= 0
+        assert clocks.cpu_us(second.ident) == UNKNOWN
 
 
 def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,12 @@ from hypothesis import strategies as st
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from tests.python_sidecars import Line, Sample, compressed, python_group
+from tests.python_sidecars import PROFILE_START_NS, Line, Sample, compressed, python_group
 from tests.sidecars import write_sidecar
 from traceview.trace.load import load
 from traceview.trace.python_lines import line_ids, python_lines
 from traceview.trace.python_samples import PythonRecord, PythonThread, python_samples
 
-START_NS = 1_760_000_000_000_000_000
-"""When the profiles of the scenarios began."""
 MAIN, LOADER = 0, 1
 THREADS: list[dict[str, Any]] = [
     {"ident": 140_000, "name": "MainThread", "native_id": 1},
@@ -43,7 +41,7 @@ PARSE: Line = ("loader.py", "parse", 12, True)
 
 
 def at_ms(ms: float) -> int:
-    return START_NS + round(ms * 1e6)
+    return PROFILE_START_NS + round(ms * 1e6)
 
 
 def samples_of_run() -> list[Sample]:
@@ -362,13 +360,13 @@ def test_the_line_is_that_of_most_time_in_the_spans(
     stacks: list[tuple[Line, ...]] = [
         (STEP,), (EXECUTE, STEP), (CALLBACK,), (CALLBACK_NEXT,), (SVD, CALLBACK), (EXECUTE,)
     ]  # fmt: skip
-    samples = [(START_NS + ns, thread, stacks[stack]) for ns, thread, stack in sorted(rows)]
+    samples = [(PROFILE_START_NS + ns, thread, stacks[stack]) for ns, thread, stack in sorted(rows)]
     spans = list(zip(edges[::2], edges[1::2], strict=False))
     rounds = sorted({ns for ns, _, _ in rows})
     of_function: Counter[tuple[str, str]] = Counter()
     of_line: Counter[tuple[tuple[str, str], int]] = Counter()
     for t_ns, thread, lines in samples:
-        ns = t_ns - START_NS
+        ns = t_ns - PROFILE_START_NS
         user = next((row for row in lines if row[3]), lines[0])
         since = max((before for before in rounds if before < ns), default=ns)
         for start, end in spans:
@@ -390,8 +388,8 @@ def test_the_line_is_that_of_most_time_in_the_spans(
 
 def test_python_that_keeps_the_lock_counts_by_its_time_and_not_by_its_samples() -> None:
     """Ten samples of a call that lets go of the lock, each millisecond; then 15 ms that compute, sampled each 5 ms."""
-    waits = [(START_NS + ms, MAIN, (STEP,)) for ms in range(11)]
-    computes = [(START_NS + ms, MAIN, (CALLBACK,)) for ms in (15, 20, 25)]
+    waits = [(PROFILE_START_NS + ms, MAIN, (STEP,)) for ms in range(11)]
+    computes = [(PROFILE_START_NS + ms, MAIN, (CALLBACK,)) for ms in (15, 20, 25)]
     line = _lines_of([*waits, *computes])(MAIN, [0], [25])
     assert (line.frame.line, line.ratio) == (CALLBACK[2], 15 / 25)
 
@@ -412,7 +410,7 @@ def _lines_of(samples: list[Sample]) -> Callable[..., Any]:
     assert read is not None
     assert wrong == []
     recording: Any = SimpleNamespace(hosts=[SimpleNamespace(start_ps=0)])
-    lines = PythonLines(recording, 0, read, START_NS)
+    lines = PythonLines(recording, 0, read, PROFILE_START_NS)
     return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
 
 

@@ -25,7 +25,12 @@ _SHARE_A_DEVICE: Final = frozenset(
 """Cause and consequence that belong together only where both are about one device; others need not share one."""
 
 _COSTS_AS_MUCH: Final = frozenset(
-    (("host-op-in-step", "straggler-gpu"), ("host-op-in-step", "collective-wait"))
+    (
+        ("host-op-in-step", "straggler-gpu"),
+        ("host-op-in-step", "collective-wait"),
+        ("layer-collectives", "collective-exposed"),
+        ("layer-collectives", "collective-wait"),
+    )
 )
 """Cause and consequence that belong together only where the cause costs `_LEAST_PART` of the consequence."""
 

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.pipeline_threads import pipeline_python
 from traceview.intervals import Int64Array, IntervalSet, difference, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
@@ -63,7 +64,7 @@ def idle_beside_python(
 ) -> Int64Array:
     """The idle time of a device in each of some spans, while Python of the pipeline kept the lock from the step."""
     idle, states = _idle_and_states(trace, attribution, device)
-    python = states.pipeline_python
+    python = pipeline_python(trace, attribution, trace.device_list[device].host)
     returns = union(*_returns(trace, states))
     silent = difference(idle_of_causes(trace, attribution, device, SILENT), returns)
     waits_ps, silent_ps, beside_ps, python_ps = (

@@ -196,6 +196,8 @@ class Observer:
             window.end(callee.name, count, called_ns)
         elif is_between:
             self.between.returned(callee.between_name)
+            # Its input was not that of a step, which has not begun.
+            window.abandon()
         return result
 
     @hidden

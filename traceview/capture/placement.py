@@ -16,6 +16,7 @@ from typing import Any, Final
 from traceview.capture.graphs import count_ops, training_loop
 from traceview.capture.live_strategies import find_strategies
 from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.signatures import what_differs
 from traceview.capture.step_inputs import StepInputs
 from traceview.capture.step_objects import StepObjects, traces
 from traceview.capture.strategy import describe_batch, describe_strategy
@@ -106,6 +107,7 @@ def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, 
     facts = Facts()
     facts.ask("name", lambda: str(function._name))
     facts.ask("traces", lambda: len(traces(function)))
+    facts.ask("traced_by", lambda: what_differs(traces(function)))
     facts.values["jit_compile"] = bool(getattr(function, "_jit_compile", None))
     counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
     if counts is not None:

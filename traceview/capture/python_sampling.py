@@ -25,9 +25,11 @@ from threading import get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from traceview.capture.generated_code import SHOWN_FILE, Origin, origin_of
 from traceview.capture.own_threads import OWN_THREADS, block_signals, own_thread
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
+from traceview.capture.thread_clocks import ThreadClocks
 
 INTERVAL_NS: Final = 1_000_000
 """Shows what a device waits for from a few milliseconds on."""
@@ -47,8 +49,6 @@ _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
-UNKNOWN: Final = -1
-"""Instead of a processor time."""
 
 
 class Stacks:
@@ -63,6 +63,8 @@ class Stacks:
         self._places = places
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
+        self._origins: dict[int, Origin] = {}
+        """Of generated code."""
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -93,8 +95,12 @@ class Stacks:
 
     def _learn(self, place: int, code: CodeType) -> None:
         self.codes[place] = code
-        self._is_standard[place] = self._places.is_standard(code.co_filename)
-        self._is_user[place] = self._places.is_user(code.co_filename)
+        origin = origin_of(code)
+        if origin is not None:
+            self._origins[place] = origin
+        file = code.co_filename if origin is None else origin.file
+        self._is_standard[place] = file is not None and self._places.is_standard(file)
+        self._is_user[place] = file is not None and self._places.is_user(file)
 
     def described(self) -> dict[str, list[Any]]:
         """Tables of texts, frames and stacks, by their numbers.
@@ -109,12 +115,11 @@ class Stacks:
         for key, number in list(self.keys.items()):
             stack = stacks[number]
             for place, instruction in zip(key[::2], key[1::2], strict=True):
-                code = self.codes[place]
-                file = self._places.shown(code.co_filename)
+                file, function, line = self._shown(place, lines[place].line_of(instruction))
                 frame = (
                     files.setdefault(file, len(files)),
-                    functions.setdefault(code.co_name, len(functions)),
-                    lines[place].line_of(instruction),
+                    functions.setdefault(function, len(functions)),
+                    line,
                     int(self._is_user[place]),
                 )
                 stack.append(frames.setdefault(frame, len(frames)))
@@ -124,6 +129,14 @@ class Stacks:
             "frames": [list(frame) for frame in frames],
             "stacks": stacks,
         }
+
+    def _shown(self, place: int, line: int) -> tuple[str, str, int]:
+        """File, function and line of the script, or of a library."""
+        code, origin = self.codes[place], self._origins.get(place)
+        if origin is None:
+            return self._places.shown(code.co_filename), code.co_name, line
+        file = SHOWN_FILE if origin.file is None else self._places.shown(origin.file)
+        return file, origin.function, origin.line_of(line)
 
 
 class _LineTable:
@@ -144,7 +157,7 @@ class _LineTable:
 class StackSamples:
     """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
 
-    `cpu_us`: microseconds of processor time that the thread has taken so far, `UNKNOWN` where that is not known.
+    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known.
     """
 
     def __init__(self) -> None:
@@ -222,8 +235,7 @@ class StackSampler:
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._places: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
-        self._beside: set[int] = set()
-        """Threads that Python started."""
+        self._clocks = ThreadClocks()
         self._thread = own_thread("python", self._run)
 
     def start(self) -> None:
@@ -298,25 +310,13 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self._samples.add(t_ns, ident, stack, self._cpu_us(ident))
-
-    def _cpu_us(self, ident: int) -> int:
-        """The processor time of the main thread, or of one that Python started.
-
-        Such a thread needs the GIL, which is held here, to end: it is still there to be asked. Native ones may be gone.
-        """
-        is_there = ident in self._beside or ident == self._main
-        if not is_there or not hasattr(time, "pthread_getcpuclockid"):
-            return UNKNOWN
-        return time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) // 1000
+                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident))
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
         if ident not in self.names and ident not in self._samples.threads:
             for thread in threading.enumerate():
-                if thread.ident is not None:
+                # A native thread that has asked Python who it is stands among them as a dummy.
+                if thread.ident is not None and not isinstance(thread, threading._DummyThread):
                     self.names[thread.ident] = thread.name, thread.native_id
-                    # Native threads that have asked Python who they are stand among them.
-                    if not isinstance(thread, threading._DummyThread):
-                        self._beside.add(thread.ident)
         return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)

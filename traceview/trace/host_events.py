@@ -237,6 +237,13 @@ class HostEvents:
         rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
         return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
 
+    def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
+        """When each thread has one of some events of this host open."""
+        thread = self.thread[self._columns.line[rows]]
+        return {
+            number: self._spans(rows[thread == number]) for number in unique_ids(thread).tolist()
+        }
+
     @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
@@ -264,11 +271,12 @@ class HostEvents:
         return result
 
     @cached_property
-    def pipeline_python(self) -> IntervalSet:
-        """When Python functions of the input pipeline run, or wait for Python's lock: a generator, `tf.py_function`."""
+    def pipeline_python(self) -> Int64Array:
+        """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
         is_python = self._names_that(lambda name: side_work_of(name) is SideWork.PYTHON)
         rows = self.pipeline_work
-        return self._spans(rows[is_python[self._columns.name[rows]]])
+        result: Int64Array = rows[is_python[self._columns.name[rows]]]
+        return result
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""

@@ -7,11 +7,19 @@ They are the group `placement` of the sidecar. Device names are those of TensorF
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
-from traceview.record import DeviceKey, FunctionName, OpName, OpType, Record, RecordedCount
+from traceview.record import (
+    DeviceKey,
+    FunctionName,
+    OpName,
+    OpType,
+    Record,
+    RecordedCount,
+    one_of,
+)
 
 _DEVICE: Final = re.compile(
     r"(?:/job:(?P<job>\w{1,64}))?(?:/replica:\d{1,9})?(?:/task:(?P<task>\d{1,9}))?"
@@ -76,6 +84,8 @@ class FunctionPlacement(Record, frozen=True):
         ops_without_device: Ops that ask for no device.
         ops_per_type: Type of op to the number of ops.
         training_loop: Type of the op that repeats whole steps inside the function; null without one.
+        traced_by: What differs between its graphs: python: a value of Python, such as a number; shape: the shape of a tensor;
+            other: anything else. Empty for one graph, and where not recorded.
         replica_runs: How often its graph calls Strategy.run, if that is several times one after the other; else null.
         variables: Variables that it uses.
         missing: Name of each field that could not be read to the recorded reason.
@@ -93,6 +103,7 @@ class FunctionPlacement(Record, frozen=True):
     variables: FunctionVariables | None
     missing: dict[str, str]
     replica_runs: RecordedCount | None = None
+    traced_by: tuple[Annotated[str, one_of("python", "shape", "other")], ...] = ()
 
 
 class RecordedPlacement(Struct, frozen=True):

@@ -94,6 +94,7 @@ class PythonLines:
         rounds, round_of_sample = unique_inverse(self.time_ps)
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
+        self._next_ps: Int64Array = rounds[np.minimum(round_of_sample + 1, rounds.size - 1)]
 
     def thread_of(self, line: int) -> int:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
@@ -142,6 +143,15 @@ class PythonLines:
         is_at_work = (used_ps >= 0) & (used_ps >= _AT_WORK_RATIO * passed_ps)
         kept = rows[is_at_work & (passed_ps >= _LATE_PS)]
         return union(self.previous_ps[kept], self.time_ps[kept])
+
+    def at_rest(self, thread: int) -> IntervalSet:
+        """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python."""
+        rows = self._rows_of(thread)
+        next_ps = self._next_ps[rows]
+        is_in_next = np.append(self.time_ps[rows[1:]] == next_ps[:-1], False)[: rows.size]
+        end_ps = np.where(is_in_next, self.time_ps[rows], next_ps)
+        is_at_rest = self._load[rows] < _AT_REST_RATIO
+        return union(self.previous_ps[rows][is_at_rest], end_ps[is_at_rest])
 
     @property
     def started_by_python(self) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.base import (
@@ -43,6 +43,25 @@ from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 
 _LISTED_CALLS: Final = 4
+
+_TRACED_BY: Final[Mapping[tuple[str, ...], tuple[str | None, str | None]]] = {
+    ("python",): (
+        "Its graphs differ in a value of Python, such as a number.",
+        (
+            "Pass a tensor instead of a Python number: tf.constant(number), or a tf.Variable that the loop assigns. One graph then "
+            "serves every value. reduce_retracing=True does not help here."
+        ),
+    ),
+    ("shape",): (
+        "Its graphs differ in the shape of a tensor.",
+        (
+            "Let one graph serve every shape: tf.function(train_step, reduce_retracing=True), or an input_signature with None for each "
+            "size that changes. Or give all batches one shape: dataset.batch(n, drop_remainder=True) if only the last one is "
+            "smaller, else padding to few lengths."
+        ),
+    ),
+}
+"""By what differs between the graphs of all functions that were traced again: a sentence, and what to change."""
 
 _WITH_PYTHON: Final = CHECKPOINT_STALL.title.replace(
     "checkpoints", "checkpoints and the Python around them"
@@ -180,7 +199,16 @@ def _evaluation(waiting: Waiting) -> Iterator[Finding]:
     severity = rule.severity_of(ratio)
     if severity is not None:
         evidence = Evidence("evaluation_ratio", ratio, rule.limits["warning_ratio"], waiting.key)
-        yield finding_of(rule, waiting, idle_ps, [evidence], severity=severity, of_steps=of_steps)
+        yield finding_of(
+            rule,
+            waiting,
+            idle_ps,
+            [evidence],
+            severity=severity,
+            of_steps=of_steps,
+            # Not what is said of other Python between steps.
+            explanation=rule.meaning,
+        )
 
 
 def _heavy_ops(
@@ -248,6 +276,8 @@ def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -
 
 
 def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Finding]:
+    causes = {call.traced_by for call in retraced if call.traced_by}
+    why, advice = _TRACED_BY.get(causes.pop() if len(causes) == 1 else (), (None, None))
     yield finding_of(
         RETRACING,
         waiting,
@@ -261,4 +291,6 @@ def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Findi
             "functions": numbers.listed([call.function for call in retraced], 3),
             "times": numbers.plural(sum(call.count for call in retraced), "time"),
         },
+        explanation=f"{RETRACING.meaning} {why}" if why else None,
+        advice=advice,
     )

@@ -11,11 +11,16 @@ from traceview.trace.model import Trace
 
 
 class Retraced(Struct, frozen=True):
-    """A function that was traced in the window. `tracing_count`: how often in the process, where recorded."""
+    """A function that was traced in the window.
+
+    `tracing_count`: how often in the process, where recorded. `traced_by`: what differs between its graphs, as in
+    `FunctionPlacement`.
+    """
 
     function: str
     count: int
     tracing_count: int | None
+    traced_by: tuple[str, ...]
 
     @property
     def where(self) -> str:
@@ -25,7 +30,10 @@ class Retraced(Struct, frozen=True):
 
 
 def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:
-    """Functions traced in a step of the window that is not the first recorded, most often first."""
+    """Functions traced in a step of the window that is not the first recorded, most often first.
+
+    One that is traced for the first time in its process, such as that of the first evaluation, is not among them.
+    """
     columns = trace.host_columns
     calls = columns.stat("tf_function_call")
     is_traced = [trace.names[int(value)].startswith(b"traced-") for value in calls.value]
@@ -39,10 +47,22 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
         inside |= (start >= step.start_ps) & (start < step.end_ps)
     rows = rows[inside]
     counts = columns.stat("tracing_count").at(rows, -1)
+    sidecar = trace.hosts[host].sidecar
+    functions = sidecar.placement.functions if sidecar is not None else ()
+    traced_by = {function.name: function.traced_by for function in functions}
     retraced = []
     for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
         known = int(counts[same].max())
+        if known == 1:
+            continue
         function = trace.names.text(name) or ""
-        retraced.append(Retraced(function, int(same.sum()), None if known < 0 else known))
+        retraced.append(
+            Retraced(
+                function,
+                int(same.sum()),
+                None if known < 0 else known,
+                traced_by.get(function, ()),
+            )
+        )
     return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))

@@ -227,7 +227,7 @@ VALIDATION_STALL: Final = IdleRule(
 
 RETRACING: Final = IdleRule(
     code="retracing",
-    starts_at="a tf.function traced after the first recorded step",
+    starts_at="a tf.function traced again after the first recorded step; a first trace is no finding of this kind",
     severities=("warning", "info"),
     meaning=(
         "A tf.function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
@@ -235,9 +235,10 @@ RETRACING: Final = IdleRule(
     ),
     evidence="calls recorded as traced, and how often the function was traced since the start of the process",
     advice=(
-        "Give it one signature: dataset.batch(n, drop_remainder=True), "
-        "@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])]) or reduce_retracing=True, and pass "
-        "tensors instead of Python numbers."
+        "Give it one signature, @tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3]), tf.TensorSpec([])]): one "
+        "graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
+        "tf.constant(number) instead of a Python number; where shapes change, reduce_retracing=True, or "
+        "dataset.batch(n, drop_remainder=True)."
     ),
     example="train_step traced 1 time after the first step: GPU:0 waits 7.50 ms of the mean 50.0 ms step (15.0%)",
     idle_causes=("compile",),
@@ -255,8 +256,10 @@ COMPILE_IN_WINDOW: Final = IdleRule(
     ),
     severities=("warning", "info"),
     limits={"warning_ratio": 0.05},
-    meaning="XLA compiles, kernels are tuned or modules are loaded inside the window.",
-    evidence="events of XLA compilation, autotuning and module loading on the launching thread",
+    meaning=(
+        "A tf.function is traced for the first time, XLA compiles, kernels are tuned or modules are loaded inside the window."
+    ),
+    evidence="events of tracing, XLA compilation, autotuning and module loading on the launching thread",
     advice=(
         "Capture later, when everything is compiled (traceview capture --steps 100:110); if it recurs, fix shapes: "
         "dataset.batch(n, drop_remainder=True)."

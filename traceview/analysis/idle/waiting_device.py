@@ -147,7 +147,8 @@ def waiting_device(
             python = causes[Cause.CALLBACK].copy()
             around_saves[number] = np.where(between.is_saving, python, 0)
             evaluates = ~between.is_saving & (between.evaluation_ps > 0)
-            around_evaluations[number] = np.where(evaluates, python, 0)
+            in_evaluation = np.maximum(python - between.after_evaluation_ps, 0)
+            around_evaluations[number] = np.where(evaluates, in_evaluation, 0)
             causes[Cause.CHECKPOINT] += around_saves[number]
             causes[Cause.CALLBACK] -= around_saves[number] + around_evaluations[number]
     device = min(devices, key=lambda device: int(idle_ps[device].sum()))

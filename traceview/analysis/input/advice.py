@@ -47,11 +47,12 @@ _ADVICE: Final = (
     (
         r"Generator.*",
         (
-            "A Python generator makes one element at a time and holds Python's lock; prefetch alone does not help. "
-            "Let it yield only what to load, and do the work in ops of TensorFlow: dataset.map(function, "
-            "num_parallel_calls=tf.data.AUTOTUNE). Work that has to stay in Python needs several processes, "
-            "multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys) in the generator, or TFRecord files "
-            "written once."
+            "Do the work in ops of TensorFlow, dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE), and let the generator "
+            "yield only what to load. Make once what is the same in each epoch: dataset.cache() behind the "
+            "generator, if it fits into memory, or TFRecord files. Work that has to stay in Python needs several processes, "
+            "multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys) in the generator, and cores for them; a "
+            "generator that waits for a server needs threads, multiprocessing.pool.ThreadPool(8).imap(load, keys). A generator "
+            "makes one element at a time and holds Python's lock while it computes: prefetch alone does not help."
         ),
     ),
     (

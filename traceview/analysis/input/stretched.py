@@ -7,12 +7,14 @@ alone are not, waited for a core that the pipeline had.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.context import Context
+from traceview.analysis.pipeline_threads import pipeline_work
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
@@ -67,9 +69,9 @@ def open_threads(context: Context, host: int) -> OpenThreads:
     """The threads of a host that have an op open, of the pipeline also an executor loop, over the whole recording."""
     trace, states = context.trace, context.idle.states[host]
     launched = trace.device_columns.launch[trace.device_rows(host)]
+    of_model = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     changes = [
-        _changes(context, host, rows)
-        for rows in (unique_ids(launched[launched != NONE]), states.pipeline_work)
+        _changes(spans) for spans in (of_model.values(), pipeline_work(trace, context.idle, host))
     ]
     time = np.concatenate([moments for moments, _ in changes])
     order = np.argsort(time, kind="stable")
@@ -79,17 +81,11 @@ def open_threads(context: Context, host: int) -> OpenThreads:
     return OpenThreads(time[order], model, pipeline)
 
 
-def _changes(context: Context, host: int, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """When a thread begins or ends to have one of some events open, and by how many that changes their number."""
-    columns = context.trace.host_columns
-    thread = context.idle.states[host].thread[columns.line[rows]]
-    spans = [
-        union(columns.start_ps[own], columns.end_ps[own])
-        for number in unique_ids(thread).tolist()
-        for own in (rows[thread == number],)
-    ]
-    begun = np.concatenate([rows[:0], *(span.start for span in spans)])
-    ended = np.concatenate([rows[:0], *(span.end for span in spans)])
+def _changes(by_thread: Collection[IntervalSet]) -> tuple[Int64Array, Int64Array]:
+    """When a thread begins or ends to work, and by how many that changes their number."""
+    nothing = np.empty(0, dtype=np.int64)
+    begun = np.concatenate([nothing, *(spans.start for spans in by_thread)])
+    ended = np.concatenate([nothing, *(spans.end for spans in by_thread)])
     by = np.repeat(np.array([1, -1], dtype=np.int64), begun.size)
     return np.concatenate((begun, ended)), by
 

@@ -25,7 +25,8 @@ from traceview.analysis.input.result import Input, InputHost, keeps_waiting, wor
 from traceview.analysis.input.rules import INPUT_BOUND
 from traceview.analysis.input.stretched import DISPATCH, Stretched, stretched_by_pipeline
 from traceview.analysis.lock_waits import LOCKED, SILENT, idle_beside_python, idle_in_lock_waits
-from traceview.analysis.selection import step_bounds
+from traceview.analysis.pipeline_threads import pipeline_rest
+from traceview.analysis.selection import covered_ps, step_bounds
 from traceview.document import numbers
 from traceview.document.vocabulary import CAUSES
 from traceview.intervals import Int64Array
@@ -35,6 +36,7 @@ from traceview.trace.pipeline import GENERATOR
 
 _SILENT: Final = tuple(cause.key for cause in SILENT)
 _LOCKED: Final = tuple(cause.key for cause in LOCKED)
+_LIMITING_WORK_RATIO: Final = INPUT_BOUND.limits["limiting_work_ratio"]
 
 
 def diagnose(context: Context, result: Input | None) -> list[Finding]:
@@ -135,12 +137,13 @@ def _lost(
     locked_ps = nothing
     causes: tuple[str, ...] = _SILENT
     least_lock_ratio = INPUT_BOUND.limits["lock_wait_ratio"]
-    if row is not None and _is_python(row) and _is_at_its_limit(row):
+    at_work_ratio = _at_work_ratio(context, host, row)
+    if row is not None and _is_python(row) and at_work_ratio >= _LIMITING_WORK_RATIO:
         lock_ps = idle_in_lock_waits(context.trace, context.idle, waiting.device, *bounds)
         if (waiting.cost(mean_ps(lock_ps)).ratio or 0.0) >= least_lock_ratio:
             causes = _LOCKED
         if is_short or causes == _LOCKED:
-            locked_ps = _locked_ps(waiting, row.work_ratio or 0.0, causes)
+            locked_ps = _locked_ps(waiting, at_work_ratio, causes)
     else:
         beside_ps = idle_beside_python(context.trace, context.idle, waiting.device, *bounds)
         # A thread that loses its core while it holds the lock makes a step long now and then.
@@ -167,7 +170,16 @@ def _is_python(row: InputHost) -> bool:
 
 
 def _is_at_its_limit(row: InputHost) -> bool:
-    return (row.work_ratio or 0.0) >= INPUT_BOUND.limits["limiting_work_ratio"]
+    return (row.work_ratio or 0.0) >= _LIMITING_WORK_RATIO
+
+
+def _at_work_ratio(context: Context, host: int, row: InputHost | None) -> float:
+    """The share of the window that the slowest stage works, less that in which Python of the pipeline waits."""
+    work_ratio, length_ps = row and row.work_ratio, context.selection.windows[host].length_ps
+    if not work_ratio or not length_ps:
+        return 0.0
+    rest = pipeline_rest(context.trace, context.idle, host)
+    return work_ratio - covered_ps(rest, context.selection.windows[host]) / length_ps
 
 
 def _locked_ps(waiting: Waiting, work_ratio: float, causes: Collection[str]) -> Int64Array:
@@ -191,7 +203,7 @@ def _of_pipeline(row: InputHost | None, *, is_short: bool) -> Iterator[Evidence]
     limits, where = INPUT_BOUND.limits, f"{row.host}, {row.slowest_stage}"
     if not is_short or row.empty_step_ratio is None:
         at_limit = not is_short and row.empty_step_ratio is not None and _is_at_its_limit(row)
-        limit = limits["limiting_work_ratio"] if at_limit else None
+        limit = _LIMITING_WORK_RATIO if at_limit else None
         yield Evidence("work_ratio", row.work_ratio, limit, where)
         return
     least = limits["work_ratio"]

@@ -18,6 +18,7 @@ from time import monotonic_ns
 from types import FrameType
 from typing import Any, Final
 
+from traceview.capture.generated_code import SHOWN_FILE, Origin, origin_of
 from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.script import Script
@@ -132,8 +133,10 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
         code = frame.f_code
         is_import = code.co_filename.startswith(_IMPORT)
         if not places.is_own(code.co_filename) and not (is_import and lines):
-            line = f"{places.shown(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
-            if user_line is None and places.is_user(code.co_filename):
+            origin = origin_of(code) or Origin(code.co_filename, code.co_name)
+            file = SHOWN_FILE if origin.file is None else places.shown(origin.file)
+            line = f"{file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
+            if user_line is None and origin.file is not None and places.is_user(origin.file):
                 user_line = line
             if len(lines) < MOST_FRAMES:
                 lines.append(line)

@@ -1,0 +1,129 @@
+"""Checks that a line of code that AutoGraph wrote is shown as the line of the script that it stands for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from traceview.capture.generated_code import SHOWN_FILE, origin_of
+from traceview.capture.hang.threads import python_threads
+from traceview.capture.python_code import CodePlaces
+from traceview.capture.python_sampling import Stacks
+
+SCRIPT, GENERATED = "/home/me/job/train.py", "/tmp/__autograph_generated_filex1.py"
+LINES = {4: 31, 6: 32, 9: 30}
+"""Of the generated file, and those of the script."""
+
+SOURCE = "\n" * 5 + "def tf__train_step(look):\n    return (\n\n        look())\n"
+
+
+def generated_code(file: str = GENERATED) -> CodeType:
+    space: dict[str, Any] = {}
+    exec(compile(SOURCE, file, "exec"), space)
+    code: CodeType = space["tf__train_step"].__code__
+    return code
+
+
+def converted(monkeypatch: pytest.MonkeyPatch, transpiler: object) -> None:
+    """TensorFlow, as far as it keeps what it has converted."""
+    name = "tensorflow.python.autograph.impl.api"
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(_TRANSPILER=transpiler))
+
+
+def transpiler(script: str = SCRIPT) -> object:
+    written: dict[str, Any] = {}
+    exec(compile("\n" * 29 + "def train_step(look):\n    return look()\n", script, "exec"), written)
+    source_map = {
+        SimpleNamespaceKey(GENERATED, line): SimpleNamespace(loc=SimpleNamespace(lineno=of_script))
+        for line, of_script in LINES.items()
+    }
+    other = SimpleNamespace(module=SimpleNamespace(__file__="/tmp/other.py"), source_map={})
+    factory = SimpleNamespace(module=SimpleNamespace(__file__=GENERATED), source_map=source_map)
+    cache = {written["train_step"].__code__: {"eager": other, "graph": factory}}
+    return SimpleNamespace(_cache=SimpleNamespace(_cache=cache))
+
+
+class SimpleNamespaceKey:
+    """A place in a file, as a key."""
+
+    def __init__(self, filename: str, lineno: int) -> None:
+        self.filename, self.lineno = filename, lineno
+
+
+def test_a_line_is_that_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted(monkeypatch, transpiler())
+    origin = origin_of(generated_code())
+    assert origin is not None
+    assert (origin.file, origin.function) == (SCRIPT, "train_step")
+    # Between two lines of the map it is the one before, and before the first the first.
+    assert [origin.line_of(line) for line in (1, 4, 5, 6, 8, 9, 70)] == [31, 31, 31, 32, 32, 30, 30]
+
+
+def test_code_that_a_person_wrote_is_what_it_is() -> None:
+    assert origin_of(generated_code("/home/me/job/train.py")) is None
+
+
+@pytest.mark.parametrize(
+    "kept", [None, SimpleNamespace(), SimpleNamespace(_cache=SimpleNamespace(_cache={}))]
+)
+def test_without_the_map_the_function_is_known(
+    monkeypatch: pytest.MonkeyPatch, kept: object
+) -> None:
+    """As in a version of TensorFlow that keeps it elsewhere."""
+    converted(monkeypatch, kept)
+    origin = origin_of(generated_code())
+    assert origin is not None
+    assert (origin.file, origin.function, origin.line_of(9)) == (None, "train_step", 9)
+
+
+def run(look: Any, file: str = GENERATED) -> Any:
+    """Call a function from generated code."""
+    space: dict[str, Any] = {}
+    exec(compile(SOURCE, file, "exec"), space)
+    return space["tf__train_step"](look)
+
+
+def frames(stacks: Stacks) -> list[str]:
+    tables = stacks.described()
+    (stack,) = tables["stacks"]
+    return [
+        f"{tables['files'][file]}:{line} in {tables['functions'][function]}" + "*" * is_user
+        for file, function, line, is_user in (tables["frames"][number] for number in stack)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        (SCRIPT, ["train.py:30 in train_step*"]),
+        # A function of a library: who called it is the user.
+        ("/v/lib/python3.11/site-packages/keras/x.py", ["keras/x.py:30 in train_step", "run*"]),
+        (None, [f"{SHOWN_FILE}:9 in train_step", "run*"]),
+    ],
+)
+def test_samples_name_the_script(
+    monkeypatch: pytest.MonkeyPatch, script: str | None, shown: list[str]
+) -> None:
+    converted(monkeypatch, transpiler(script) if script else None)
+    stacks = Stacks(CodePlaces([Path("/home/me/job"), Path(__file__).parent]))
+
+    def look() -> None:
+        frame = sys._getframe(1)
+        stacks.number_of(frame)
+
+    run(look)
+    generated, *outside = frames(stacks)
+    assert generated == shown[0]
+    assert [line.rpartition(" ")[2] for line in outside] == shown[1:]
+
+
+def test_a_stack_of_a_hang_names_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted(monkeypatch, transpiler())
+    places = CodePlaces([Path("/home/me/job")])
+    (main, *_) = run(lambda: list(python_threads(places)))
+    assert "train.py:30 in train_step" in main.frames
+    assert "autograph" not in " ".join(main.frames)
