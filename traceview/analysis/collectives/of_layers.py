@@ -26,7 +26,8 @@ from traceview.intervals import BoolArray, Int64Array, uncovered, union
 from traceview.robust import median
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
-from traceview.trace.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of, split_op_name
+from traceview.trace.op_names import op_names, split_op
+from traceview.trace.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
 
 OF_LAYERS: Final = Rule(
     code="layer-collectives",
@@ -57,7 +58,6 @@ OF_LAYERS: Final = Rule(
 )
 
 _GRADIENTS: Final = b"gradient_tape/"
-_REPLICA: Final = re.compile(rb"(?:^|(?<=/))replica_\d{1,6}/")
 _OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BATCH_NORM: Final = re.compile(rb"batch_?norm", re.IGNORECASE)
 
@@ -120,7 +120,7 @@ def _of_layers(trace: Trace, collectives: Collectives, steps: Int64Array) -> _Of
     if not steps.size or not collectives.count:
         return None
     scope_of = {
-        op: _path(trace.names[op]).rpartition(b"/")[0]
+        op: _path(split_op(trace.names.text(op) or "")[0]).rpartition(b"/")[0]
         for op in unique_ids(collectives.op).tolist()
         if op != NONE
     }
@@ -170,8 +170,8 @@ def _scopes(trace: Trace) -> _Scopes:
     of_step: set[bytes] = {b""}
     of_optimizer: set[bytes] = set()
     gradient_count = 0
-    for op in unique_ids(trace.device_columns.op).tolist():
-        path = b"" if op == NONE else _path(trace.names[op])
+    # Replicas have the same ops, so that each is read once.
+    for path in {_path(name) for name, _ in trace.once(op_names).ops if name is not None}:
         if path.startswith(_GRADIENTS):
             gradient_count += 1
             gradients.update(_around(path.removeprefix(_GRADIENTS).rpartition(b"/")[0]))
@@ -190,10 +190,9 @@ def _around(scope: bytes) -> Iterator[bytes]:
         scope = scope.rpartition(b"/")[0]
 
 
-def _path(name: bytes) -> bytes:
-    """The path of an op without the function that was called and without the replica."""
-    path, _ = split_op_name(name[:LONGEST_NAME])
-    return _REPLICA.sub(b"", _OF_CALL.sub(b"", path))
+def _path(name: str) -> bytes:
+    """The path of an op, whose name is without replica and type, without the function that was called."""
+    return _OF_CALL.sub(b"", name[:LONGEST_NAME].encode())
 
 
 def _before_the_last_gradient(trace: Trace, collectives: Collectives, rows: BoolArray) -> BoolArray:

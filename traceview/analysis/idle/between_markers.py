@@ -57,8 +57,10 @@ def between_markers(
     evaluates &= _holds(start, end, columns.start_ps[asks])
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
-    ends = np.concatenate((columns.end_ps[graphs], _ends_of_compute(trace, host)))
-    evaluated = np.clip(_last_in(start, end, ends), start, end)
+    evaluated = start
+    if evaluates.any():
+        ends = np.concatenate((columns.end_ps[graphs], _ends_of_compute(trace, host)))
+        evaluated = np.clip(_last_in(start, end, ends), start, end)
     for place in np.flatnonzero(saves | evaluates).tolist():
         of_step = np.minimum(end[place], last) - np.maximum(start[place], first)
         is_saving |= saves[place] & (of_step > 0)
