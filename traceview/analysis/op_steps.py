@@ -27,7 +27,7 @@ from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels
-from traceview.trace.op_names import op_names
+from traceview.trace.op_names import op_names, read_once
 from traceview.xplane.columns import SmallIntArray
 
 MOST_OPS: Final = 100
@@ -290,13 +290,7 @@ class _KernelStems(Struct, frozen=True, eq=False):
 
 
 def _kernel_stems(recording: Recording) -> _KernelStems:
-    place_of: dict[str | None, int] = {None: 0}
-    of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
-    names = recording.device_columns.name[recording.once(op_labels).row]
-    for name in unique_ids(names[names != NONE]).tolist():
-        stem = kernel_stem(recording.names.text(name) or "")
-        of_name[name] = place_of.setdefault(stem, len(place_of))
-    return _KernelStems(tuple(place_of), of_name)
+    return _KernelStems(*read_once(recording, recording.device_columns.name, kernel_stem, None))
 
 
 class _Numbering:

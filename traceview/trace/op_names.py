@@ -7,8 +7,9 @@ op on several devices share it: `replica_1/` is removed, an optimizer's `update_
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -18,6 +19,8 @@ from traceview.intervals import Int32Array
 from traceview.trace.model import NONE, Recording
 from traceview.trace.op_labels import op_labels
 from traceview.trace.op_phase import KEPT_NAMES
+
+_Value = TypeVar("_Value", bound=Hashable)
 
 _REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
 _UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
@@ -36,13 +39,24 @@ class OpNames(Struct, frozen=True, eq=False):
 
 def op_names(recording: Recording) -> OpNames:
     """The ops that device events name."""
-    place_of: dict[OpName, int] = {(None, None): 0}
+    unnamed: OpName = None, None
+    return OpNames(*read_once(recording, recording.device_columns.op, split_op, unnamed))
+
+
+def read_once(
+    recording: Recording, column: Int32Array, read: Callable[[str], _Value], unnamed: _Value
+) -> tuple[tuple[_Value, ...], Int32Array]:
+    """Distinct values read from the names in a column that labels distinguish, and int32 the place of its value by name.
+
+    The last place is that of `NONE`, whose value is `unnamed`.
+    """
+    place_of = {unnamed: 0}
     of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
-    names = recording.device_columns.op[recording.once(op_labels).row]
+    names = column[recording.once(op_labels).row]
     for name in unique_ids(names[names != NONE]).tolist():
-        op = split_op(recording.names.text(name) or "")
-        of_name[name] = place_of.setdefault(op, len(place_of))
-    return OpNames(tuple(place_of), of_name)
+        value = read(recording.names.text(name) or "")
+        of_name[name] = place_of.setdefault(value, len(place_of))
+    return tuple(place_of), of_name
 
 
 @lru_cache(KEPT_NAMES)
