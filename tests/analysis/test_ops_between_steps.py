@@ -11,7 +11,7 @@ import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.base import Finding
 
-PERIOD_MS, MARKER_MS, SPACING_MS = 50, 20, 0.4
+PERIOD_MS, SPACING_MS = 50, 0.4
 
 
 def eager(step: Step, start_ms: float, call_ms: float, own_ms: float, *, is_graph: bool) -> None:
@@ -30,11 +30,12 @@ def found(
     spacing_ms: float = SPACING_MS,
     own_ms: float = 0.05,
     is_graph: bool = False,
+    marker_ms: float = 20,
 ) -> Finding:
-    """The finding on the 30 ms between steps of 50 ms."""
+    """The finding on what follows the markers of steps of 50 ms."""
     trace = new_trace()
-    for step in marked_steps(trace, period_ms=PERIOD_MS, marker_ms=MARKER_MS):
-        step.kernel(0, 0, MARKER_MS)
+    for step in marked_steps(trace, period_ms=PERIOD_MS, marker_ms=marker_ms):
+        step.kernel(0, 0, marker_ms)
         for place in range(count):
             eager(step, first_ms + spacing_ms * place, 0.25, own_ms, is_graph=is_graph)
     trace.write(folder)
@@ -55,10 +56,15 @@ def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
     assert values["eager_dispatch_ps"] == pytest.approx(ms(18.26), abs=ms(0.02))
 
 
+def test_from_twenty_ops_on_a_graph_is_worth_it(tmp_path: Path) -> None:
+    finding = found(tmp_path, count=20, marker_ms=41, first_ms=41.5)
+    assert finding.advice.startswith("Put these ops into a graph")
+
+
 @pytest.mark.parametrize(
     "shape",
     [
-        {"count": 19},
+        {"count": 19, "marker_ms": 41, "first_ms": 41.5},
         {"own_ms": 0.2},
         {"is_graph": True},
         # Python of its own between the ops.
