@@ -40,7 +40,7 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSIONS = (PACKAGE / "spill.pyx", PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
+EXTENSIONS = (PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (
@@ -166,17 +166,10 @@ class Environment:
         """Run `pip install`, which is silent unless it fails."""
         run([self.python, "-m", "pip", "install", "-qq", *arguments], **where)
 
-    def install_visibly(self, *arguments: str | Path) -> None:
-        """Run `pip install` for large things: it shows on stderr what it loads, and how far it is."""
-        pip: list[str | Path] = [self.python, "-m", "pip", "--disable-pip-version-check"]
-        code = exit_code([*pip, "install", *arguments], output=sys.stderr.fileno())
-        if code:
-            raise StageError(f"pip install ended with exit code {code}", code)
-
     def ready(self, *groups: str, announce: str = "") -> None:
         """Make or mend the environment, unless its stamp says that it holds what is wanted.
 
-        `announce` is said before something large is installed, which is then done visibly.
+        `announce` is said before something large is installed.
         """
         stamp = self._stamp()
         interpreter = f"{sys.version} {Path(sys.base_prefix).resolve()} {self.path}"
@@ -200,10 +193,7 @@ class Environment:
                 wanted += ["--editable", "."]
             if held:
                 self.install("pip>=25.1")  # for groups; Python 3.10 to 3.13 bring an older one
-            if announce:
-                self.install_visibly(*wanted)
-            else:
-                self.install(*wanted)
+            self.install(*wanted)
             stamp = {"interpreter": interpreter, "install": install, "groups": sorted(held)}
             self.stamp_path.write_text(json.dumps(stamp), encoding="utf-8")
 

@@ -21,11 +21,12 @@ from typing import Any, Final
 
 from scripts.scenarios import SCENARIOS
 from scripts.xspace import XSpace
+from traceview.analysis.context import Context
 from traceview.analysis.selection import select
 from traceview.document import terminal
 from traceview.document.screen import render_screen
 from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.export import chrome, csv, perfetto
+from traceview.export import csv, perfetto
 from traceview.export.draw import drawn
 from traceview.export.tables import window_tables
 from traceview.report.build import analyze
@@ -319,10 +320,9 @@ def follow(logdir: Path, choice: random.Random) -> bool:
     for shown in made:
         check_saved(shown, logdir.parent / "report.json")
         show(shown)
-    selection = select(trace, window, steps)
-    for writer in (perfetto, chrome):
-        assert b"".join(writer.written(drawn(trace, selection, report)))
-    for table in window_tables(trace, selection, report):
+    context = Context(trace, select(trace, window, steps))
+    assert b"".join(perfetto.written(drawn(context, report)))
+    for table in window_tables(context, report):
         assert b"".join(csv.written(table))
     return True
 

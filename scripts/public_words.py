@@ -63,7 +63,7 @@ Profiler has collected driver events and device events. events dropped because t
 """Words that TensorFlow records and traceview does not write: tasks of a cluster, remarks of its profiler."""
 
 WIDTH = 100
-_NO_WORD = re.compile(r"[\\^$*?{}|<>#&;%\x00-\x1f]|^__|\d+(\.\d+){3}|^[^a-z]*$")
+_NO_WORD = re.compile(r"[\\^$*?{}|<>#&;%\x00-\x1f]|\]\[|^__|\d+(\.\d+){3}|^[^a-z]*$")
 """Patterns, markup, formats and addresses, names of Python's own, and what has no letter."""
 
 
@@ -89,14 +89,25 @@ def _literals() -> Iterator[str]:
 
 
 def _literals_of(module: ast.Module) -> Iterator[str]:
-    """Strings, and bytes, which are names of events; a string that is a statement is a docstring."""
-    docstrings = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    """Strings, and bytes, which are names of events; a string that is a statement is a docstring.
+
+    The sentences of a rule are made again after redaction.
+    """
+    left_out = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
-        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+        if isinstance(node, ast.Call) and _is_rule(node):
+            left_out |= set(map(id, ast.walk(node)))
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and id(node) not in left_out:
             if isinstance(node.value, str):
                 yield node.value
             elif isinstance(node.value, bytes):
                 yield node.value.decode(errors="replace")
+
+
+def _is_rule(call: ast.Call) -> bool:
+    is_rule = isinstance(call.func, ast.Name) and call.func.id == "Rule"
+    return is_rule and "action" in (keyword.arg for keyword in call.keywords)
 
 
 def _words_of_records() -> Iterator[str]:

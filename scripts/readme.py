@@ -1,12 +1,12 @@
-"""Renews the README: runs the commands that it shows and writes their output below them.
+"""Renews the README, and the comparison with XProf in docs/viewers.md: runs what they show and writes the outputs.
 
-    python -m scripts.readme            writes the outputs into README.md
+    python -m scripts.readme            writes the outputs
     python -m scripts.readme --check    says whether they are current
 
 A `console` block is a command after `$ ` and its output, or with `| head -N` the first lines of it. A `python` block followed by a `text` block is a
-program and its output. Both run from the root of the checkout, 100 columns wide, without colour. Between
-the comments `xprof answers` and `end of xprof answers` stands a table of scripts/xprof_answers.py, which is left as
-it is where XProf is not installed.
+program and its output. Both run from the root of the checkout, 100 columns wide, without colour. The table of
+docs/viewers.md between the comments `xprof answers` and `end of xprof answers` is made by scripts/xprof_answers.py, and
+left as it is where XProf is not installed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scripts import xprof_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+XPROF_PAGE = ROOT / "docs" / "viewers.md"
 WIDTH = 100
 _CONSOLE = re.compile(r"```console\n\$ (?P<command>[^\n]+)\n(?P<output>.*?)```", re.DOTALL)
 _PYTHON = re.compile(
@@ -35,10 +36,12 @@ _XPROF = re.compile(
 
 
 def with_xprof(text: str, table: str) -> str:
-    """The README's text with this table of answers; raises `ValueError` if it has no place for one."""
+    """The page with this table of answers; raises `ValueError` if it has no place for one."""
     fresh, count = _XPROF.subn(lambda match: f"{match['begin']}{table}{match['end']}", text)
     if count != 1:
-        raise ValueError(f"README: {count} places for the table of XProf's answers, not one")
+        raise ValueError(
+            f"{XPROF_PAGE.name}: {count} places for the table of XProf's answers, not one"
+        )
     return fresh
 
 
@@ -81,22 +84,24 @@ def _output(command: list[str]) -> str:
 
 
 def main() -> int:
-    """Write or check; 1 if the README is not current."""
+    """Write or check; 1 if a page is not current."""
     parser = argparse.ArgumentParser(prog="python -m scripts.readme", description=__doc__)
     parser.add_argument("--check", action="store_true")
     check: bool = parser.parse_args().check
-    text = README.read_text(encoding="utf-8")
-    fresh = current(text)
+    pages = {README: current(README.read_text(encoding="utf-8"))}
     try:
-        fresh = with_xprof(fresh, xprof_answers.table(xprof_answers.answers()))
+        table = xprof_answers.table(xprof_answers.answers())
     except xprof_answers.XprofError as error:
-        print(f"README: the table of XProf's answers is left as it is: {error}", file=sys.stderr)
-    if check and fresh != text:
-        print("README.md is not current: run python -m scripts.readme", file=sys.stderr)
-        return 1
-    if not check:
-        README.write_text(fresh, encoding="utf-8")
-    return 0
+        print(f"{XPROF_PAGE.name}: XProf's answers are left as they are: {error}", file=sys.stderr)
+    else:
+        pages[XPROF_PAGE] = with_xprof(XPROF_PAGE.read_text(encoding="utf-8"), table)
+    stale = [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if check:
+            print(f"{path.name} is not current: run python -m scripts.readme", file=sys.stderr)
+        else:
+            path.write_text(pages[path], encoding="utf-8")
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

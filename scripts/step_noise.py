@@ -14,23 +14,22 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 
 from traceview.comparison.difference import (
-    ASKED_RATIO,
-    Difference,
+    Level,
     RunSpread,
-    difference,
-    step_difference,
+    StepChange,
+    step_change,
+    step_level,
 )
 from traceview.mean_variance import Float64Array
 
 LONG: Final = Path(__file__).with_name("long_captures.csv")
 REPEATED: Final = Path(__file__).with_name("repeated_captures.csv")
-PAIRS: Final = 400
+PAIRS: Final = 800
 STEPS: Final = 10
 MEAN_BLOCK: Final = 5
 """Neighbouring steps that a made run takes from a recorded one at once, on average: so it varies and drifts like it."""
@@ -85,6 +84,20 @@ def made_pairs(
         yield made_run(capture, random, step_count), made_run(capture, random, step_count)
 
 
+def change_of(
+    before: Sequence[Float64Array], after: Sequence[Float64Array], spread: RunSpread | None = None
+) -> StepChange:
+    """What is said of two sides of captures."""
+    change = step_change(levels(before), levels(after), spread)
+    assert change is not None
+    return change
+
+
+def levels(captures: Sequence[Float64Array]) -> list[Level]:
+    """The level of each capture."""
+    return [level for steps in captures if (level := step_level(steps)) is not None]
+
+
 def found(captures: Sequence[Float64Array], ratio: float | None, step_count: int = STEPS) -> float:
     """The share of pairs that are called slower or faster if the second run changes by `ratio`.
 
@@ -94,61 +107,29 @@ def found(captures: Sequence[Float64Array], ratio: float | None, step_count: int
     for before, after in made_pairs(captures, step_count):
         change = ratio
         if change is None:
-            change = step_difference([before], [after]).least_shown_ratio or 0.0
-        result = step_difference([before], [after * (1 + change)])
-        called += result.direction in ("slower", "faster")
+            change = change_of([before], [after]).least_shown_ratio or 0.0
+        called += change_of([before], [after * (1 + change)]).direction in ("slower", "faster")
     return called / PAIRS
 
 
-def found_with_needed_steps(captures: Sequence[Float64Array]) -> tuple[float, int, float]:
-    """Of pairs that are told how many steps show 8%: the share found with so many, and their median; how many are told."""
-    random = np.random.default_rng(1)
-    called, needed = 0, []
+def held(captures: Sequence[Float64Array], ratio: float) -> float:
+    """The share of intervals that hold the true change."""
+    count = 0
     for before, after in made_pairs(captures):
-        count = step_difference([before], [after]).needed_steps
-        if count is None:
-            continue
-        needed.append(count)
-        capture = captures[int(random.integers(len(captures)))]
-        old, new = (made_run(capture, random, count) for _ in range(2))
-        result = step_difference([old], [new * (1 + ASKED_RATIO)])
-        called += result.direction == "slower"
-    return called / len(needed), int(np.median(needed)), len(needed) / PAIRS
-
-
-def held(captures: Sequence[Float64Array], ratio: float) -> tuple[float, float]:
-    """The share of intervals that hold the true change: of the mean, and of the typical step."""
-    of_mean = of_typical = count = 0
-    for before, after in made_pairs(captures):
-        result = step_difference([before], [after * (1 + ratio)])
-        if result.low_ratio is not None and result.high_ratio is not None:
-            of_mean += result.low_ratio <= ratio <= result.high_ratio
-        if result.typical is not None:
-            count += 1
-            of_typical += result.typical.low_ratio <= ratio <= result.typical.high_ratio
-    return of_mean / PAIRS, of_typical / count
-
-
-def most_by_the_mean(
-    captures: Sequence[Float64Array], ratio: float, step_count: int = STEPS
-) -> float:
-    """The share of changes that a test of means finds, with 5% false calls, if it knows the true noise of each mean."""
-    random, normal = np.random.default_rng(0), NormalDist()
-    shares = []
-    for capture in captures:
-        means = [made_run(capture, random, step_count).mean() for _ in range(PAIRS)]
-        size = ratio / (float(np.std(means)) * math.sqrt(1 + (1 + ratio) ** 2))
-        shares.append(normal.cdf(size - 1.96) + normal.cdf(-size - 1.96))
-    return float(np.mean(shares))
+        result = change_of([before], [after * (1 + ratio)])
+        assert result.low_ratio is not None
+        assert result.high_ratio is not None
+        count += result.low_ratio <= ratio <= result.high_ratio
+    return count / PAIRS
 
 
 def run_spread(captures: Captures) -> RunSpread:
     """How much whole runs of a program differ: the prior of its variance by the moments of the logarithm (Smyth 2004)."""
     logarithms, degrees = [], 0
     for of_program in captures.values():
-        means = np.array([steps.mean() for steps in of_program])
-        degrees = means.size - 1
-        logarithms.append(math.log(float(np.var(means / means.mean(), ddof=1))))
+        values = [level.value for level in levels(of_program)]
+        degrees = len(values) - 1
+        logarithms.append(math.log(float(np.var(values, ddof=1))))
     excess = np.array(logarithms) - _digamma(degrees / 2) + math.log(degrees / 2)
     beyond = float(excess.var(ddof=1)) - _trigamma(degrees / 2)
     half = _where(_trigamma, beyond)
@@ -156,8 +137,10 @@ def run_spread(captures: Captures) -> RunSpread:
     return RunSpread(ratio=math.sqrt(variance), degrees=2 * half)
 
 
-def real_pairs(captures: Captures, *, of_each: int) -> list[Difference]:
-    """Every pair of sides with so many recorded captures, judged by the spread of the other programs."""
+def real_pairs(captures: Captures, *, of_each: int, ratio: float = 0.0) -> list[StepChange]:
+    """Every pair of sides with so many recorded captures, the second changed by `ratio`, judged by the spread of the other
+    programs.
+    """
     results = []
     for program, of_program in captures.items():
         spread = run_spread({name: rest for name, rest in captures.items() if name != program})
@@ -165,8 +148,9 @@ def real_pairs(captures: Captures, *, of_each: int) -> list[Difference]:
         for before in combinations(places, of_each):
             for after in combinations([place for place in places if place not in before], of_each):
                 if before < after:
-                    old, new = ([of_program[place] for place in side] for side in (before, after))
-                    results.append(difference(old, new, spread))
+                    old = [of_program[place] for place in before]
+                    new = [of_program[place] * (1 + ratio) for place in after]
+                    results.append(change_of(old, new, spread))
     return results
 
 
@@ -188,7 +172,8 @@ def _where(falling: Callable[[float], float], value: float) -> float:
     return low
 
 
-def _called(results: Sequence[Difference]) -> float:
+def called_share(results: Sequence[StepChange]) -> float:
+    """The share that is called slower or faster."""
     return sum(result.direction in ("slower", "faster") for result in results) / len(results)
 
 
@@ -197,36 +182,31 @@ def main() -> None:
     every = every_capture(recorded(LONG))
     for name, chosen in (("all captures", every), ("the quieter half", quiet_half(every))):
         spread = float(np.median([variation(steps) for steps in chosen]))
-        print(f"{name}: steps vary by {spread:.1%} (median)")
-        for count in (STEPS, 2 * STEPS, 3 * STEPS):
-            print(
-                f"  {count} steps: called without a change {found(chosen, 0.0, count):.1%} of {PAIRS} pairs;"
-                f" 8% slower found {found(chosen, 0.08, count):.1%},"
-                f" by a mean whose noise is known {most_by_the_mean(chosen, 0.08, count):.1%}"
-            )
+        print(f"{name}: steps vary by {spread:.1%} (median); {PAIRS} pairs")
+        for count in (STEPS // 2, STEPS, 2 * STEPS, 3 * STEPS):
+            shares = [f"{ratio:.0%}: {found(chosen, ratio, count):.1%}" for ratio in _CHANGES]
+            print(f"  {count} steps: called with a change of {', '.join(shares)}")
         print(f"  least_shown_ratio found: {found(chosen, None):.1%}")
-        share, median, told = found_with_needed_steps(chosen)
-        print(f"  8% found with needed_steps: {share:.1%} of the {told:.0%} told (median {median})")
-        for ratio in (0.0, 0.08, 0.3):
-            of_mean, of_typical = held(chosen, ratio)
-            print(
-                f"  intervals that hold {ratio:.0%}: mean {of_mean:.1%}, typical {of_typical:.1%}"
-            )
+        shares = [f"{ratio:.0%}: {held(chosen, ratio):.1%}" for ratio in (0.0, 0.1, 0.3)]
+        print(f"  intervals that hold {', '.join(shares)}")
     captures = recorded(REPEATED)
-    spread_of_runs = run_spread(captures)
+    of_runs = run_spread(captures)
     print(
-        f"runs differ by {spread_of_runs.ratio:.1%},"
-        f" known as if from {spread_of_runs.degrees:.2f} degrees of freedom"
+        f"runs differ by {of_runs.ratio:.1%}, known as if from {of_runs.degrees:.2f} degrees of freedom"
     )
     for of_each in (1, 2):
-        results = real_pairs(captures, of_each=of_each)
-        width = np.median([result.least_shown_ratio or 0.0 for result in results])
-        print(
-            f"{len(results)} real pairs of {of_each} and {of_each} captures: {_called(results):.1%} called;"
-            f" least shown {width:.0%} (median)"
-        )
-    alone = [step_difference([a], [b]) for of in captures.values() for a, b in combinations(of, 2)]
-    print(f"without the spread of runs: {_called(alone):.1%} of {len(alone)} called")
+        for ratio in (*_CHANGES, 1.0):
+            results = real_pairs(captures, of_each=of_each, ratio=ratio)
+            width = np.median([result.least_shown_ratio or 0.0 for result in results])
+            print(
+                f"{len(results)} real pairs of {of_each} and {of_each} captures, changed by {ratio:.0%}: "
+                f"{called_share(results):.1%} called; least shown {width:.0%} (median)"
+            )
+    alone = [change_of([a], [b]) for of in captures.values() for a, b in combinations(of, 2)]
+    print(f"without the spread of runs: {called_share(alone):.1%} of {len(alone)} called")
+
+
+_CHANGES: Final = (0.0, 0.1, 0.2)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec.structs import asdict
-
 import traceview
 from scripts.scenarios.peers import CASES
 from traceview.report.model import Report
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PINNED: Final = "2.24.2"
-"""The version whose answers the README shows; also in pyproject.toml."""
+"""The version whose answers docs/viewers.md shows; also in pyproject.toml."""
 
 _PS_PER_MS: Final = 1_000_000_000
 
@@ -168,21 +166,14 @@ def _idle_ms(ops: Mapping[str, Any]) -> float:
 
 
 def step_parts(report: Report, device: str) -> dict[str, float]:
-    """What a device did in the first step, in milliseconds; the other steps are the same."""
+    """The states of a device in the first step, in milliseconds; the other steps are the same."""
     assert report.results.steps is not None
     step = report.results.steps.steps[0]
-    (parts,) = (asdict(part) for part in step.devices if part.device == device)
+    (states,) = (part.states for part in step.devices if part.device == device)
     return {
         "step": step.duration_ps / _PS_PER_MS,
-        **{key: value / _PS_PER_MS for key, value in parts.items() if key.endswith("_ps")},
+        **{state: ps / _PS_PER_MS for state, ps in states.items()},
     }
-
-
-def input_ms_per_step(report: Report, device: str) -> float:
-    """How long a device waited for input in the first step."""
-    assert report.results.idle is not None
-    (row,) = (row for row in report.results.idle.devices if row.device == device)
-    return row.steps[0].causes.get("input", 0) / _PS_PER_MS
 
 
 def severity(report: Report, code: str) -> str | None:
@@ -199,8 +190,8 @@ def statuses(report: Report) -> list[str | None]:
 def _copies(report: Report) -> str:
     parts = step_parts(report, "GPU:0")
     return (
-        f"step {parts['step']:.1f} ms: compute {parts['compute_ps']:.1f}, copies to the GPU"
-        f" {parts['exposed_h2d_ps']:.1f}; `h2d-exposed` {severity(report, 'h2d-exposed')};"
+        f"step {parts['step']:.1f} ms: compute {parts['compute']:.1f}, HtoD copies and waits for"
+        f" them {parts['h2d']:.1f}; `h2d-exposed` {severity(report, 'h2d-exposed')};"
         f" GPU:1 {statuses(report)[1]}"
     )
 
@@ -208,13 +199,13 @@ def _copies(report: Report) -> str:
 def _peer_copies(report: Report) -> str:
     parts = step_parts(report, "GPU:0")
     return (
-        f"step {parts['step']:.1f} ms: compute {parts['compute_ps']:.1f}, communication"
-        f" {parts['exposed_collective_ps']:.1f}, peer copies {parts['exposed_d2d_ps']:.1f}"
+        f"step {parts['step']:.1f} ms: compute {parts['compute']:.1f}, communication"
+        f" {parts['communication']:.1f}, DtoD copies {parts['d2d']:.1f}"
     )
 
 
 def _uneven(report: Report) -> str:
-    computed = [step_parts(report, f"GPU:{ordinal}")["compute_ps"] for ordinal in (0, 1)]
+    computed = [step_parts(report, f"GPU:{ordinal}")["compute"] for ordinal in (0, 1)]
     return (
         f"step {step_parts(report, 'GPU:0')['step']:.1f} ms: compute {computed[0]:.1f} and"
         f" {computed[1]:.1f}; GPU:1 {statuses(report)[1]}"
@@ -234,7 +225,7 @@ def _streams(report: Report) -> str:
     (row,) = report.results.device_time.devices
     return (
         f"step {step_parts(report, 'GPU:0')['step']:.1f} ms: compute"
-        f" {step_parts(report, 'GPU:0')['compute_ps']:.1f};"
+        f" {step_parts(report, 'GPU:0')['compute']:.1f};"
         f" idle {(row.idle_ps or 0) / _PS_PER_MS:.1f} ms in the whole window"
     )
 
@@ -249,9 +240,8 @@ def _precision(report: Report) -> str:
 def _starved(report: Report) -> str:
     parts = step_parts(report, "GPU:0")
     return (
-        f"step {parts['step']:.1f} ms: compute {parts['compute_ps']:.1f}, waits for input"
-        f" {input_ms_per_step(report, 'GPU:0'):.1f}; `input-bound`"
-        f" {severity(report, 'input-bound')}"
+        f"step {parts['step']:.1f} ms: compute {parts['compute']:.1f}, input"
+        f" {parts['input']:.1f}; `input-bound` {severity(report, 'input-bound')}"
     )
 
 
@@ -278,7 +268,7 @@ class _Row:
 
 _ROWS: Final = {
     "A": _Row(
-        "copies to GPU:0 take 25 ms and compute 10; GPU:1 does nothing",
+        "copies to GPU:0 take 25 ms, waits for them 3, compute 10; GPU:1 does nothing",
         _copies,
         lambda a: f"{_xprof_step(a, 'compute', 'input', 'others')}; {a.verdict}",
     ),

@@ -31,7 +31,6 @@ from traceview.document.model import (
     Strips,
     Subheading,
     Summary,
-    Tile,
     Timeline,
     bars,
     counts,
@@ -54,12 +53,12 @@ from traceview.document.model import (
     times,
     words,
 )
+from traceview.document.phrase import device, name, phrase
 from traceview.document.vocabulary import (
-    CAUSES,
     PARTS,
-    PATH_PARTS,
     QUALITIES,
     SEVERITIES,
+    STATES,
     STATUSES,
     STEP_KINDS,
     TERMS,
@@ -73,8 +72,11 @@ SHARES_REMARK = "Shares are of the window."
 COMMAND = "traceview report logs --run 2026_01_02 -o report"
 DEFINITIONS = (
     ("", TERMS),
-    ("What a device waited for", tuple((look.words, look.meaning) for look in CAUSES.values())),
+    ("What a device waited for", tuple((look.words, look.meaning) for look in STATES.values())),
 )
+
+
+SENTENCES = ("title", "explanation", "evidence", "confidence_reason", "action", "advice")
 
 
 def finding(number: int = 1, severity: str = "critical", **changes: Any) -> Finding:
@@ -83,16 +85,19 @@ def finding(number: int = 1, severity: str = "critical", **changes: Any) -> Find
         "number": number,
         "code": "unused-gpu",
         "severity": SEVERITIES[severity],
-        "title": "4 of 6 visible GPUs recorded no event",
-        "cost": "16.0 ms per step, 66.7% of the median step",
-        "is_cost_in_title": False,
+        "title": "4 of 6 GPUs are unused",
+        "cost": "66.7% of the GPU time",
         "explanation": "GPU:2 to GPU:5 did nothing in the whole recording while other GPUs worked.",
-        "evidence": "GPU:2 and GPU:3: status = empty",
+        "evidence": "GPU:2 and GPU:3: status: empty",
         "confidence": "high",
         "confidence_reason": "the tracer recorded other GPUs of the same process",
-        "advice": "Let the strategy use them: tf.distribute.MirroredStrategy() takes every GPU.",
+        "action": "Let the strategy use them: `tf.distribute.MirroredStrategy()` takes every GPU.",
+        "advice": "Or hide them: `CUDA_VISIBLE_DEVICES=0,1`.",
     }
-    return Finding(**parts | changes)
+    changed: dict[str, Any] = {
+        key: phrase(part) if key in SENTENCES else part for key, part in (parts | changes).items()
+    }
+    return Finding(**changed)
 
 
 def findings(rename: Rename = str) -> tuple[Finding, ...]:
@@ -107,16 +112,30 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
             2,
             "warning",
             code="input-bound",
-            title=f"{second} waits 9.00 ms of each 24.0 ms step for input (38%)",
-            cost="9.00 ms per step, 37.5% of the median step",
-            is_cost_in_title=True,
+            title=phrase(
+                device(second),
+                " waits 9.00 of 24.0 ms (38%) for input in ",
+                name(rename("data.py:12")),
+            ),
+            cost="18.8% of the GPU time; without it a step is at most 9.00 ms shorter",
             explanation="The thread that runs the step asked for the next batch and got it late.",
-            evidence=f"{second}: idle_input_ratio = 37.5% (threshold 5.0%); op {rename('IteratorGetNext')}",
+            evidence=phrase(
+                device(second),
+                ": waiting for input: 37.5%, limit 5.0%; op: ",
+                name(rename("IteratorGetNext")),
+            ),
             confidence="medium",
-            advice="Prefetch: dataset.map(f, num_parallel_calls=4).prefetch(2); traceview input says more.",
+            action="Prefetch: `dataset.map(f, num_parallel_calls=4).prefetch(2)`.",
+            advice="`traceview show input logs` says more.",
         ),
         finding(
-            3, "info", code="few-steps", title="only 2 steps in the statistics", cost="", advice=""
+            3,
+            "info",
+            code="few-steps",
+            title="Only 2 steps were recorded",
+            cost="",
+            action="",
+            advice="",
         ),
     )
 
@@ -127,29 +146,22 @@ def summary(rename: Rename = str) -> Summary:
     return Summary(
         run=rename("2026_01_02"),
         captured=(
-            f"host {rename(HOST)}",
-            "6 × Tesla V100",
+            phrase("host ", device(rename(HOST))),
+            phrase("6 × ", device(rename("Tesla V100"))),
             "1 file, 3.04 MB, 23,128 events",
             "profiled 2026-01-02 07:57:18 UTC",
         ),
         job=("MirroredStrategy on 2 replicas", "busy >99.9%"),
         answer=of_document[1].title,
-        headline="2 of 6 GPUs ran kernels (GPU:0 and GPU:1); 4 recorded nothing.",
+        label=SEVERITIES["warning"],
+        action=of_document[1].action,
         quality=QUALITIES["degraded"],
-        tiles=(
-            Tile("Step time", "24.0 ms", "median of 4 steps"),
-            Tile("Busy", "75.0%", "least busy device in use"),
-            Tile(
-                "Recoverable",
-                "16.0 ms",
-                "per step at most, 66.7% of the step, by one change",
-                Link("unused-gpu", finding_anchor(1)),
-            ),
-        ),
         findings=of_document[:2],
         hidden_count=1,
         command=COMMAND,
-        remarks=(f"One of 2 runs; --run NAME chooses another: {rename('2026_01_01')}",),
+        remarks=(
+            phrase("One of 2 runs; `--run NAME` chooses another: ", name(rename("2026_01_01"))),
+        ),
         anatomy=(anatomy(rename),),
         step_times=step_times(rename),
         capture_lead="The capture is degraded: some numbers are incomplete.",
@@ -160,9 +172,9 @@ def anatomy(rename: Rename = str) -> AnatomyRow:
     """Two devices that wait for a third."""
     step_ps = 24 * MS
     parts = (
-        (PATH_PARTS["compute"], "compute", 15 * MS),
-        (PATH_PARTS["peer"], f"waiting for {rename('GPU:2')}", 6 * MS),
-        (PATH_PARTS["unattributed"], "no recorded cause", 3 * MS),
+        (STATES["compute"], "compute", 15 * MS),
+        (STATES["device_wait"], f"waiting for {rename('GPU:2')}", 6 * MS),
+        (STATES["unknown"], "not known", 3 * MS),
     )
     return AnatomyRow(
         label=rename("GPU:0, 1"),
@@ -181,7 +193,7 @@ def step_times(rename: Rename = str) -> StepTimes:
         (
             StepBar(0, 24 * MS, step, 0, None, None),
             StepBar(1, 24 * MS, step, 0, None, None),
-            StepBar(2, 30 * MS, step, 6 * MS, PATH_PARTS["checkpoint"], span),
+            StepBar(2, 30 * MS, step, 6 * MS, STATES["checkpoint"], span),
             StepBar(3, 12 * MS, excluded, 0, None, None),
         ),
         24 * MS,
@@ -266,7 +278,7 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
                     names("model", [rename("Tesla V100") for _ in places], priority=7),
                 ),
                 row_count=row_count,
-                rest="traceview devices logs --run 2026_01_02",
+                rest="traceview show devices logs --run 2026_01_02",
                 anchors=[device_anchor(key) for key in keys],
             ),
             *remarks(SHARES_REMARK),
@@ -279,8 +291,8 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
 
 def idle_section(keys: Sequence[str]) -> Section:
     """The causes of idle time in parts that no bar divides evenly."""
-    causes = {"input": 0.13, "launch": 0.07, "latency": 0.04, "unattributed": 0.01}
-    parts = tuple(Part(CAUSES[cause], ratio / 0.25) for cause, ratio in causes.items())
+    causes = {"input": 0.13, "launch": 0.07, "latency": 0.04, "unknown": 0.01}
+    parts = tuple(Part(STATES[cause], ratio / 0.25) for cause, ratio in causes.items())
     return Section(
         "idle",
         "Why the devices waited",
@@ -293,10 +305,10 @@ def idle_section(keys: Sequence[str]) -> Section:
                     bars("by cause", [Bar(parts, 0.5) for _ in keys]),
                     *(
                         shares(
-                            CAUSES[cause].words,
+                            STATES[cause].words,
                             [ratio for _ in keys],
                             priority=place,
-                            meaning=CAUSES[cause].meaning,
+                            meaning=STATES[cause].meaning,
                         )
                         for place, (cause, ratio) in enumerate(causes.items())
                     ),
@@ -323,7 +335,7 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
                 devices("device", shown),
                 spans("", [Span(key, 30 * MS, 39 * MS) for key in shown]),
                 times("length", [(11 - number) * MS for number in numbers]),
-                looks("mostly", [CAUSES["input"] for _ in shown]),
+                looks("mostly", [STATES["input"] for _ in shown]),
                 links("findings", [about if number == 2 else () for number in numbers]),
                 names(
                     "after",
@@ -337,7 +349,7 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
                 ),
             ),
             row_count=34,
-            rest="traceview gaps logs --run 2026_01_02",
+            rest="traceview show gaps logs --run 2026_01_02",
             anchors=[gap_anchor(number) for number in numbers],
         ),
     )
@@ -353,8 +365,8 @@ def input_section(rename: Rename = str) -> Section:
             *figures(rename),
             Subheading("Stages", "slowest first"),
             *notes(
-                f"Slowest stage: {rename('ParallelMapV2')}, 9.10 ms per batch.",
-                "Missing: prefetch at the end, as in dataset.prefetch(tf.data.AUTOTUNE).",
+                phrase("Slowest stage: ", name(rename("ParallelMapV2")), ", 9.10 ms per batch."),
+                "Missing: prefetch at the end, as in `dataset.prefetch(tf.data.AUTOTUNE)`.",
             ),
             Remark(SHARES_REMARK),
         ),
@@ -401,9 +413,9 @@ def bare_document() -> Document:
             captured=("1 file, 887 B, 0 events", "no steps found"),
             job=(),
             answer="1 device is visible and recorded no event.",
-            headline="",
+            label=None,
+            action="",
             quality=QUALITIES["unusable"],
-            tiles=(Tile("Step time", "–", "nothing repeats"),),
             findings=(),
             hidden_count=0,
             command="",

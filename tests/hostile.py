@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeVar
 
+from msgspec import inspect
 from msgspec.structs import asdict, replace
 
-from traceview.record import Record
+from traceview.record import Record, fields_of, parts_of
 
 HOSTILE: Final = (
     "</script><script>alert(1)</script>",
@@ -31,36 +33,6 @@ HOSTILE: Final = (
     "`" * 3001,
 )
 
-ENUMERATED: Final = frozenset(
-    [
-        "basis",
-        "bytes_source",
-        "cause",
-        "code",
-        "class_",
-        "classes",
-        "confidence",
-        "direction",
-        "key",
-        "kind",
-        "link",
-        "matched_by",
-        "measured_by",
-        "method",
-        "metric",
-        "missing",
-        "path",
-        "precision",
-        "quality",
-        "reliability",
-        "severity",
-        "status",
-        "thread_mode",
-        "verdict",
-    ]
-)
-"""Fields that hold words of a closed list."""
-
 _T = TypeVar("_T")
 
 
@@ -68,13 +40,35 @@ def with_texts(value: _T, change: Callable[[str, str], str], field: str = "") ->
     """The data with every text changed but those of closed lists; `change` gets the field's name and the text."""
     result: Any = value
     if isinstance(value, Record):
-        changed = {name: with_texts(part, change, name) for name, part in asdict(value).items()}
+        closed = _closed_fields(type(value))
+        changed = {
+            name: part if name in closed else with_texts(part, change, name)
+            for name, part in asdict(value).items()
+        }
         result = replace(value, **changed)
     elif isinstance(value, tuple):
         result = tuple(with_texts(item, change, field) for item in value)
     elif isinstance(value, dict):
         result = {key: with_texts(item, change, field) for key, item in value.items()}
-    elif isinstance(value, str) and field not in ENUMERATED:
+    elif isinstance(value, str):
         result = change(field, value)
     changed_value: _T = result
     return changed_value
+
+
+@cache
+def _closed_fields(record: type[Record]) -> frozenset[str]:
+    """The fields that a reader refuses other words in: those of closed lists, and keys."""
+    return frozenset(field.name for field in fields_of(record) if _is_closed(field.type))
+
+
+def _is_closed(type_: inspect.Type) -> bool:
+    known = [
+        part for part in parts_of(type_) if isinstance(part, inspect.StrType | inspect.LiteralType)
+    ]
+    records = [part for part in parts_of(type_) if isinstance(part, inspect.StructType)]
+    return (
+        bool(known)
+        and not records
+        and all(isinstance(part, inspect.LiteralType) or part.pattern for part in known)
+    )

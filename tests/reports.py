@@ -8,22 +8,27 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
-from traceview.analysis.balance.gradients import DevicePhases, Gradients
-from traceview.analysis.balance.hardware import DeviceHardware, HardwareGroup
-from traceview.analysis.balance.result import Balance, DeviceBalance
-from traceview.analysis.balance.straggler import Straggler
-from traceview.analysis.balance.throughput import Prediction, Throughput
-from traceview.analysis.balance.uneven_steps import UnevenStep
-from traceview.analysis.balance.what_if import WhatIf
-from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.balance import Balance, DeviceBalance, LateDevice
+from traceview.analysis.base import Evidence, Finding, FindingLoss
 from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps
 from traceview.analysis.capture.result import Capture, HostCapture
-from traceview.analysis.collectives.result import CollectiveResult, HostCollectives
-from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.environment.result import Environment, HostEnvironment
-from traceview.analysis.idle.result import Gap, Idle, IdleRow, StepCauses
-from traceview.analysis.launches.result import (
+from traceview.analysis.device_states import DeviceStates, LedgerSums, StepStates
+from traceview.analysis.facts.collectives import CollectiveResult, HostCollectives
+from traceview.analysis.facts.device_report import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.facts.environment_report import Environment, HostEnvironment
+from traceview.analysis.facts.hardware import HardwareGroup
+from traceview.analysis.facts.idle_report import Gap, Idle, IdleInStep, IdleRow
+from traceview.analysis.facts.placement import (
+    ActiveDevices,
+    HostPlacement,
+    PlacedDevice,
+    PlacedFunction,
+    Placement,
+)
+from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
+from traceview.analysis.facts.throughput import Throughput
+from traceview.analysis.gradients import DevicePhases, Gradients
+from traceview.analysis.launches import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -31,28 +36,22 @@ from traceview.analysis.launches.result import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analysis.ops import OpRow, Ops
-from traceview.analysis.placement.result import (
-    ActiveDevices,
-    HostPlacement,
-    PlacedDevice,
-    PlacedFunction,
-    Placement,
-)
-from traceview.analysis.precision.result import DevicePrecision, OrdinaryKernel, Precision
-from traceview.analysis.registry import Results
-from traceview.analysis.scaling import Scaling, ScalingParts, ScalingRun
-from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.ops import OpRow, TopOps
+from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.registry import RULES, Results
+from traceview.analysis.rule import rendered
+from traceview.analysis.scaling import Scaling, ScalingRun
+from traceview.analysis.words import Among, Devices, Lost, Number, outline
 from traceview.document.chart import (
     UtilizationStrips,
 )
+from traceview.document.phrase import plain
 from traceview.report.model import (
     Report,
     ReportFile,
     ReportWindow,
     Source,
     Verdict,
-    VerdictNumber,
 )
 from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.fields import read_as
@@ -140,7 +139,7 @@ def step(number: int, duration_ps: int, devices: tuple[str, ...], excluded: str 
         duration_ps=duration_ps,
         used=excluded is None,
         excluded=excluded,
-        devices=tuple(StepDevice(compute, 0, 0, 0, 0, 0, idle, name) for name in devices),
+        devices=tuple(StepDevice(name, {"compute": compute, "input": idle}) for name in devices),
     )
 
 
@@ -164,21 +163,37 @@ def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> O
 
 
 def finding(**changes: Any) -> Finding:
+    """A finding of a rule, by default that four of six GPUs are unused; `title`: what a test wants it to say."""
     parts: dict[str, Any] = {
         "code": "unused-gpu",
         "severity": "critical",
-        "title": "4 of 6 visible GPUs recorded no event",
-        "explanation": "GPU:2, GPU:3, GPU:4 and GPU:5 did nothing in the whole recording while "
-        "other GPUs of the job worked.",
-        "advice": "Let the strategy use them: tf.distribute.MirroredStrategy() takes every GPU.",
         "confidence": "high",
-        "confidence_reason": "the tracer recorded other GPUs of the same process",
         "evidence": tuple(Evidence("status", "empty", None, f"GPU:{n}") for n in (2, 3, 4, 5)),
         "devices": ("GPU:2", "GPU:3", "GPU:4", "GPU:5"),
-        "cost_ps_per_step": 16 * MS,
-        "cost_ratio": 2 / 3,
-    }
-    return Finding(**parts | changes)
+        "loss": loss(2 / 3, "no_work"),
+    } | changes
+    rule = RULES.get(parts["code"])
+    if rule is None:
+        return Finding(**parts)
+    if rule.code == "unused-gpu" and "arguments" not in parts:
+        parts |= {"sentences": ("several",), "arguments": {"unused": Among(4, 6, "GPU")}}
+    known = {name: Number(2) for name in sorted(rule.arguments)}
+    parts["arguments"] = known | parts.get("arguments", {})
+    said = {key: text for key, text in changes.items() if key != "arguments"}
+    return replace(rendered(Finding(**parts), rule), **said)
+
+
+def loss(ratio: float, *states: str, ps: int = 16 * MS) -> FindingLoss:
+    """So much of a step of 24 ms on the devices named, and this share of the GPU time, in these states."""
+    return FindingLoss(
+        ps_per_step=ps,
+        step_ps=24 * MS,
+        ratio=ps / (24 * MS),
+        gpu_time_ratio=ratio,
+        gpu_time_ps=round(ratio * 144 * MS),
+        bound_ps_per_step=0,
+        states=states,
+    )
 
 
 def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
@@ -253,6 +268,7 @@ def placement() -> Placement:
         (
             HostPlacement(
                 HOST,
+                True,
                 4,
                 (ActiveDevices(0, 3, 4, ("GPU:0", "GPU:1")),),
                 (PlacedFunction(graph, devices),),
@@ -264,13 +280,13 @@ def placement() -> Placement:
 
 
 def idle_of(name: str) -> IdleRow:
-    """A quarter of the window idle, for four causes in parts that no bar divides evenly; one gap is told."""
-    causes = {"input": 13 * MS, "launch": 7 * MS, "latency": 4 * MS, "unattributed": MS}
+    """A quarter of the window idle, in four states in parts that no bar divides evenly; one gap is listed."""
+    states = {"input": 13 * MS, "launch": 7 * MS, "latency": 4 * MS, "unknown": MS}
     longest = Gap(
         start_ps=30 * MS,
         duration_ps=9 * MS,
-        cause="input",
-        causes={"input": 8 * MS, "launch": MS},
+        state="input",
+        states={"input": 8 * MS, "launch": MS},
         before="model/dense/MatMul:MatMul",
         after=None,
         step=1,
@@ -282,54 +298,79 @@ def idle_of(name: str) -> IdleRow:
         host=HOST,
         device=name,
         ordinal=int(name[-1]),
+        window_ps=100 * MS,
         idle_ps=25 * MS,
         gap_count=17,
         longest_gap_ps=9 * MS,
-        causes=causes,
-        causes_per_step=anatomy_of(name, "GPU:1" if name == "GPU:0" else None).idle,
+        states=states,
+        states_per_step={"input": 5 * MS, "launch": 3 * MS},
         gaps=(longest,),
         left_out_gap_count=16,
-        steps=(StepCauses(1, 9 * MS, {"input": 8 * MS, "launch": MS}),),
+        steps=(IdleInStep(1, 9 * MS, {"input": 8 * MS, "launch": MS}),),
     )
 
 
-def anatomy_of(name: str, waits_for: str | None = None) -> DeviceAnatomy:
+def states_of(name: str, waits_for: str | None = None) -> DeviceStates:
     """A mean step of 24 ms, the mean of the three used steps; GPU:0 waits 2 ms in collectives, mostly for GPU:1."""
     wait_ps = 0 if waits_for is None else 2 * MS
-    activity = {"compute": 14_400 * MS // 1000, "collective": MS, "collective_wait": wait_ps}
-    return DeviceAnatomy(
+    states = {
+        "compute": 14_400 * MS // 1000,
+        "communication": MS,
+        "device_wait": wait_ps,
+        "h2d": 600 * MS // 1000,
+        "input": 5 * MS - wait_ps,
+        "launch": 3 * MS,
+    }
+    return DeviceStates(
         host=HOST,
         device=name,
         ordinal=int(name[-1]),
         step_count=3,
         step_ps=24 * MS,
-        activity={key: ps for key, ps in (*activity.items(), ("h2d", 600 * MS // 1000)) if ps},
-        idle={"input": 5 * MS - wait_ps, "launch": 3 * MS},
+        states={key: ps for key, ps in states.items() if ps},
         waits_for=waits_for,
         waits_for_ratio=None if waits_for is None else 0.75,
     )
 
 
+def step_states(number: int, **by_state: int) -> StepStates:
+    return StepStates(HOST, number, sum(by_state.values()), by_state)
+
+
+def ledger_sums() -> LedgerSums:
+    """Two devices of three used steps, of 24, 23 and 25 ms."""
+    devices = states_of("GPU:0", "GPU:1"), states_of("GPU:1")
+    total = {
+        key: 3 * sum(device.states.get(key, 0) for device in devices) for key in devices[0].states
+    }
+    by_state = dict(sorted(total.items(), key=lambda item: -item[1]))
+    whole = sum(by_state.values())
+    return LedgerSums(
+        gpu_time_ps=whole,
+        by_state=by_state,
+        share_by_state={key: ps / whole for key, ps in by_state.items()},
+        devices=devices,
+        steps=tuple(
+            step_states(n, compute=15 * MS, input=(ms - 15) * MS)
+            for n, ms in ((1, 24), (2, 23), (3, 25))
+        ),
+    )
+
+
 def device_balance(ordinal: int) -> DeviceBalance:
-    """GPU 1 of two computes 16 ms per step, GPU 0 14 ms; GPU 1 comes last to three collectives of four."""
+    """GPU 1 of two computes 16 ms per step, GPU 0 15 ms and waits 1 ms for it."""
     return DeviceBalance(
         host=HOST,
         device=f"GPU:{ordinal}",
         ordinal=ordinal,
         status="active",
-        compute_ps_per_step=(14 + 2 * ordinal) * MS,
-        longer_ratio=(-0.125, 1 / 7)[ordinal],
-        longest_count=3 * ordinal,
-        step_count=3,
-        start_lag_ps=ordinal * MS // 2,
-        end_lead_ps=(1 - ordinal) * MS,
-        last_count=1 + 2 * ordinal,
-        collective_count=4,
-        hardware=DeviceHardware(
-            "Tesla V100", 80, 1_530_000_000, 17_000_000_000, 1_380_000_000, 0.125
-        ),
-        mean_compute_ps_per_step=14_400 * MS // 1000,
-        mean_longer_ratio=(-0.0625, 1 / 15)[ordinal],
+        compute_ps_per_step=(15 + ordinal) * MS,
+        longer_ratio=(-0.0625, 1 / 15)[ordinal],
+        waits_ps_per_step=(1 - ordinal) * MS,
+        waited_for_ps_per_step=ordinal * MS,
+        model="Tesla V100",
+        core_count=80,
+        clock_max_hz=1_530_000_000,
     )
 
 
@@ -347,74 +388,52 @@ def balance_result() -> Balance:
         kind="gpu",
         visible_count=6,
         in_use_count=2,
-        step_count=3,
-        skew_ratio=1 / 15,
-        straggler=Straggler(
-            HOST,
-            "GPU:1",
-            1,
-            "more_work",
-            2 * MS,
-            1 / 7,
-            3,
-            3,
-            None,
-            1.125,
-            ("einsum",),
-            None,
-            0.01,
-            False,
-        ),
+        efficiency_ratio=0.2,
+        in_use_efficiency_ratio=0.6,
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,
         clock_reason=None,
-        effective_gpus=1.2,
-        efficiency_ratio=0.2,
-        in_use_efficiency_ratio=0.6,
-        stagger_ps=MS // 2,
+        straggler=LateDevice(
+            HOST,
+            "GPU:1",
+            1,
+            reason="work",
+            share=1.0,
+            is_steady=True,
+            shares_cores=False,
+            kernels=("einsum",),
+        ),
         throughput=Throughput(5333.3, 2666.65, 128, "dataset", None),
-        prediction=Prediction(
-            4, 26 * MS, 48 / 26, None, ("the batch doubles", "links stay as fast")
-        ),
-        prediction_reason=None,
-        gradients=Gradients(
-            ("GPU:0", "GPU:1"),
-            (),
-            False,
-            (),
-            None,
-            {HOST: 3},
-            ("names of ops show at least 3 replicas, and only GPU:0 and GPU:1 ran kernels",),
-            tuple(map(phases_of, (0, 1))),
-        ),
         hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
-        uneven_steps=(UnevenStep(HOST, "GPU:0", 3, True, 7 * MS, 14 * MS),),
-        uneven_step_count=1,
-        short_steps=(2,),
-        what_if=(
-            WhatIf("no_input_wait", 24 * MS, 0, "nothing to save"),
-            WhatIf("balanced_devices", 23 * MS, MS, "what the longest computes more"),
-        ),
-        what_if_missing={},
         devices=tuple(map(device_balance, (0, 1))),
+    )
+
+
+def gradients_result() -> Gradients:
+    """Both GPUs compute gradients."""
+    return Gradients(
+        computed=("GPU:0", "GPU:1"),
+        not_computed=(),
+        is_single=False,
+        reasons=(),
+        missing=None,
+        least_replica_counts={HOST: 3},
+        devices=tuple(map(phases_of, (0, 1))),
     )
 
 
 def scaling_result() -> Scaling:
     """Two GPUs beside one: 24 ms instead of 20, with twice the batch."""
+    this = {"compute": 15 * MS, "communication": 4 * MS, "device_wait": MS, "input": 4 * MS}
+    baseline = {"compute": 14 * MS, "input": 6 * MS}
     return Scaling(
-        this=ScalingRun(
-            "logs", "run1", 2, 24 * MS, 128, ScalingParts(15 * MS, MS, 4 * MS, MS, 0, 3 * MS)
-        ),
-        baseline=ScalingRun(
-            "logs-one", "one", 1, 20 * MS, 64, ScalingParts(14 * MS, 0, 0, 2 * MS, MS, 3 * MS)
-        ),
+        this=ScalingRun("logs", "run1", 2, 24 * MS, 128, this),
+        baseline=ScalingRun("logs-one", "one", 1, 20 * MS, 64, baseline),
         speedup=5 / 3,
         speedup_by_step=5 / 3,
         scaling_efficiency_ratio=5 / 6,
-        difference_ps=4 * MS,
-        parts=ScalingParts(MS, MS, 4 * MS, -MS, -MS, 0),
+        states={"compute": MS, "communication": 4 * MS, "device_wait": MS, "input": -2 * MS},
         reason=None,
     )
 
@@ -472,7 +491,7 @@ def precision_of(name: str) -> DevicePrecision:
 def collective_result(
     devices: tuple[str, ...] = ("GPU:0", "GPU:1"), **changes: Any
 ) -> CollectiveResult:
-    """Each device 3 ms a step in a collective that nothing hides, the first waits 1 of them."""
+    """Each device transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms."""
     first = devices[0]
     wait = {key: MS if key == first else 0 for key in devices}
     parts: dict[str, Any] = {
@@ -486,12 +505,10 @@ def collective_result(
         "transfer_ps": 8 * MS,
         "transfer_per_step_ps": 2 * MS,
         "wait_ps": {key: 4 * one for key, one in wait.items()},
-        "wait_per_step_ps": wait,
-        "exposed_ps": dict.fromkeys(devices, 12 * MS),
-        "exposed_per_step_ps": dict.fromkeys(devices, 3 * MS),
-        "exposed_transfer_ps": dict.fromkeys(devices, 8 * MS),
-        "exposed_transfer_per_step_ps": dict.fromkeys(devices, 2 * MS),
-        "exposed_wait_per_step_ps": wait,
+        "exposed_ps": {key: 8 * MS + 4 * one for key, one in wait.items()},
+        "communication_ps": dict.fromkeys(devices, 8 * MS),
+        "communication_per_step_ps": dict.fromkeys(devices, 2 * MS),
+        "device_wait_per_step_ps": wait,
         "overlap_ratio": 0.25,
         "last_count": {key: 8 * (key == devices[-1]) for key in devices},
         "bytes": 100_000_000,
@@ -525,7 +542,7 @@ def full_report() -> Report:
         )
     )
     return Report(
-        schema_version=1,
+        schema_version=2,
         traceview_version="0.1.0",
         source=Source(
             "logs",
@@ -556,12 +573,17 @@ def full_report() -> Report:
         ),
         windows=(ReportWindow(HOST, "steps", 0, 100 * MS),),
         verdict=Verdict(
-            "2 of 6 GPUs ran kernels (GPU:0 and GPU:1); 4 recorded nothing.",
-            (
-                VerdictNumber("median_step_ps", "step time (median)", 24 * MS),
-                VerdictNumber("least_busy_ratio", "busy, least busy device in use", 0.75),
-                VerdictNumber("mean_busy_ratio", "busy, mean of devices in use", 0.75),
-            ),
+            "GPU:1 waits 16.0 of 24.0 ms (67%) for input.",
+            "problem",
+            finding="input-bound",
+            severity="critical",
+            action=plain(outline(RULES["input-bound"].action)),
+            arguments={
+                "who": Devices(("GPU:1",), 2),
+                "loss": Lost(16 * MS, 24 * MS, 2 / 3),
+            },
+            compute_ratio=0.6,
+            unknown_ratio=0.0,
         ),
         results=Results(
             device_time=DeviceTime(
@@ -584,7 +606,7 @@ def full_report() -> Report:
                 ),
             ),
             timeline=UtilizationStrips(240, tuple(map(strip, working))),
-            anatomy=Anatomy((anatomy_of("GPU:0", "GPU:1"), anatomy_of("GPU:1"))),
+            ledger=ledger_sums(),
             idle=Idle(tuple(map(idle_of, working))),
             between_steps=BetweenAllSteps(
                 (
@@ -592,16 +614,18 @@ def full_report() -> Report:
                         HOST,
                         3,
                         9 * MS,
+                        0.12,
                         {"checkpoint": 5 * MS, "python": 4 * MS},
                         {"checkpoint": ("EagerLocalExecute: SaveV2",)},
                     ),
                 )
             ),
-            ops=Ops(ops, 40, 34),
+            ops=TopOps(ops, 40, 34),
             environment=Environment((environment(),), ()),
             placement=placement(),
             collectives=collective_result(),
             balance=balance_result(),
+            gradients=gradients_result(),
             scaling=scaling_result(),
             lanes=lanes_of(*working),
             launches=Launches(tuple(map(launches_of, working))),
@@ -611,7 +635,7 @@ def full_report() -> Report:
         findings=(
             finding(),
             finding(
-                code="memory-held-idle-gpu",
+                code="of-later",
                 severity="warning",
                 title="0.5 GB of memory held on GPU:2",
                 explanation="No kernel ran there.",
@@ -619,17 +643,19 @@ def full_report() -> Report:
                 confidence="medium",
                 confidence_reason="other processes may use it",
                 evidence=(Evidence("memory_held_bytes", 536_870_912, 256_000_000, "GPU:2"),),
-                cost_ps_per_step=None,
-                cost_ratio=None,
+                loss=None,
             ),
             finding(
                 code="few-steps",
                 severity="info",
-                title="only 2 steps in the statistics",
+                arguments={
+                    "count": Number(2, "used step"),
+                    "all": Number(4, "step"),
+                    "left_out": Number(1),
+                },
                 evidence=(Evidence("used_count", 2, 3, "steps"),),
                 devices=(),
-                cost_ps_per_step=None,
-                cost_ratio=0.051,
+                loss=None,
             ),
         ),
         command=("traceview", "report", "logs", "--run", "2026_01_02", "-o", "report"),
@@ -653,7 +679,7 @@ def bare_report() -> Report:
         if key.endswith(("_ps", "_count", "_bytes", "_ratio"))
     }
     return Report(
-        schema_version=1,
+        schema_version=2,
         traceview_version="0.1.0",
         source=Source("logs", "run1", (), (ReportFile("a.xplane.pb", "a", 887, None, 0, None),)),
         capture=Capture(
@@ -662,13 +688,7 @@ def bare_report() -> Report:
             (),
         ),
         windows=(),
-        verdict=Verdict(
-            "1 devices are visible and none recorded an event.",
-            (
-                VerdictNumber("median_step_ps", "step time (median)", None),
-                VerdictNumber("least_busy_ratio", "busy, least busy device in use", None),
-            ),
-        ),
+        verdict=Verdict("1 device visible, none with a recorded event.", "unusable"),
         results=Results(
             device_time=DeviceTime((device(0, status="empty", **unknown),), (SharedTime("a", MS),)),
             steps=None,

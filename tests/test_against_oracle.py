@@ -12,12 +12,14 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.ledger.ledgers import run_of
 from tests.oracle import run_answer
-from tests.oracle.costs import ROUNDED_PS, compute_excess, cost_of
-from traceview.analysis.idle.result import Idle
-from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.idle_report import Idle
+from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.op_steps import MOST_SHAPES
 from traceview.analysis.selection import select
+from traceview.ledger.states import KEYS
+from traceview.ledger.table import Ledger
 from traceview.report.model import Report
 from traceview.trace.cause import Cause
 from traceview.trace.load import load
@@ -62,9 +64,8 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_launches(report, answer["launches"], statistics=statistics)
     same_collectives(report, answer["collectives"], statistics=statistics)
     if statistics:
-        same_anatomy(report, answer["anatomy"])
-        same_straggler(report, answer["balance"])
-        same_costs(report, answer)
+        same_ledger(report, answer["ledger"])
+        same_path(report, answer["path"])
         same_op_steps(report, answer["op_steps"])
     same_step_ops(report, answer["step_ops"], statistics=statistics)
     rows = report.results.ops.rows if report.results.ops else ()
@@ -81,9 +82,7 @@ def same_op_steps(report: Report, expected: list[dict[str, Any]]) -> None:
     rows = [to_builtins(row) for row in (result.rows if result else ())]
     by_name = {tuple(row[name] or "" for name in names): row for row in rows}
     if result:
-        # Rows of the path alone may lie in no used step.
-        in_steps = sum(row["count"] > 0 for row in rows)
-        assert in_steps + result.left_out_count >= len(expected)
+        assert len(rows) + result.left_out_count == len(expected)
     for expected_row in expected:
         row = by_name.get(tuple(expected_row[name] for name in names))
         if row is None:
@@ -91,18 +90,10 @@ def same_op_steps(report: Report, expected: list[dict[str, Any]]) -> None:
             assert expected_row["ps_per_step"] <= result.left_out_ps_per_step
             continue
         assert list(row["shapes"]) == expected_row["shapes"][:MOST_SHAPES]
-        for key in ("device_count", "count", "ps_per_step"):
+        for key in ("device_count", "count", "ps_per_step", "path_ps"):
             assert row[key] == expected_row[key], (row["op"], key)
         if expected_row["error_ps"] is not None:
             assert row["error_ps"] == pytest.approx(expected_row["error_ps"], rel=1e-6, abs=0.06)
-    path = report.results.path
-    if path and result and not result.left_out_count:
-        of_ops = sum(row["path_ps"] for row in rows)
-        busy = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
-        on_path = sum(step.by_cause.get(key, 0) for step in path.steps for key in busy)
-        # `h2d` holds the wait for copies, too.
-        waits = sum(step.by_cause.get("h2d", 0) for step in path.steps)
-        assert on_path - waits <= of_ops <= on_path
 
 
 def same_step_ops(report: Report, expected: list[dict[str, Any]], *, statistics: bool) -> None:
@@ -113,8 +104,7 @@ def same_step_ops(report: Report, expected: list[dict[str, Any]], *, statistics:
     assert sorted(rows) == sorted(row["device"] for row in expected)
     for expected_row in expected:
         row = rows[expected_row["device"]]
-        for key in ("idle_ps_per_step", "updates_sparse"):
-            assert row[key] == expected_row[key], (row["device"], key)
+        assert row["updates_sparse"] == expected_row["updates_sparse"]
         for kind, expected_kind in zip(row["kinds"], expected_row["kinds"], strict=True):
             for key, value in expected_kind.items():
                 assert same_value(kind[key], value), (row["device"], kind["kind"], key)
@@ -147,12 +137,14 @@ def same_steps(report: Report, expected: dict[str, Any], *, statistics: bool) ->
     assert [tuple(getattr(step, key) for key in STEP_FIELDS) for step in steps.steps] == [
         tuple(step[key] for key in STEP_FIELDS) for step in expected["steps"]
     ]
+    is_ready = asks_for_ready_batches(report)
     for step, expected_step in zip(steps.steps, expected["steps"], strict=True):
-        rows = {row.device: to_builtins(row) for row in step.devices}
-        assert set(rows) == {row["device"] for row in expected_step["devices"]}
-        for expected_row in expected_step["devices"]:
-            row = rows[expected_row["device"]]
-            assert row == {key: expected_row[key] for key in row}
+        states = {row["device"]: row["states"] for row in expected_step["devices"]}
+        for row in step.devices:
+            own = states.pop(row.device)
+            assert row.states == (dispatched(own) if is_ready else own), row.device
+        # What lies outside of the window has no state.
+        assert not any(states.values())
 
 
 def same_idle(
@@ -166,7 +158,7 @@ def same_idle(
     assert [row.device for row in rows] == [row["device"] for row in expected]
     gaps_of = {trace.device_key(device): gaps for device, gaps in attribution.gaps.items()}
     for row, expected_row in zip(rows, expected, strict=True):
-        for key in ("idle_ps", "gap_count", "longest_gap_ps", "causes"):
+        for key in ("idle_ps", "gap_count", "longest_gap_ps"):
             assert getattr(row, key) == expected_row[key], (row.device, key)
         starts, ends = gaps_of[row.device].spans
         parts = gaps_of[row.device].causes_of(np.arange(starts.size))
@@ -177,12 +169,7 @@ def same_idle(
             (gap["start_ps"], gap["duration_ps"], gap["causes"])
             for gap in sorted(expected_row["gaps"], key=lambda gap: gap["start_ps"])
         ]
-        longest = expected_row["gaps"][: len(row.gaps)]
-        for gap, expected_gap in zip(row.gaps, longest, strict=True):
-            assert {key: getattr(gap, key) for key in expected_gap} == expected_gap
-        assert [(step.number, step.causes) for step in row.steps] == [
-            (step["number"], step["causes"]) for step in expected_row["steps"]
-        ]
+        assert sum(row.states.values()) == row.idle_ps
 
 
 def _by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
@@ -251,51 +238,80 @@ def same_balance(report: Report, expected: dict[str, Any] | None, *, statistics:
         if key == "devices":
             assert [row.device for row in result.devices] == [row["device"] for row in value]
             if statistics:
-                medians = [row.compute_ps_per_step for row in result.devices]
-                assert medians == [row["compute_ps_per_step"] for row in value]
-        elif key == "mean_saved_ps":
-            saved = {row.name: row.mean_saved_ps for row in result.what_if}
-            assert not statistics or value == {name: saved[name] for name in value}
-        elif statistics or key not in ("skew_ratio", "step_count"):
+                means = [row.compute_ps_per_step for row in result.devices]
+                assert means == [row["compute_ps_per_step"] for row in value]
+        else:
             assert same_value(getattr(result, key), value), key
 
 
-def same_straggler(report: Report, expected: dict[str, Any] | None) -> None:
-    """What a device that computes longer costs; one that is only late is compared by its collectives."""
-    result = report.results.balance
-    late = result.straggler if result else None
-    if result is None or expected is None or late is None:
+def dispatched(states: dict[str, int]) -> dict[str, int]:
+    """The states where the pipeline is no bottleneck, so that asking for a batch that is ready is dispatch.
+
+    Whether it is one `test_input_against_oracle.py` proves.
+    """
+    result = {key: ps for key, ps in states.items() if key != "input"}
+    if "input" in states:
+        result["host_ops"] = result.get("host_ops", 0) + states["input"]
+    return result
+
+
+def asks_for_ready_batches(report: Report) -> bool:
+    """Whether no time of a run is for input."""
+    sums = report.results.ledger
+    return sums is not None and "input" not in sums.by_state
+
+
+def same_ledger(report: Report, expected: dict[str, Any]) -> None:
+    """The mean step of each device by state, and whom it waits for."""
+    result = report.results.ledger
+    if result is None:
+        assert not expected["gpu_time_ps"]
         return
-    compared = {row.device for row in result.devices if row.longer_ratio is not None}
-    per_step = {
-        row["device"]: row["compute_ps"] for row in expected["devices"] if row["device"] in compared
-    }
-    if late.cause in ("more_work", "slower_device"):
-        excess = compute_excess(per_step, late.device)
-        assert abs(late.cost_ps_per_step - excess) <= ROUNDED_PS
-        assert excess == max(compute_excess(per_step, device) for device in per_step)
-
-
-def same_costs(report: Report, answer: dict[str, Any]) -> None:
-    """Costs of findings that are one number of other answers."""
-    steps = report.results.steps
-    step_ps = [row.duration_ps for row in steps.steps if row.used] if steps else []
-    for finding in report.findings:
-        if finding.cost_ps_per_step is None:
-            continue
-        cost = cost_of(finding.code, finding.devices, step_ps, answer["anatomy"], answer["path"])
-        if cost is not None:
-            assert abs(finding.cost_ps_per_step - cost) <= ROUNDED_PS, finding.code
-
-
-def same_anatomy(report: Report, expected: list[dict[str, Any]]) -> None:
-    """Which parts the mean step of each device has, and whom it waits for."""
-    result = report.results.anatomy
-    rows = [to_builtins(row) for row in result.devices] if result else []
-    assert [row["device"] for row in rows] == [row["device"] for row in expected]
-    for row, expected_row in zip(rows, expected, strict=True):
+    is_ready = asks_for_ready_batches(report)
+    total = dispatched(expected["by_state"]) if is_ready else expected["by_state"]
+    assert (result.gpu_time_ps, result.by_state) == (expected["gpu_time_ps"], total)
+    rows = [to_builtins(row) for row in result.devices]
+    assert [row["device"] for row in rows] == [row["device"] for row in expected["devices"]]
+    for row, expected_row in zip(rows, expected["devices"], strict=True):
         for key, value in expected_row.items():
-            assert same_value(row[key], value), (row["device"], key)
+            if key == "states" and is_ready:
+                # The means of two parts are rounded apart.
+                own = dispatched(value)
+                assert row[key].keys() == own.keys()
+                assert all(abs(row[key][state] - own[state]) <= 1 for state in own)
+            else:
+                assert same_value(row[key], value), (row["device"], key)
+
+
+def same_path(report: Report, expected: list[dict[str, Any]]) -> None:
+    """What each step consists of."""
+    path = report.results.path
+    is_ready = asks_for_ready_batches(report)
+    assert [
+        (step.host, step.step, step.duration_ps, step.states)
+        for step in (path.steps if path else ())
+    ] == [
+        (
+            row["host"],
+            row["step"],
+            row["duration_ps"],
+            dispatched(row["states"]) if is_ready else row["states"],
+        )
+        for row in expected
+    ]
+
+
+def same_segments(ledger: Ledger, expected: list[dict[str, Any]]) -> None:
+    """The state of each device at every instant, as the device itself and its host show it."""
+    assert list(ledger.keys(ledger.devices)) == [row["device"] for row in expected]
+    for device, row in zip(ledger.devices, expected, strict=True):
+        columns = ledger.columns.chosen(ledger.rows_of(device))
+        opens = np.ones(columns.count, dtype=np.bool_)
+        opens[1:] = columns.state[1:] != columns.state[:-1]
+        found = zip(columns.start_ps[opens].tolist(), columns.state[opens].tolist(), strict=True)
+        assert [(start, KEYS[state]) for start, state in found] == [
+            (start, state) for start, _, state in row["segments"]
+        ]
 
 
 def op_values(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -307,12 +323,13 @@ def op_values(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def check(logdir: Path, window: WindowKind, *, statistics: bool = True) -> None:
     files = sorted(logdir.rglob("*.xplane.pb"))
-    trace = load(logdir)
+    run = run_of(logdir, window)
+    trace = run.trace
     report = traceview.analyze(trace, window=window, top=None)
     answer = run_answer(files, window=window)
     same_report(report, answer, statistics=statistics)
-    attribution = attribute_idle_time(trace, select(trace, window))
-    same_idle(trace, attribution, report.results.idle, answer["idle"])
+    same_idle(trace, run.context.idle, report.results.idle, answer["idle"])
+    same_segments(run.base, answer["segments"])
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +28,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "mean_variance",
         "robust",
         "shell_quote",
-        "spill",
         "stages",
         "sweeps",
         "sweeps_reference",
@@ -35,10 +35,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "version",
     ),
     ("errors", "stack_dump", "sweeping"),
-    ("ids", "memory_limit", "record", "store"),
+    ("ids", "record", "store"),
     ("intervals",),
     ("xplane",),
     ("trace",),
+    ("ledger",),
     ("document",),
     ("analysis",),
     ("report",),
@@ -46,7 +47,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("baseline", "history", "scaling"),
     ("gate",),
     ("export", "viewers", "watch"),
-    ("crosscheck",),
     ("api",),
     ("cli",),
 )
@@ -65,6 +65,8 @@ CAPTURE_MAY_IMPORT = {
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 
+# Modules of the analysis that go through the topics.
+WALKS = ("registry", "beside", "by_host")
 # Third-party module → the parts of the package that may import it. A descriptor that protobuf keeps could collide with TensorFlow's.
 CONFINED = {
     "aiohttp": ("store/service.py",),
@@ -75,7 +77,7 @@ CONFINED = {
     "jinja2": ("document/html.py",),
     "markupsafe": ("document/html", "document/timeline.py"),
     "opentelemetry": ("watch/telemetry.py",),
-    "pandas": ("trace/frames.py",),
+    "pandas": ("trace/frames.py", "ledger/table.py"),
     "pyarrow": ("export/parquet.py",),
     "rich": ("document/", "cli/"),
     "tensorflow": ("capture/",),
@@ -216,6 +218,23 @@ def test_a_package_imports_only_those_before_it() -> None:
     assert wrong == []
 
 
+def test_a_topic_imports_no_other_topic() -> None:
+    """What several topics need is a fact; nor does what topics import depend on one."""
+    registry = (PACKAGE / "analysis" / "registry.py").read_text(encoding="utf-8")
+    topics = set(re.findall(r"from traceview\.analysis\.(\w+) import ANALYSIS", registry))
+    wrong = []
+    for found in all_imports():
+        _, _, inside = found.file.partition("analysis/")
+        if not inside or not is_within(found.module, "traceview.analysis"):
+            continue
+        importer = inside.split("/")[0].removesuffix(".py")
+        imported = found.module.split(".")[2:3]
+        if importer in WALKS or imported in ([], [importer]) or imported[0] not in topics:
+            continue
+        wrong.append(str(found))
+    assert wrong == []
+
+
 def test_no_imports_go_in_a_circle() -> None:
     """Counting those inside functions and for types, too."""
     graph: dict[str, set[str]] = {}
@@ -328,11 +347,11 @@ CLI = "    from traceview.cli import main; main()"
         pytest.param("    import traceview", [], id="import traceview"),
         pytest.param(CLI, ["--help"], id="traceview --help"),
         pytest.param(CLI, ["analyze", str(FIXTURE)], id="traceview analyze"),
-        pytest.param(CLI, ["balance", str(FIXTURE)], id="traceview balance"),
+        pytest.param(CLI, ["show", "balance", str(FIXTURE)], id="traceview show"),
         pytest.param(
             CLI, ["gate", str(FIXTURE), "--require", "busy_ratio >= 0"], id="traceview gate"
         ),
-        pytest.param(CLI, ["baseline", "list"], id="traceview baseline"),
+        pytest.param(CLI, ["gate", "--baselines"], id="traceview gate --baselines"),
     ],
 )
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
@@ -343,8 +362,8 @@ def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["balance", "collectives", "gaps", "input", "ops", "steps"])
-def test_a_table_command_imports_its_own_topics_only(name: str, traps: Path) -> None:
-    modules = modules_after(CLI, traps, name, str(FIXTURE))
+def test_a_table_imports_its_own_topics_only(name: str, traps: Path) -> None:
+    modules = modules_after(CLI, traps, "show", name, str(FIXTURE))
     assert not {"traceview.analysis.registry", "traceview.report.build"} & modules
 
 

@@ -1,4 +1,4 @@
-"""`traceview collectives` lists each device of each collective, in every format."""
+"""`traceview show collectives` lists each device of each collective, in every format."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def table(text: str) -> list[dict[str, str]]:
 
 
 def test_every_format_has_the_same_rows(command: Command, logs: str) -> None:
-    rows = table(command("collectives", logs, "--format", "csv").out)
-    data = json.loads(command("collectives", logs, "--format", "json").out)
+    rows = table(command("show", "collectives", logs, "--format", "csv").out)
+    data = json.loads(command("show", "collectives", logs, "--format", "json").out)
     assert len(rows) == 16
     assert [list(row) for row in data["rows"]] == [list(row) for row in rows]
     late = [row for row in rows if row["is_last"] == "True" or row["is_last"] == "true"]
@@ -42,13 +42,13 @@ def test_every_format_has_the_same_rows(command: Command, logs: str) -> None:
 
 def test_parquet(command: Command, logs: str, tmp_path: Path) -> None:
     target = tmp_path / "table.parquet"
-    assert command("collectives", logs, "-o", str(target)).code == 0
+    assert command("show", "collectives", logs, "-o", str(target)).code == 0
     assert target.read_bytes()[:4] == b"PAR1"
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_terminal(command: Command, logs: str, width: int) -> None:
-    lines = command("collectives", logs, "--width", str(width)).out.splitlines()
+    lines = command("show", "collectives", logs, "--width", str(width)).out.splitlines()
     assert all(len(line) <= width for line in lines if "GPU" in line)
     of_devices = [line for line in lines if "GPU:" in line and "last" in line.split()]
     assert len(of_devices) == 4
@@ -56,7 +56,7 @@ def test_terminal(command: Command, logs: str, width: int) -> None:
 
 def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:
     def chosen(*arguments: str) -> list[tuple[str, str]]:
-        shown = command("collectives", logs, "--format", "csv", *arguments).out
+        shown = command("show", "collectives", logs, "--format", "csv", *arguments).out
         return [(row["collective"], row["device"]) for row in table(shown)]
 
     assert chosen("--device", "2") == [(str(number), "GPU:2") for number in range(4)]
@@ -65,11 +65,11 @@ def test_what_is_shown_can_be_chosen(command: Command, logs: str) -> None:
 
 
 def test_json_says_what_is_left_out(command: Command, logs: str) -> None:
-    data = json.loads(command("collectives", logs, "--format", "json", "--top", "1").out)
+    data = json.loads(command("show", "collectives", logs, "--format", "json", "--top", "1").out)
     assert (len(data["rows"]), data["left_out_count"]) == (4, 12)
 
 
 def test_without_collectives(command: Command, fixtures: Path) -> None:
-    done = command("collectives", str(fixtures / "plain-1"), "--format", "csv")
+    done = command("show", "collectives", str(fixtures / "plain-1"), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "fewer than two devices" in done.err

@@ -18,11 +18,14 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command, Done
 from traceview import __version__
-from traceview.analysis.base import Rule
 from traceview.analysis.registry import RULES
+from traceview.analysis.rule import Rule
+from traceview.analysis.words import outline
 from traceview.cli import progress
 from traceview.cli.app import app
 from traceview.cli.output import Target
+from traceview.document.phrase import plain
+from traceview.document.vocabulary import STATES, Look
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,25 +42,24 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.parametrize("arguments", [("--version",), ("version",)])
-def test_version(command: Command, arguments: tuple[str, ...]) -> None:
-    done = command(*arguments)
-    assert (done.code, done.err) == (0, "")
-    assert __version__ in done.out
-
-
 def test_the_version_has_what_a_bug_report_needs(command: Command) -> None:
-    lines = command("version").out.splitlines()
-    assert [line.split()[0] for line in lines] == ["traceview", "python", "numpy", "decoder"]
+    done = command("--version")
+    lines = done.out.splitlines()
+    assert (done.code, done.err, lines[0].split()) == (0, "", ["traceview", __version__])
+    assert {"python", "numpy", "pandas"} < {line.split()[0] for line in lines}
     assert lines[-1].split()[1].rstrip(":") in ("compiled", "reference")
 
 
-@pytest.mark.parametrize("name", ["", "analyze", "ops", "runs", "explain", "version"])
-def test_help_has_an_example(command: Command, name: str) -> None:
+@pytest.mark.parametrize("name", ["", *typer.main.get_group(app).commands])
+def test_help_fits_one_screen_and_has_an_example(
+    command: Command, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     done = command(*filter(None, [name]), "--help")
     assert (done.code, done.err) == (0, "")
     assert f"Example: traceview {name}" in done.out
-    assert max(map(len, done.out.splitlines())) <= 100
+    assert len(done.out.splitlines()) <= 40
+    assert max(map(len, done.out.splitlines())) <= 80
 
 
 def test_the_help_has_every_command_in_a_panel_and_in_one_line(
@@ -72,15 +74,21 @@ def test_the_help_has_every_command_in_a_panel_and_in_one_line(
         else:
             commands.append(line.split()[0])
             assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
-    assert panels == [
-        "See what is wrong:",
-        "Look closer:",
-        "Before and after:",
-        "Share it:",
-        "Look up:",
-    ]
-    assert commands[:3] == ["capture", "doctor", "analyze"]
+    assert panels == ["See what is wrong:", "Before and after:", "Other programs:", "Look up:"]
+    assert commands[:3] == ["capture", "analyze", "report"]
     assert sorted(commands) == sorted(typer.main.get_group(app).commands)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [("re", "report"), ("show g", "gaps"), ("show gaps --st", "--state")]
+)
+def test_a_shell_completes_commands_tables_and_options(words: str, meant: str) -> None:
+    line = f"traceview {words}"
+    process = started(
+        _TRACEVIEW_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" "))
+    )
+    out, _ = process.communicate()
+    assert meant in out.decode().split()
 
 
 def test_no_command_is_a_usage_error_or_help(command: Command) -> None:
@@ -125,8 +133,16 @@ def test_explain_wraps_and_leaves_nothing_out(command: Command, width: int) -> N
     out = command("explain", "--width", str(width)).out
     assert max(map(len, out.splitlines())) <= width
     words = " ".join(out.split())
-    places = [words.index(f"{code} ") for code in RULES]
+    places = [words.index(f"- {code} (") for code in RULES]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
+    for name in (state.key, state.words):
+        shown = " ".join(command("explain", name, "--width", "200").out.split())
+        assert f"Meaning: {state.meaning}" in shown
+        assert "Rows: traceview show " in shown
 
 
 def test_codes_are_taken_in_any_case(command: Command) -> None:
@@ -137,7 +153,8 @@ def test_codes_are_taken_in_any_case(command: Command) -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_explain_says_everything_about_a_rule(command: Command, rule: Rule) -> None:
     shown = " ".join(command("explain", rule.code, "--width", "200").out.split())
-    for text in (rule.code, rule.meaning, rule.evidence, rule.advice, rule.example):
+    templates = (rule.meaning, rule.action, rule.advice, *rule.notes.values(), rule.example)
+    for text in (rule.code, *(plain(outline(template)) for template in templates)):
         assert " ".join(text.split()) in shown
 
 
@@ -160,39 +177,39 @@ def two_runs(tmp_path: Path) -> str:
 
 def test_runs_marks_what_analyze_takes(command: Command, two_runs: str) -> None:
     report = json.loads(command("analyze", two_runs, "--format", "json").out)
-    listed = json.loads(command("runs", two_runs, "--format", "json").out)["runs"]
-    assert [run["name"] for run in listed if run["chosen"]] == [report["source"]["run"]]
-    assert [len(run["files"]) for run in listed] == [1, 2]
-    assert len(listed[0]["files"][0]["device_names"]) == 8
-    out = command("runs", two_runs).out
+    listed = json.loads(command("show", "runs", two_runs, "--format", "json").out)["rows"]
+    assert {row["run"] for row in listed if row["is_default"]} == {report["source"]["run"]}
+    assert [row["run"] for row in listed] == ["run1", "run2", "run2"]
+    assert len(listed[0]["devices"].split()) == 8
+    out = command("show", "runs", two_runs).out
     assert f"* {report['source']['run']}" in out
     assert "8 GPUs, 1 with events" in out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_runs_fits(command: Command, two_runs: str, width: int) -> None:
-    out = command("runs", two_runs, "--width", str(width)).out
+    out = command("show", "runs", two_runs, "--width", str(width)).out
     assert max(map(len, out.splitlines())) <= width
 
 
 def test_runs_lists_damage(command: Command, two_runs: str) -> None:
     path = next(Path(two_runs).rglob("run1/*.xplane.pb"))
     path.write_bytes(b"<!DOCTYPE html>")
-    done = command("runs", two_runs)
+    done = command("show", "runs", two_runs)
     assert done.code == 0
     assert "run1, host0: not a trace: an HTML page" in done.out
-    assert command("runs", two_runs + "/nowhere").code == 3
+    assert command("show", "runs", two_runs + "/nowhere").code == 3
 
 
 def test_runs_that_cannot_be_read_are_an_error(command: Command, two_runs: str) -> None:
     for content in (b"<!DOCTYPE html>", b"\x0a\x7f\x12\x01a"):
         for path in Path(two_runs).rglob("*.xplane.pb"):
             path.write_bytes(content)
-        done = command("runs", two_runs)
+        done = command("show", "runs", two_runs)
         assert done.code == (4 if content.startswith(b"<") else 0)
         assert ("not a trace  " if done.code else "damaged  ") in done.out
         assert ("No run can be read." in done.out) is bool(done.code)
-    assert command("runs", FIXTURE).out.count("no GPU") == 1
+    assert command("show", "runs", FIXTURE).out.count("no GPU") == 1
 
 
 def test_a_bug_of_ours_is_reported_as_one(
@@ -226,8 +243,7 @@ def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.Mon
     done = command("analyze", FIXTURE)
     assert (done.code, done.out) == (4, "")
     assert done.err == (
-        "traceview: error: not enough memory for this trace\n"
-        "hint: --max-memory 1GB puts what does not fit into files\n"
+        "traceview: error: not enough memory for this trace\nhint: record fewer steps\n"
     )
 
 

@@ -19,7 +19,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
-from traceview.gate.compared import JudgedComparison
+from traceview.gate.result import JudgedComparison
 from traceview.record import meanings, records_of
 from traceview.report.saved import schema_of
 
@@ -92,7 +92,7 @@ def test_runs_of_one_log_directory_are_named(
     text = command("compare", str(folder / "a"), str(folder / "b"), "--width", "200").out
     assert ("before: a in " in text, "after: b in " in text) == (True, True)
     different = command("compare", *runs).out
-    assert " in " not in different.partition("part of the step")[0].partition("before: ")[2]
+    assert " in " not in different.partition("state  ")[0].partition("before: ")[2]
 
 
 def test_a_cut_file_is_no_side(command: Command, runs: tuple[str, str], tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_every_format_says_the_same(
     joined = " ".join(text.read_text(encoding="utf-8").split())
     assert joined.startswith(data["verdict"])
     for shown in (markdown, joined, html.read_text(encoding="utf-8")):
-        assert "waiting for input" in shown
+        assert "input" in shown
         assert "+3.99 ms" in shown
 
 
@@ -207,7 +207,7 @@ def test_a_run_on_both_sides(
         words = "Both sides are one run, so nothing can differ: 29.1 ms per step"
         assert (done.code, done.out.splitlines()[0]) == (0, words)
     again = recorded_again(saved[0], tmp_path, "again")
-    assert command("compare", before, again).out.startswith("No difference shown:")
+    assert command("compare", before, again).out.startswith("No clear change:")
     shared = json.loads(command("compare", *runs, "--after", before, "--format", "json").out)
     assert not shared["verdict"].startswith("Both")
     assert "is on both sides, which hides a difference" in shared["limits"][0]
@@ -253,7 +253,7 @@ def test_one_step_has_a_limit_and_no_verdict_on_noise(
     one, many = short_run(tmp_path / "one", 1), short_run(tmp_path / "many", 5)
     done = command("compare", one, many)
     assert done.code == 0
-    assert "a single step shows no noise" in " ".join(done.out.split())
+    assert "A single step on a side shows no noise" in " ".join(done.out.split())
     data = json.loads(command("compare", one, many, "--format", "json").out)
     assert data["step"]["direction"] == "unknown"
     assert data["limits"][0].startswith("A side has a single step")
@@ -263,7 +263,7 @@ def test_other_numbers_of_steps_are_compared(command: Command, tmp_path: Path) -
     few, many = short_run(tmp_path / "few", 3), short_run(tmp_path / "many", 8)
     data = json.loads(command("compare", few, many, "--format", "json").out)
     assert [data[side][0]["step_count"] for side in ("before", "after")] == [3, 8]
-    assert sum(part["difference_ps"] for part in data["parts"]) == data["step"]["difference_ps"]
+    assert sum(part["difference_ps"] for part in data["states"]) == data["step"]["difference_ps"]
 
 
 def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:
@@ -277,10 +277,10 @@ def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> Non
 def test_reports_of_other_versions(
     command: Command, saved: tuple[str, str], tmp_path: Path
 ) -> None:
-    newer = changed(saved[0], tmp_path, schema_version=2)
+    newer = changed(saved[0], tmp_path, schema_version=3)
     done = command("compare", newer, saved[1])
     assert done.code == 4
-    assert "schema_version is 2; this version reads 1" in done.err
+    assert "schema_version is 3; this version reads 2" in done.err
     later = changed(saved[0], tmp_path, something_new=1)
     assert command("compare", later, saved[1]).code == 0
 
@@ -297,20 +297,19 @@ def test_a_report_without_ops_in_steps_says_so(
         limit.startswith("Ops are not compared: ") and "not in the saved" in limit
         for limit in data["limits"]
     )
-    assert data["parts"]
+    assert data["states"]
 
 
-def test_a_report_without_a_path_is_not_explained(
+def test_a_report_without_a_ledger_is_not_explained(
     command: Command, saved: tuple[str, str], tmp_path: Path
 ) -> None:
     results = json.loads(Path(saved[0]).read_text(encoding="utf-8"))["results"]
-    for key in ("path", "anatomy"):
-        del results[key]
+    del results["ledger"]
     report = changed(saved[0], tmp_path, results=results)
     data = json.loads(command("compare", report, saved[1], "--format", "json").out)
-    assert data["parts"] == []
+    assert data["states"] == []
     assert any(
-        limit.endswith(": not in the saved report") and "critical path" in limit
+        limit.endswith(": not in the saved report") and "not explained by states" in limit
         for limit in data["limits"]
     )
     assert data["verdict"].startswith(
@@ -347,7 +346,7 @@ def test_nothing_there(command: Command, saved: tuple[str, str], tmp_path: Path)
 def test_a_report_is_not_written_over(command: Command, saved: tuple[str, str]) -> None:
     done = command("compare", *saved, "-o", saved[1], "--force")
     assert done.code == 2
-    assert json.loads(Path(saved[1]).read_text(encoding="utf-8"))["schema_version"] == 1
+    assert json.loads(Path(saved[1]).read_text(encoding="utf-8"))["schema_version"] == 2
 
 
 def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> None:
@@ -362,7 +361,7 @@ def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> No
 def test_in_python(runs: tuple[str, str]) -> None:
     before = traceview.analyze(runs[0])
     comparison = traceview.compare(before, [runs[1]])
-    assert comparison.parts_frame["difference_ps"].sum() == comparison.step.difference_ps
+    assert comparison.states_frame["difference_ps"].sum() == comparison.step.difference_ps
     assert set(comparison.devices_frame["device"]) == {"GPU:0", "GPU:1", "GPU:2", "GPU:3"}
     assert "model/dense" in set(comparison.ops_frame["op"])
     assert list(comparison.findings_frame["status"]) == ["changed"]
@@ -382,7 +381,7 @@ def _one_gpu(folder: Path) -> Path:
 
 
 def test_the_schema_describes_every_key(command: Command) -> None:
-    schema = json.loads(command("schema", "--of", "comparison").out)
+    schema = json.loads(command("explain", "--schema", "comparison").out)
     Draft202012Validator.check_schema(schema)
     for record in records_of(JudgedComparison):
         described = schema["$defs"][record.__name__]
@@ -395,15 +394,15 @@ def test_conditions_judge_what_is_after(command: Command, saved: tuple[str, str]
     done = command("compare", *saved, "--require", "step_time:+200%")
     assert done.code == 0
     assert "Gate passed: the condition holds." in done.out
-    done = command("compare", *saved, "--fail-on", "idle.input_ratio:+5%")
+    done = command("compare", *saved, "--require", "state.input_ratio:+5%")
     assert done.code == 10
     assert "Gate failed: the condition does not hold." in done.out
-    done = command("compare", *saved, "--require", "idle.input_ratio:+5%", "--format", "json")
+    done = command("compare", *saved, "--require", "state.input_ratio:+5%", "--format", "json")
     assert done.code == 10
     first, second = done.err.splitlines()
     assert first == "traceview: Gate failed: the condition does not hold."
     assert re.fullmatch(
-        r"traceview: idle\.input_ratio:\+5%: GPU:0: \S+ \(\+\S+%\), allowed <= \S+, \S+ points over; .*",
+        r"traceview: state\.input_ratio:\+5%: GPU:0: \S+ \(\+\S+%\), allowed <= \S+, \S+ points over; .*",
         second,
     )
     assert json.loads(done.out)["schema_version"]
@@ -474,12 +473,12 @@ def test_output_that_cannot_be_written_is_one_exit_code(
     file = tmp_path / "file"
     file.write_text("")
     for arguments in (
-        ("render", saved[0], "-o", "{}/out.md"),
+        ("report", saved[0], "-o", "{}/out.md"),
         ("compare", *saved, "-o", "{}/out.md"),
         ("compare", *saved, "--require", "step_time_ms <= 1", "-o", "{}/out.json"),
         ("gate", saved[0], "--require", "step_time_ms <= 500", "-o", "{}/out.json"),
         ("history", str(Path(saved[0]).parent), "-o", "{}/out.csv"),
-        ("baseline", "save", "main", saved[0], "--dir", "{}/baselines"),
+        ("gate", saved[0], "--save", "main", "--dir", "{}/baselines"),
     ):
         done = command(*(argument.format(file) for argument in arguments))
         assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1), arguments

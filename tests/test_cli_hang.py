@@ -1,4 +1,4 @@
-"""`analyze` shows hangs with and without a trace beside them, and `doctor --attach` shows a running process."""
+"""`analyze` shows hangs with and without a trace beside them, and `show hang PID` shows a running process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.command import Command
 from tests.hangs import STEP, hang, worker
-from traceview.analysis.hang.write_up import content_of, write_up
+from traceview.analysis.hang.section import content_of, write_up
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "fixtures" / "custom-loop-2"
@@ -43,11 +43,11 @@ def test_a_hang_without_a_trace_is_shown(tmp_path: Path, command: Command) -> No
     write(tmp_path / "logs" / "plugins" / "profile" / "run")
     shown = command("analyze", str(tmp_path / "logs"), "--width", "160")
     assert "No step has ended for 60 s since step 41 ended at 08:00:00 UTC." in shown.out
-    assert "worker 1 did not come" in shown.out
+    assert "worker 1 did not reach a collective" in shown.out
     data = json.loads(command("analyze", str(tmp_path / "logs"), "--format", "json").out)
-    assert data["hangs"][0]["findings"][0]["code"] == "hang-collective"
+    assert data["hangs"][0]["findings"][0]["code"] == "hang-step"
     redacted = command("analyze", str(tmp_path / "logs"), "--redact").out
-    assert "worker 1 did not come" in redacted
+    assert "worker 1 did not reach a collective" in redacted
     assert "write_summary" not in redacted
     assert "gpu1" not in redacted
 
@@ -58,7 +58,7 @@ def test_a_hang_beside_a_trace_is_a_finding_of_its_report(tmp_path: Path, comman
     (trace,) = run.rglob("*.xplane.pb")
     write(trace.parent)
     report = json.loads(command("analyze", str(run), "--format", "json").out)
-    assert "hang-collective" in [finding["code"] for finding in report["findings"]]
+    assert "hang-step" in [finding["code"] for finding in report["findings"]]
     assert report["results"]["hangs"]["hangs"][0]["step_function"] == "train_step"
     full = command("analyze", str(run), "--full", "--width", "160").out
     assert "No step has ended for 60 s since step 41 ended" in full
@@ -104,7 +104,7 @@ def test_a_process_is_seen_from_outside(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    shown = command("doctor", "--attach", str(process.pid), "--width", "160").out
+    shown = command("show", "hang", str(process.pid), "--width", "160").out
     assert f"Process {process.pid}" in shown
     assert "whether steps end is not known" in shown
     assert "1 × sleeps" in shown
@@ -123,7 +123,7 @@ def test_with_py_spy_it_has_stacks(
     tool.write_text(PY_SPY.format(python=sys.executable, folder=Path.cwd()), encoding="utf-8")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    data = json.loads(command("doctor", "--attach", str(process.pid), "--json").out)
+    data = json.loads(command("show", "hang", str(process.pid), "--format", "json").out)
     (seen,) = data["hangs"]
     (main,) = seen["threads"]
     assert main["frames"] == ["train.py:3 in read", "train.py:5 in <module>"]
@@ -132,6 +132,6 @@ def test_with_py_spy_it_has_stacks(
 
 
 def test_no_such_process_is_a_usage_error(command: Command) -> None:
-    shown = command("doctor", "--attach", "999999999")
+    shown = command("show", "hang", "999999999")
     assert shown.code == 2
     assert "no such process" in shown.err

@@ -1,4 +1,4 @@
-"""`traceview input` gives every stage, in every format."""
+"""`traceview show input` gives every stage, in every format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logs(tmp_path: Path) -> str:
 
 
 def test_csv_is_the_table_of_the_library(command: Command, logs: str) -> None:
-    text = command("input", logs, "--format", "csv").out
+    text = command("show", "input", logs, "--format", "csv").out
     rows = list(csv.DictReader(StringIO(text)))
     frame = traceview.load(logs).input_stages
     assert list(rows[0]) == list(frame.columns)
@@ -37,7 +37,7 @@ def test_csv_is_the_table_of_the_library(command: Command, logs: str) -> None:
 
 def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
     for name in ("stages.json", "stages.parquet"):
-        command("input", logs, "--top", "2", "-o", str(tmp_path / name))
+        command("show", "input", logs, "--top", "2", "-o", str(tmp_path / name))
     data = json.loads((tmp_path / "stages.json").read_text("utf-8"))
     frame = pd.read_parquet(BytesIO((tmp_path / "stages.parquet").read_bytes()))
     assert data["left_out_count"] == 2
@@ -47,19 +47,21 @@ def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: P
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_a_terminal_shows_what_fits(command: Command, logs: str, width: int) -> None:
-    lines = command("input", logs, "--top", "2", "--width", str(width)).out.splitlines()
+    lines = command("show", "input", logs, "--top", "2", "--width", str(width)).out.splitlines()
     assert all(len(line) <= width or "traceview " in line for line in lines)
     assert "2 rows, 2 left out" in " ".join(lines[:2])
 
 
 def test_only_some_steps(command: Command, logs: str) -> None:
-    rows = json.loads(command("input", logs, "--format", "json", "--steps", "1:3").out)["rows"]
+    rows = json.loads(command("show", "input", logs, "--format", "json", "--steps", "1:3").out)[
+        "rows"
+    ]
     assert {row["calls"] for row in rows} == {2}
 
 
 def test_without_a_pipeline_it_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["plain"]().write(tmp_path)
-    result = command("input", str(tmp_path), "--format", "csv")
+    result = command("show", "input", str(tmp_path), "--format", "csv")
     assert len(result.out.splitlines()) == 1
     assert "no tf.data iterator was recorded" in result.err
 
@@ -71,7 +73,7 @@ def test_names_from_the_trace_do_nothing_to_a_terminal(command: Command, tmp_pat
         step.host("Iterator::Root", 1, 10, {"id": 1})
         step.host("Iterator::Root::[red]\x1b[31mMap", 1, 9, {"id": 2, "parent_id": 1})
     trace.write(tmp_path)
-    for arguments in (["input"], ["analyze", "--full"]):
+    for arguments in (["show", "input"], ["analyze", "--full"]):
         out = command(*arguments, str(tmp_path)).out
         assert "\x1b" not in out
         assert "[red]" in out

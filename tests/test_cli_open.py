@@ -1,4 +1,4 @@
-"""`open` shows a run, prints its address and leaves nothing behind."""
+"""`report --open` shows a run, prints its address and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.command import Command
 from tests.viewers.fake_xprof import write_fake
 from tests.viewers.snapshot import snapshot
 from traceview.viewers import installed
+from traceview.viewers.page_server import PERFETTO, PERFETTO_PORT
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +56,7 @@ def path_of(address: str) -> Path:
 def test_a_report_is_written_and_shown(
     command: Command, fixtures: Path, shown: list[str], temporary: Path
 ) -> None:
-    done = command("open", str(fixtures / "custom-loop-2"))
+    done = command("report", str(fixtures / "custom-loop-2"), "--open", "report")
     assert (done.code, done.err) == (0, "")
     assert shown == [done.out.strip()]
     path = path_of(done.out)
@@ -74,56 +75,53 @@ def test_without_a_display_the_address_is_enough(
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    done = command("open", str(fixtures / "custom-loop-2"))
+    done = command("report", str(fixtures / "custom-loop-2"), "--open", "report")
     assert (done.code, done.err) == (0, "traceview: no display to open it on\n")
     assert path_of(done.out).parent.parent == temporary
     assert shown == []
-
-
-def test_no_browser_opens_nothing(
-    command: Command, fixtures: Path, shown: list[str], temporary: Path
-) -> None:
-    done = command("open", str(fixtures / "custom-loop-2"), "--no-browser")
-    assert (done.code, done.err, shown) == (0, "", [])
-    assert path_of(done.out).parent.parent == temporary
 
 
 def test_what_cannot_be_shown(
     command: Command, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = str(fixtures / "custom-loop-2")
-    assert command("open", str(tmp_path)).code == 3
-    assert command("open", loop, "--run", "none").code == 3
+    assert command("report", str(tmp_path), "--open", "xprof").code == 3
+    assert command("report", loop, "--run", "none", "--open", "report").code == 3
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
     for viewer in ("xprof", "tensorboard"):
-        done = command("open", loop, "--with", viewer)
+        done = command("report", loop, "--open", viewer)
         assert (done.code, done.out) == (2, "")
         assert "pip install" in done.err
         assert "traceview[xprof]" in done.err
 
 
-def test_a_file_that_is_no_trace_is_not_served(command: Command, tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_not_served(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake"))
     (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
-    done = command("open", str(tmp_path / "a.xplane.pb"), "--no-browser")
+    done = command("report", str(tmp_path / "a.xplane.pb"), "--open", "xprof")
     assert done.code == 4
 
 
 @contextmanager
 def served(
-    logdir: Path, tmp_path: Path, viewer: str
+    logdir: Path, tmp_path: Path, viewer: str, *options: str
 ) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
-    """`open --with` a viewer, XProf a stand-in: its process, the address, the folder of temporary files."""
+    """`report --open` a viewer, XProf a stand-in: its process, the address, the folder of temporary files."""
     fake = write_fake(tmp_path / "fake")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     path = os.pathsep.join([str(fake), str(ROOT)])
-    command = ["open", str(logdir), "--with", viewer, "--port", "0", "--no-browser"]
+    command = ["report", str(logdir), "--open", viewer, *options]
+    environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
+    environment.pop("BROWSER", None)
     process = subprocess.Popen(
         [sys.executable, "-m", "traceview", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)},
+        env={**environment, "PYTHONPATH": path, "TMPDIR": str(temporary)},
     )
     try:
         assert process.stdout is not None
@@ -143,7 +141,7 @@ def test_a_viewer_is_served_until_a_signal(
     logdir = tmp_path / "logs"
     shutil.copytree(fixtures / "custom-loop-2", logdir)
     before = snapshot(logdir)
-    with served(logdir, tmp_path, "xprof") as (process, address, temporary):
+    with served(logdir, tmp_path, "xprof", "--port", "0") as (process, address, temporary):
         assert address.endswith("/?run=2026_11_21_03_25_11")
         base = f"http://127.0.0.1:{urlparse(address).port}"
         with urlopen(f"{base}/data/plugin/profile/runs") as answer:
@@ -154,14 +152,21 @@ def test_a_viewer_is_served_until_a_signal(
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (code, "")
-        assert err == "traceview: XProf shows a copy of run 2026_11_21_03_25_11; Ctrl-C stops\n"
+        assert err == (
+            "traceview: XProf shows a copy of run 2026_11_21_03_25_11; Ctrl-C stops\n"
+            "traceview: no display to open it on\n"
+        )
         assert list(temporary.iterdir()) == []
         with pytest.raises(OSError, match="refused"):
             urlopen(f"{base}/data/plugin/profile/runs")
 
 
 def test_a_report_is_served_to_this_machine_alone(fixtures: Path, tmp_path: Path) -> None:
-    with served(fixtures / "custom-loop-2", tmp_path, "report") as (process, address, temporary):
+    with served(fixtures / "custom-loop-2", tmp_path, "report", "--port", "0") as (
+        process,
+        address,
+        temporary,
+    ):
         base = f"http://127.0.0.1:{urlparse(address).port}"
         with urlopen(f"{base}/?x=1") as answer:
             assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -174,7 +179,22 @@ def test_a_report_is_served_to_this_machine_alone(fixtures: Path, tmp_path: Path
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (0, "")
-        assert err == "traceview: serving the report; Ctrl-C stops\n"
+        assert err.startswith("traceview: serving the report; Ctrl-C stops\n")
+
+
+def test_perfetto_reads_the_trace_from_this_machine_alone(fixtures: Path, tmp_path: Path) -> None:
+    with served(fixtures / "custom-loop-2", tmp_path, "perfetto") as (process, address, temporary):
+        page, _, trace = address.partition("/#!/?url=")
+        assert (page, trace) == (PERFETTO, f"http://127.0.0.1:{PERFETTO_PORT}/trace.pftrace")
+        with urlopen(trace) as answer:
+            assert answer.headers["Access-Control-Allow-Origin"] == PERFETTO
+            content = answer.read()
+        assert len(content) == int(answer.headers["Content-Length"]) > 1000
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(Request(trace, headers={"Host": f"evil.example:{PERFETTO_PORT}"}))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert (process.returncode, list(temporary.iterdir())) == (0, [])
 
 
 @pytest.mark.xprof

@@ -64,16 +64,16 @@ def test_a_folder_may_be_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written[0].parents[2] == Path("/")
 
 
-@pytest.mark.parametrize("name", ["analyze", "report", "gaps", "runs"])
+@pytest.mark.parametrize("name", ["analyze", "report", "show gaps", "show runs"])
 def test_a_name_that_no_file_can_have(name: str, command: Command, logs: Path) -> None:
-    done = command(name, str(logs / ("x" * 300)))
+    done = command(*name.split(), str(logs / ("x" * 300)))
     assert done.code in (2, 3)
     assert done.err.count("\n") <= 2
     assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
-    "command_line", ["analyze", "report", "gaps --format csv", "export", "export --to csv"]
+    "command_line", ["analyze", "report", "show gaps --format csv", "export", "export --to csv"]
 )
 def test_a_name_too_long_to_write_is_refused_first(
     command_line: str, command: Command, logs: Path, tmp_path: Path
@@ -115,7 +115,7 @@ def test_a_link_in_a_log_directory(part: str, command: Command, logs: Path, tmp_
     else:
         linked.rename(place)
         linked.symlink_to(place)
-    done = command("runs", str(logs))
+    done = command("show", "runs", str(logs))
     assert done.code == 0, done.err
     assert "host-a" in done.out
 
@@ -124,7 +124,7 @@ def test_a_run_is_found_once_and_a_circle_ends(command: Command, logs: Path) -> 
     (logs / "again").symlink_to(logs)
     profile = logs / "plugins" / "profile"
     (profile / "latest").symlink_to(trace_of(logs).parent)
-    done = command("runs", str(logs), "--format", "json")
+    done = command("show", "runs", str(logs), "--format", "json")
     assert done.code == 0, done.err
     assert done.out.count('"host-a"') == 1
     assert trace_of(logs).parent.name in done.out
@@ -133,7 +133,7 @@ def test_a_run_is_found_once_and_a_circle_ends(command: Command, logs: Path) -> 
 def test_data_behind_a_link_is_not_searched(command: Command, logs: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "data").symlink_to(trace_of(logs).parent)
-    assert command("runs", str(tmp_path / "empty")).code == 3
+    assert command("show", "runs", str(tmp_path / "empty")).code == 3
 
 
 def test_a_newer_run_that_cannot_be_read_is_named(command: Command, logs: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_shell_that_claims_to_be_so_wide(
     assert max(map(len, done.out.splitlines())) <= MOST_WIDTH
 
 
-@pytest.mark.parametrize("command_line", ["export", "analyze", "gaps --format csv"])
+@pytest.mark.parametrize("command_line", ["export", "analyze", "show gaps --format csv"])
 @pytest.mark.parametrize("by", ["file", "folder", "link", "other name"])
 def test_no_output_replaces_the_trace(
     command_line: str, by: str, command: Command, logs: Path, tmp_path: Path
@@ -208,7 +208,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read(
         os.truncate(path, BLOCK_BYTES)
 
     monkeypatch.setattr(FileBytes, "__init__", cut)
-    done = command("runs", str(logs))
+    done = command("show", "runs", str(logs))
     assert done.code == 4, done.err
     assert "became shorter while it was read" in " ".join(done.out.split())
 
@@ -240,7 +240,7 @@ def test_the_page_that_is_opened_has_a_timeline(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert command("report", str(logs), "-o", str(tmp_path / "report")).code == 0
-    done = command("open", str(logs), "--no-browser")
+    done = command("report", str(logs), "--open", "report")
     assert done.code == 0, done.err
     page = Path(done.out.strip().removeprefix("file://")).read_text(encoding="utf-8")
     assert 'id="timeline-data"' in page

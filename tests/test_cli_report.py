@@ -1,24 +1,20 @@
-"""`report`, `render` and `schema` write everything or nothing."""
+"""`report` writes everything or nothing, of a run and of a saved report."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
-import pandas as pd
 import pytest
 from jsonschema import Draft202012Validator
 
 import traceview
-from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview.cli import bundle as bundle_module
 from traceview.cli import report as command_module
 from traceview.cli.output import write_beside
-from traceview.cli.report import TABLE_FILES
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.report.model import Report
 
@@ -74,37 +70,11 @@ def test_one_document(command: Command, loop: str, tmp_path: Path, name: str) ->
     assert by_name.stat().st_size > 1000
 
 
-def test_data_are_the_tables_of_the_window(command: Command, tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    logs, out = str(tmp_path / "logs"), tmp_path / "out"
-    done = command("report", logs, "--steps", "1:3", "--with-data", "-o", str(out))
-    assert done.code == 0
-    assert written(out) == FILES | set(TABLE_FILES.values())
-    frames = {
-        name: pd.read_parquet(BytesIO((out / file).read_bytes()))
-        for name, file in TABLE_FILES.items()
-    }
-    data = json.loads((out / "report.json").read_text("utf-8"))
-    (window,) = data["windows"]
-    for name in ("device_events", "copies", "gaps"):
-        frame = frames[name]
-        assert len(frame)
-        assert (frame["start_ps"] < window["end_ps"]).all()
-        assert (frame["start_ps"] + frame["duration_ps"] >= window["start_ps"]).all()
-    every = traceview.load(logs).device_events
-    assert 0 < len(frames["device_events"]) < len(every)
-    assert sorted(set(frames["steps"]["number"])) == [1, 2]
-    devices = data["results"]["device_time"]["devices"]
-    assert frames["gaps"]["duration_ps"].sum() == sum(row["idle_ps"] for row in devices)
-    assert len(frames["ops"]) == data["results"]["ops"]["row_count"]
-    assert len(frames["collectives"]) == 2 * data["results"]["collectives"]["count"]
-
-
 def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
-    assert command("report", loop, "--with-data", "-o", str(out)).code == 0
+    assert command("report", loop, "-o", str(out)).code == 0
     before = {name: (out / name).read_bytes() for name in written(out)}
     done = command("report", loop, "--steps", "4:6", "-o", str(out))
     assert done.code == 6
@@ -113,7 +83,6 @@ def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path:
     )
     assert {name: (out / name).read_bytes() for name in written(out)} == before
     assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
-    # The tables were those of the other report.
     assert written(out) == FILES | {"notes.txt"}
     assert (out / "report.md").read_bytes() != before["report.md"]
 
@@ -167,8 +136,9 @@ def test_a_full_disk_leaves_what_was_there(
         (("--format", "yaml"), "--format yaml: no such format"),
         (("--format", "markdwon"), "did you mean markdown?"),
         (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
-        (("--with-data", "--format", "json"), "--with-data needs a folder"),
-        (("--with-data", "--redact", "-o", "out"), "exclude each other"),
+        (("--open", "report", "-o", "out"), "exclude each other"),
+        (("--port", "1", "-o", "out"), "--port needs --open"),
+        (("--open", "xprof", "--redact"), "--redact has no meaning for --open xprof"),
         (("--select", "no-such-code", "-o", "out"), "no finding is called"),
         (("--select", "few-steps", "--ignore", "few-steps", "-o", "out"), "both in"),
         (("--steps", "100:", "-o", "out"), "step"),
@@ -197,15 +167,6 @@ def test_a_file_where_the_folder_should_be(command: Command, loop: str, tmp_path
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_parquet_without_pyarrow_is_said(
-    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.export.formats.find_spec", lambda _: None)
-    done = command("report", loop, "--with-data", "-o", str(tmp_path / "out"))
-    assert done.code == 2
-    assert "traceview[parquet]" in done.err
-
-
 @pytest.mark.parametrize("name", [one.name for one in DOCUMENTS])
 def test_a_saved_report_is_rendered_as_it_was(
     command: Command, loop: str, tmp_path: Path, name: str
@@ -215,46 +176,69 @@ def test_a_saved_report_is_rendered_as_it_was(
     (document,) = (one for one in DOCUMENTS if one.name == name)
     again = tmp_path / "again"
     saved = str(out / "report.json")
-    assert command("render", saved, "--format", name, "-o", str(again)).code == 0
+    assert command("report", saved, "--format", name, "-o", str(again)).code == 0
     assert again.read_bytes() == (out / document.file_name).read_bytes()
 
 
 def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Path) -> None:
     saved = tmp_path / "report.json"
-    assert command("analyze", loop, "--top", "7", "-o", str(saved)).code == 0
-    analyzed = command("analyze", loop, "--top", "7").out
-    assert command("render", str(saved), "--full").out == analyzed
-    assert command("render", str(saved), "--full", "--format", "terminal").out == analyzed
+    command("analyze", loop, "-o", str(saved))
+    text = command("analyze", str(saved), "--full").out
+    assert "Longest gaps" in text
+    assert command("analyze", str(saved), "--full", "--format", "terminal").out == text
+    assert command("analyze", str(saved), "--format", "json").out == saved.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("no.json", 3), ("page.json", 4), ("trace.xplane.pb", 4)]
+    "options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",), ("--baseline", ".")]
 )
+def test_a_saved_report_cannot_follow_options_of_traces(
+    command: Command, loop: str, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    saved = tmp_path / "report.json"
+    assert command("analyze", loop, "-o", str(saved)).code == 0
+    for name in ("analyze", "report"):
+        done = command(name, str(saved), *options)
+        assert (done.code, done.out) == (2, "")
+        assert f"{options[0]} needs a trace" in done.err
+
+
+@pytest.mark.parametrize(("name", "code"), [("no.json", 3), ("page.json", 4), ("trace.json", 4)])
 def test_what_is_not_a_saved_report(
     command: Command, tmp_path: Path, name: str, code: int, loop: str
 ) -> None:
     (tmp_path / "page.json").write_text("<!DOCTYPE html>")
     (trace,) = Path(loop).rglob("*.xplane.pb")
-    (tmp_path / "trace.xplane.pb").write_bytes(trace.read_bytes())
-    done = command("render", str(tmp_path / name))
+    (tmp_path / "trace.json").write_bytes(trace.read_bytes())
+    done = command("analyze", str(tmp_path / name))
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith(f"traceview: error: {tmp_path / name}: ")
 
 
-def test_render_knows_the_ending(command: Command, loop: str, tmp_path: Path) -> None:
+def test_a_saved_report_is_opened_in_no_viewer_of_traces(
+    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("traceview.viewers.browser.has_display", lambda: False)
+    saved = tmp_path / "report.json"
+    assert command("analyze", loop, "-o", str(saved)).code == 0
+    assert command("report", str(saved), "--open", "report").out.startswith("file://")
+    done = command("report", str(saved), "--open", "perfetto")
+    assert (done.code, done.out) == (2, "")
+    assert "--open perfetto needs a trace" in done.err
+
+
+def test_a_saved_report_is_written_by_the_ending(
+    command: Command, loop: str, tmp_path: Path
+) -> None:
     saved = str(tmp_path / "report.json")
     assert command("analyze", loop, "-o", saved).code == 0
-    assert command("render", saved, "-o", str(tmp_path / "a.md")).code == 0
+    assert command("report", saved, "-o", str(tmp_path / "a.md")).code == 0
     assert (tmp_path / "a.md").read_text("utf-8").startswith("# traceview: run")
-    done = command("render", saved, "-o", str(tmp_path / "a.pdf"))
-    assert done.code == 2
-    assert "no format has the ending .pdf" in done.err
 
 
-def test_the_schema_describes_the_report(command: Command, loop: str, tmp_path: Path) -> None:
-    schema = json.loads(command("schema").out)
+def test_the_schema_describes_the_report(command: Command, loop: str) -> None:
+    schema = json.loads(command("explain", "--schema", "report").out)
     report = json.loads(command("report", loop, "--format", "json").out)
     Draft202012Validator(schema).validate(report)
-    assert command("schema", "-o", str(tmp_path / "schema.json")).code == 0
-    assert json.loads((tmp_path / "schema.json").read_text("utf-8")) == schema
-    assert command("schema", "-o", str(tmp_path / "schema.json")).code == 6
+    assert command("explain", "few-steps", "--schema", "report").code == 2

@@ -1,4 +1,4 @@
-"""`traceview steps` lists every step with parts and causes that add up, in every format."""
+"""`traceview show steps` lists every step with states that add up, in every format."""
 
 from __future__ import annotations
 
@@ -16,23 +16,14 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.command import Command
-from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.steps.table import MOST_STEPS, step_sections, step_table
 from traceview.document.terminal import render_section
-from traceview.trace.cause import Cause
+from traceview.ledger.states import KEYS
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
-PARTS = [
-    "compute_ps",
-    "exposed_collective_ps",
-    "exposed_h2d_ps",
-    "exposed_d2h_ps",
-    "exposed_d2d_ps",
-    "exposed_memset_ps",
-    "idle_ps",
-]
-CAUSES = [f"{cause.key}_ps" for cause in Cause]
+STATES = [f"{key}_ps" for key in KEYS]
 
 
 @pytest.fixture
@@ -68,27 +59,32 @@ def total(row: dict[str, str], keys: Iterable[str]) -> int:
 @pytest.mark.parametrize(
     "name", ["A", "B", "D", "G", "input_and_callbacks", "host_runs_ahead", "first_step_traces"]
 )
-def test_parts_sum_to_the_step_and_causes_to_its_idle_time(
-    name: str, window: str, command: Command, tmp_path: Path
-) -> None:
+def test_states_sum_to_the_step(name: str, window: str, command: Command, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    rows = rows_of(command("steps", str(tmp_path), "--window", window, "--format", "csv").out)
+    rows = rows_of(
+        command("show", "steps", str(tmp_path), "--window", window, "--format", "csv").out
+    )
     assert len(rows) >= 4
-    assert [total(row, PARTS) for row in rows] == [int(row["duration_ps"]) for row in rows]
-    assert [total(row, CAUSES) for row in rows] == [int(row["idle_ps"]) for row in rows]
+    # The window from the first to the last device event may begin and end within a step.
+    ends = {rows[0]["number"], rows[-1]["number"]} if window == "devices" else set()
+    for row in rows:
+        length_ps = int(row["duration_ps"])
+        assert total(row, STATES) == length_ps or (
+            row["number"] in ends and total(row, STATES) < length_ps
+        )
 
 
 def test_every_format_has_the_same_rows(command: Command, logs: str, tmp_path: Path) -> None:
-    rows = rows_of(command("steps", logs, "--format", "csv").out)
+    rows = rows_of(command("show", "steps", logs, "--format", "csv").out)
     assert [(row["number"], row["start_ps"], row["duration_ps"]) for row in rows] == [
         (str(step.number), str(step.start_ps), str(step.duration_ps)) for step in steps_of(logs)
     ]
-    command("steps", logs, "-o", str(tmp_path / "steps.json"))
-    command("steps", logs, "-o", str(tmp_path / "steps.parquet"))
+    command("show", "steps", logs, "-o", str(tmp_path / "steps.json"))
+    command("show", "steps", logs, "-o", str(tmp_path / "steps.parquet"))
     data = json.loads((tmp_path / "steps.json").read_text("utf-8"))
     frame = pd.read_parquet(BytesIO((tmp_path / "steps.parquet").read_bytes()))
     assert list(data["rows"][0]) == list(rows[0]) == list(frame.columns)
-    for key in ("number", "duration_ps", *PARTS, *CAUSES):
+    for key in ("number", "duration_ps", *STATES):
         assert [row[key] for row in data["rows"]] == [int(row[key]) for row in rows]
         assert frame[key].tolist() == [int(row[key]) for row in rows]
     assert frame["used"].tolist() == [row["used"] for row in data["rows"]] == [True] * 4
@@ -103,70 +99,64 @@ def steps_of(logs: str) -> Iterable[StepRow]:
 
 def test_what_a_step_is_made_of_on_a_terminal(command: Command, tmp_path: Path) -> None:
     SCENARIOS["G"]().write(tmp_path)
-    lines = command("steps", str(tmp_path), "--width", "80").out.splitlines()
+    lines = command("show", "steps", str(tmp_path), "--width", "80").out.splitlines()
     assert lines[0] == "run run1 · window 200 ms · 8 rows"
     of_gpu_1 = lines[lines.index("GPU:1") + 1 :]
     first = next(place for place, line in enumerate(of_gpu_1) if line[0].isdigit())
-    heads = ["step", "compute", "communication", "copies", "idle", "for"]  # waiting for input
-    assert of_gpu_1[first - 1].split()[:6] == heads
-    assert of_gpu_1[first].split()[:6] == ["0", "20.0%", "0%", "0%", "80.0%", "60.0%"]
+    assert of_gpu_1[first - 1].split()[:3] == ["step", "input", "compute"]
+    assert of_gpu_1[first].split()[:3] == ["0", "60.0%", "20.0%"]
     assert f"0     50.0 ms  {'=' * 40}" in lines
 
 
 def test_a_terminal_of_any_width_gets_whole_lines(command: Command, logs: str) -> None:
-    narrow = command("steps", logs, "--width", "40").out
+    narrow = command("show", "steps", logs, "--width", "40").out
     assert max(map(len, narrow.splitlines())) <= 40
     assert "Not shown at 40 columns: " in narrow
-    assert "Not shown" not in command("steps", logs, "--width", "200").out
+    assert "Not shown" not in command("show", "steps", logs, "--width", "200").out
 
 
 def test_only_one_device(command: Command, tmp_path: Path) -> None:
     SCENARIOS["B"]().write(tmp_path)
-    rows = rows_of(command("steps", str(tmp_path), "--device", "1", "--format", "csv").out)
+    rows = rows_of(command("show", "steps", str(tmp_path), "--device", "1", "--format", "csv").out)
     assert [row["device"] for row in rows] == ["GPU:1"] * 4
-    done = command("steps", str(tmp_path), "--device", "7")
+    done = command("show", "steps", str(tmp_path), "--device", "7")
     assert (done.code, done.out) == (2, "")
 
 
 def test_only_some_steps(command: Command, logs: str) -> None:
-    rows = rows_of(command("steps", logs, "--steps", "1:3", "--format", "csv").out)
+    rows = rows_of(command("show", "steps", logs, "--steps", "1:3", "--format", "csv").out)
     assert [row["number"] for row in rows] == ["1", "2"]
-    assert [total(row, CAUSES) for row in rows] == [int(row["idle_ps"]) for row in rows]
+    assert [total(row, STATES) for row in rows] == [int(row["duration_ps"]) for row in rows]
 
 
 def test_without_steps_it_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["no_steps"]().write(tmp_path)
-    done = command("steps", str(tmp_path), "--format", "csv")
+    done = command("show", "steps", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert done.err == "traceview: no steps: nothing marks them, and nothing repeats\n"
-    assert command("steps", str(tmp_path)).out.startswith("run run1 · window 130 ms · 0 rows\n")
+    assert command("show", "steps", str(tmp_path)).out.startswith(
+        "run run1 · window 130 ms · 0 rows\n"
+    )
 
 
 def test_without_devices_it_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
-    done = command("steps", str(tmp_path))
+    done = command("show", "steps", str(tmp_path))
     assert (done.code, "0 rows" in done.out) == (0, True)
     assert done.err == (
         "traceview: 4 steps, but no device was recorded; traceview analyze shows how long they took\n"
     )
 
 
-def test_a_device_that_recorded_nothing_has_no_causes() -> None:
-    rows = step_table(steps_like([10**6]), None, ["GPU:0"])
-    assert rows["input_ps"] == [None]
-    _, parts = step_sections(rows)
-    assert "input" not in render_section(parts, width=80, color=False)
-
-
 def test_why_a_step_is_left_out(command: Command, tmp_path: Path) -> None:
     SCENARIOS["first_step_traces"]().write(tmp_path)
-    out = command("steps", str(tmp_path), "--width", "100").out
+    out = command("show", "steps", str(tmp_path), "--width", "100").out
     (line,) = (line for line in out.splitlines() if "left out: " in line)
     assert line.split()[0] == "0"
 
 
 def test_of_many_steps_the_first_and_last_are_shown(command: Command, many: str) -> None:
-    out = command("steps", many, "--width", "80").out
+    out = command("show", "steps", many, "--width", "80").out
     lines = out.splitlines()
     assert "40 rows, 960 left out" in lines[0]
     assert len(lines) < 2 * MOST_STEPS + 20
@@ -179,11 +169,11 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, many: str)
         "Steps 20 to 979 are not shown: --steps A:B shows some, -o steps.csv has all."
         in " ".join(" ".join(lines).replace("`", "").split())
     )
-    assert len(rows_of(command("steps", many, "--format", "csv").out)) == 1000
+    assert len(rows_of(command("show", "steps", many, "--format", "csv").out)) == 1000
 
 
 def test_one_long_step_leaves_the_others_something_to_see(command: Command, many: str) -> None:
-    out = command("steps", many, "--steps", "490:510", "--width", "80").out
+    out = command("show", "steps", many, "--steps", "490:510", "--width", "80").out
     bars = {line.split()[0]: line.split()[3] for line in out.splitlines() if line.endswith("=")}
     assert len(bars) == 20
     assert bars["500"] == "=" * 40
@@ -191,9 +181,7 @@ def test_one_long_step_leaves_the_others_something_to_see(command: Command, many
 
 
 def test_ascii_where_the_terminal_has_no_more() -> None:
-    rows = step_table(
-        steps_like([10**9, *[10**6] * 49], "the function wäs traced"), None, ["GPU:0"]
-    )
+    rows = step_table(steps_like([10**9, *[10**6] * 49], "the function wäs traced"), ["GPU:0"])
     for section in step_sections(rows):
         assert render_section(section, width=80, color=False, unicode=False).isascii()
 
@@ -204,7 +192,7 @@ def test_each_host_has_a_table_of_its_own(command: Command, tmp_path: Path) -> N
         for step in marked_steps(trace):
             plain_step(step)
         trace.write(tmp_path)
-    out = command("steps", str(tmp_path), "--width", "80").out
+    out = command("show", "steps", str(tmp_path), "--width", "80").out
     assert [
         line for line in out.splitlines() if line.startswith(("Step times", "first", "second"))
     ] == [
@@ -216,7 +204,7 @@ def test_each_host_has_a_table_of_its_own(command: Command, tmp_path: Path) -> N
 
 
 def steps_like(durations_ps: list[int], excluded: str | None = None) -> Steps:
-    """Steps in which GPU:0 is idle; `excluded`: why the first is left out of statistics."""
+    """Steps in which GPU:0 waits for input; `excluded`: why the first is left out of statistics."""
     rows = tuple(
         StepRow(
             host="host0",
@@ -227,9 +215,7 @@ def steps_like(durations_ps: list[int], excluded: str | None = None) -> Steps:
             duration_ps=duration_ps,
             used=number > 0 or excluded is None,
             excluded=excluded if number == 0 else None,
-            devices=(
-                StepDevice(**dict.fromkeys(PARTS, 0) | {"idle_ps": duration_ps}, device="GPU:0"),
-            ),
+            devices=(StepDevice("GPU:0", {"input": duration_ps}),),
         )
         for number, duration_ps in enumerate(durations_ps)
     )

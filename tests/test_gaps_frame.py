@@ -10,9 +10,9 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.trace.cause import Cause
+from traceview.ledger.states import IDLE_STATES
 
-CAUSES = [f"{cause.key}_ps" for cause in Cause]
+STATES = [f"{state.key}_ps" for state in IDLE_STATES]
 NAMES = ["A", "B", "D", "G", "waits_for_a_value", "input_and_callbacks", "no_steps"]
 
 
@@ -22,10 +22,10 @@ def loaded(name: str, tmp_path: Path) -> traceview.Trace:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gaps_and_causes_add_up_to_the_report(name: str, tmp_path: Path) -> None:
+def test_gaps_and_states_add_up_to_the_report(name: str, tmp_path: Path) -> None:
     trace = loaded(name, tmp_path)
     gaps = trace.gaps
-    assert (gaps[CAUSES].sum(axis=1) == gaps["duration_ps"]).all()
+    assert (gaps[STATES].sum(axis=1) == gaps["duration_ps"]).all()
     assert (gaps["duration_ps"] > 0).all()
     results = traceview.analyze(trace).results
     assert results.idle is not None
@@ -33,8 +33,8 @@ def test_gaps_and_causes_add_up_to_the_report(name: str, tmp_path: Path) -> None
         mine = gaps[gaps["device"] == row.device]
         assert (len(mine), mine["duration_ps"].sum()) == (row.gap_count, row.idle_ps)
         assert mine["duration_ps"].max() == row.longest_gap_ps
-        known = {cause: int(mine[f"{cause.key}_ps"].sum()) for cause in Cause}
-        assert {c.key: length for c, length in known.items() if length} == row.causes
+        known = {state.key: int(mine[f"{state.key}_ps"].sum()) for state in IDLE_STATES}
+        assert {key: length for key, length in known.items() if length} == row.states
         assert (np.diff(mine["start_ps"]) > 0).all()
 
 
@@ -45,7 +45,7 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
         gaps[(gaps["device"] == "GPU:0") & (gaps["step"] == 1)].nlargest(1, "input_ps").index
     )
     gap = gaps.loc[longest]
-    assert (gap["cause"], gap["input_ps"], gap["thread"]) == ("input", 30_000_000_000, "python3")
+    assert (gap["state"], gap["input_ps"], gap["thread"]) == ("input", 30_000_000_000, "python3")
     before, after = events.loc[gap["before"]], events.loc[gap["after"]]
     assert before["start_ps"] + before["duration_ps"] == gap["start_ps"]
     assert after["start_ps"] == gap["start_ps"] + gap["duration_ps"]
@@ -54,16 +54,16 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
 def test_types(tmp_path: Path) -> None:
     kinds = loaded("G", tmp_path).gaps.dtypes.astype(str)
     assert {
-        key: kinds[key] for key in ("device", "start_ps", "step", "cause", "before", "thread")
+        key: kinds[key] for key in ("device", "start_ps", "step", "state", "before", "thread")
     } == {
         "device": "category",
         "start_ps": "int64",
         "step": "Int64",
-        "cause": "category",
+        "state": "category",
         "before": "Int64",
         "thread": "string",
     }
-    assert set(kinds[CAUSES]) == {"int64"}
+    assert set(kinds[STATES]) == {"int64"}
 
 
 def test_a_trace_without_devices_has_no_gap(fixtures: Path, tmp_path: Path) -> None:

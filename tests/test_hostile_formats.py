@@ -24,6 +24,7 @@ from scripts.scenarios.model import Step, new_trace
 from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
+from traceview.api import analyze
 from traceview.cli.export import Format
 from traceview.document import terminal
 from traceview.document.json_text import encoded
@@ -31,6 +32,7 @@ from traceview.report import formats
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
+from traceview.report.redaction import redacted
 
 MOST_BYTES = {"html": 1_500_000, "markdown": 60_000, "svg": 1_500_000}
 """What a document may weigh with names of 100,000 characters in every place; JSON holds them all."""
@@ -176,7 +178,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     **{f"export {form.value}": ("export", "--to", form.value) for form in Format},
 }
 
-OUTPUTS = {"chrome": "out.json", "perfetto": "out.pftrace"}
+OUTPUTS = {"perfetto": "out.pftrace"}
 """The names of those outputs that are one file; the others are folders."""
 
 
@@ -199,16 +201,32 @@ def test_a_run_with_hostile_names_is_written_the_same_twice(
         check_file(file, content)
 
 
-@pytest.mark.parametrize("name", ["ops", "gaps", "steps", "transfers", "devices", "balance"])
+@pytest.mark.parametrize(
+    "name", ["ops", "gaps", "steps", "copies", "devices", "balance", "findings"]
+)
 @pytest.mark.parametrize("ending", ["csv", "json", "txt"])
 def test_a_table_with_hostile_names_is_a_table(
     name: str, ending: str, command: Command, hostile_logs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / f"table.{ending}"
-    done = command(name, str(hostile_logs), "-o", str(out))
+    done = command("show", name, str(hostile_logs), "-o", str(out))
     assert done.code == 0, done.err
     content = out.read_bytes()
     if ending == "txt":
         assert CONTROL.findall(content.decode()) == []
     else:
         check_file(out.name, content)
+
+
+def test_a_long_number_in_messages_and_names_takes_no_longer_than_its_length(
+    tmp_path: Path,
+) -> None:
+    """Tried from each of its digits, half a megabyte would take minutes."""
+    digits = "9" * 500_000
+    trace = new_trace()
+    trace.warnings = [f"Detected GPU events dropped: {digits} events; 12 events dropped"]
+    trace.host_event(digits, 10, 20)
+    trace.write(tmp_path)
+    report = analyze(tmp_path)
+    assert "The tracer dropped 12 events on host0" in [row.title for row in report.findings]
+    assert b"The tracer dropped 12 events" in encoded(redacted(report))

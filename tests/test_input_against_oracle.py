@@ -10,13 +10,13 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.oracle.input import (
     empty_ratios,
-    input_ratio,
     stage_times,
     step_waits,
     work_ratio,
 )
 from tests.oracle.reading import Host, read_hosts
-from traceview.analysis.input.result import Input, compute
+from traceview.analysis.context import Context
+from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.selection import select
 from traceview.trace.input_waits import recorded_stages
 
@@ -24,21 +24,20 @@ FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"
 PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "common_source"]
 
 
-def same_input(folder: Path, host: Host) -> None:
+def same_supply(folder: Path, host: Host) -> None:
     trace = traceview.load(folder)
     selection = select(trace)
-    result = compute(trace, selection, {})
-    assert isinstance(result, Input)
+    supply = supply_of(Context(trace, selection), 0)
+    assert supply is not None
     spans = [(step.start_ps, step.end_ps) for step in selection.steps[0]]
-    assert [step.wait_ps for step in result.steps] == step_waits(host, spans)
+    assert list(supply.wait_of_steps or ()) == step_waits(host, spans)
     used = [(s.start_ps, s.end_ps) for s in selection.steps[0] if s.excluded is None]
-    assert result.input_ratio == pytest.approx(input_ratio(host, used), rel=1e-12)
-    (row,) = result.hosts
-    assert row.slowest_stage is not None
+    assert supply.slowest is not None
+    name = supply.slowest.name
     window = (selection.windows[0].start_ps, selection.windows[0].end_ps)
-    assert row.work_ratio == pytest.approx(work_ratio(host, row.slowest_stage, window), rel=1e-12)
-    waits = empty_ratios(host, row.slowest_stage, used, step_waits(host, used))
-    assert (row.empty_step_ratio, row.empty_wait_ratio) == waits
+    assert supply.work_ratio == pytest.approx(work_ratio(host, name, window), rel=1e-12)
+    waits = empty_ratios(host, name, used, step_waits(host, used))
+    assert (supply.empty_step_ratio, supply.empty_wait_ratio) == waits
     same_stages(folder, host)
 
 
@@ -55,11 +54,11 @@ def test_fixtures(name: str) -> None:
     folder = Path("fixtures") / name
     (host,) = read_hosts(list(folder.rglob("*.xplane.pb")))
     assert stage_times(host)
-    same_input(folder, host)
+    same_supply(folder, host)
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_scenarios(name: str, tmp_path: Path) -> None:
     files = SCENARIOS[name]().write(tmp_path)
     (host,) = read_hosts(list(files))
-    same_input(tmp_path, host)
+    same_supply(tmp_path, host)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview import sweeps_reference
-from traceview.intervals import Int64Array, difference, nesting, places, uncovered, union
+from traceview.intervals import Int64Array, difference, nesting, places, union
 from traceview.sweeping import SWEEPS
 
 _SPAN = 24
@@ -111,25 +111,6 @@ def _innermost(pairs: Pairs, time: int) -> int:
     """The interval opened last among those that contain the instant."""
     around = [i for i in _opened_before(pairs) if pairs[i][0] <= time < pairs[i][1]]
     return around[-1] if around else -1
-
-
-@given(_intervals, _intervals, _intervals, _far)
-@example([(0, 10)], [(3, 5)], [(0, 10), (4, 8), (2, 2)], 0)
-@example([], [(0, 4)], [(0, 4)], 0)
-def test_uncovered_is_what_a_boolean_array_says(
-    part: Pairs, cover: Pairs, spans: Pairs, shift: int
-) -> None:
-    spans = [(start, max(start, end)) for start, end in spans]
-    times = np.arange(-3, _SPAN + 12)
-
-    def inside(pairs: Pairs) -> npt.NDArray[np.bool_]:
-        return np.array([any(s <= t < e for s, e in pairs) for t in times.tolist()])
-
-    alone = inside(part) & ~inside(cover)
-    expected = [int((alone & (times >= start) & (times < end)).sum()) for start, end in spans]
-    starts, ends = _columns(spans, shift)
-    found = uncovered(union(*_columns(part, shift)), union(*_columns(cover, shift)), starts, ends)
-    assert found.tolist() == expected
 
 
 def _parents(pairs: Pairs) -> list[int]:

@@ -82,15 +82,27 @@ def test_it_is_in_the_json_and_in_the_schema(checkout: Path) -> None:
     report = json.loads(traceview(checkout, "analyze", str(TRACE), "--format", "json"))
     rows = report["results"]["first_kernels"]["devices"]
     assert [row["device"] for row in rows] == ["replica:0", "replica:1"]
-    definitions = json.loads(traceview(checkout, "schema"))["$defs"]
+    definitions = json.loads(traceview(checkout, "explain", "--schema", "report"))["$defs"]
     described = definitions["DeviceStart"]["properties"]["wait_ps"]
-    assert described["description"].startswith("Time from the start of the window")
+    assert described["description"].startswith("Time before the first kernel")
+
+
+def test_its_finding_has_its_words(checkout: Path) -> None:
+    findings = json.loads(traceview(checkout, "analyze", str(TRACE), "--format", "json"))[
+        "findings"
+    ]
+    (made,) = [finding for finding in findings if finding["code"] == "late-first-kernel"]
+    assert made["title"].startswith("Both replicas wait ")
+    assert made["loss"]["states"] == ["host_ops", "launch", "python"]
+    text = traceview(checkout, "analyze", "--full", str(TRACE))
+    assert made["title"] in text
+    assert "before the first kernel: " in text
 
 
 def test_its_rule_is_explained(checkout: Path) -> None:
     text = traceview(checkout, "explain", "late-first-kernel")
-    assert "10.0%" in text
-    assert "Capture later" in text
+    assert "Reported from: 5.0% of the GPU time" in text
+    assert "Launch earlier" in text
 
 
 def test_it_is_in_the_generated_pages(checkout: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_stage_leaves_out_those_inside_it(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
     name, *options = words
-    done = command(name, str(FIXTURE), *options, "--timings")
+    done = command("--timings", name, str(FIXTURE), *options)
     assert done.code == 0, done.err
     head, *rows = done.err.strip().splitlines()
     total = float(head.removeprefix("traceview: ").partition(" ")[0])
@@ -72,7 +72,7 @@ def test_timings_show_the_second_thread_in_a_column(
     monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
-    done = command("analyze", str(FIXTURE), "--timings")
+    done = command("--timings", "analyze", str(FIXTURE))
     assert done.code == 0, done.err
     head, columns, *rows = done.err.strip("\n").splitlines()
     assert head.endswith("of which (beside: what a second thread did meanwhile)")

@@ -120,12 +120,61 @@ def test_earliest_is_the_first_of_the_least(
     assert found.tolist() == expected
 
 
+_valued = st.lists(
+    st.tuples(st.integers(-2, 5), st.integers(-(2**40), 2**40), st.booleans()), max_size=14
+)
+
+
 @both
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**40), 2**40)), max_size=14))
-def test_totals_are_sums(sweeps: ModuleType, values: list[tuple[int, int]]) -> None:
-    table = np.array(values, dtype=np.int64).reshape(-1, 2)
-    found = sweeps.totals(table[:, 0].copy(), table[:, 1].copy(), 6)
-    assert found.tolist() == [sum(v for at, v in values if at == place) for place in range(6)]
+@given(_valued, st.sampled_from(_DTYPES[1:]), st.booleans())
+def test_totals_are_sums(
+    sweeps: ModuleType, rows: list[tuple[int, int, bool]], dtype: str, is_every: bool
+) -> None:
+    places = np.array([place for place, *_ in rows], dtype=dtype)
+    values = np.array([value for _, value, _ in rows], dtype=np.int64)
+    chosen = np.array([mark for *_, mark in rows], dtype=np.uint8)
+    found = sweeps.totals(places, values, 6, *(() if is_every else (chosen,)))
+    expected = [
+        sum(value for at, value, mark in rows if at == place and (is_every or mark))
+        for place in range(6)
+    ]
+    assert found.tolist() == expected
+
+
+@both
+@given(_valued, st.sets(st.integers(0, 14), max_size=4))
+def test_totals_between_are_sums(
+    sweeps: ModuleType, rows: list[tuple[int, int, bool]], cuts: set[int]
+) -> None:
+    first = [0, *sorted(cut for cut in cuts if cut <= len(rows)), len(rows)]
+    found = sweeps.totals_between(
+        np.array([value for _, value, _ in rows], dtype=np.int64),
+        np.array([mark for *_, mark in rows], dtype=np.uint8),
+        np.array(first, dtype=np.int64),
+    )
+    expected = [
+        sum(value for _, value, mark in rows[low:high] if mark) for low, high in pairwise(first)
+    ]
+    assert found.tolist() == expected
+
+
+@both
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=9),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_rows_are_marked_by_both_numbers(
+    sweeps: ModuleType, rows: list[tuple[int, int]], of_first: list[bool], of_second: list[bool]
+) -> None:
+    found = sweeps.in_both(
+        np.array([first for first, _ in rows], dtype=np.uint8),
+        np.array(of_first, dtype=np.uint8),
+        np.array([second for _, second in rows], dtype=np.int32),
+        np.array(of_second, dtype=np.uint8),
+    )
+    assert found.dtype == np.bool_
+    assert found.tolist() == [of_first[a] and of_second[b + 1] for a, b in rows]
 
 
 @both
@@ -206,33 +255,6 @@ def test_labels_stay_when_their_table_grows(sweeps: ModuleType) -> None:
     _labelled(sweeps, rows[::2] + rows[:300] + rows)
     # Where only the last column differs, some of so many meet in the table.
     _labelled(sweeps, [(0, 0, number) for number in range(256)])
-
-
-@both
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 9)), min_size=1, max_size=12),
-    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 2)), max_size=4),
-    st.lists(st.integers(-1, 2), min_size=4, max_size=4),
-)
-@example([(0, 1), (1, 2)], [(0, 2, 1), (1, 2, 1)], [2, -1, 0, 0])
-def test_a_table_holds_the_sums_of_spans(
-    sweeps: ModuleType,
-    values: list[tuple[int, int]],
-    spans: list[tuple[int, int, int]],
-    row_of: list[int],
-) -> None:
-    spans = [(low, min(high, len(values)), column) for low, high, column in spans]
-    labels = np.array([label for label, _ in values], dtype=np.int32)
-    sizes = np.array([value for _, value in values], dtype=np.int64)
-    low, high, column = np.array(spans, dtype=np.int64).reshape(-1, 3).T.copy()
-    sums, counts = sweeps.tabulated(labels, sizes, low, high, np.array(row_of), column, 3, 3)
-    expected: npt.NDArray[Any] = np.zeros((2, 3, 3), dtype=np.int64)
-    for begin, end, place in spans:
-        for label, value in values[begin : max(begin, end)]:
-            if row_of[label] >= 0:
-                expected[:, row_of[label], place] += value, 1
-    assert (sums.dtype, counts.dtype) == (np.int64, np.int64)
-    assert (sums.tolist(), counts.tolist()) == tuple(expected.tolist())
 
 
 _device_events = st.lists(
@@ -341,21 +363,170 @@ _gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).ma
 
 
 @both
-@given(_gaps, st.sets(st.integers(-1, 40), max_size=6))
-@example([(0, 5), (7, 9)], {0, 2, 5, 8})
+@given(
+    _gaps,
+    st.sets(st.integers(-1, 40), max_size=6),
+    st.none() | st.lists(st.booleans(), min_size=6, max_size=6),
+)
+@example([(0, 5), (7, 9)], {0, 2, 5, 8}, None)
+@example([(0, 5), (7, 9)], {0, 2, 5, 8}, [False, True])
 def test_spans_are_cut_at_the_bounds_inside_them(
-    sweeps: ModuleType, spans: list[tuple[int, int]], bounds: set[int]
+    sweeps: ModuleType, spans: list[tuple[int, int]], bounds: set[int], marks: list[bool] | None
 ) -> None:
     start, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
     known = sorted(bounds)
-    found = sweeps.cut(start, end, np.array(known, dtype=np.int64))
+    chosen = None if marks is None else np.array(marks[: len(spans)], dtype=np.uint8)
+    found = sweeps.cut(start, end, np.array(known, dtype=np.int64), chosen)
     assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
     expected = []
     for number, (begin, finish) in enumerate(spans):
-        edges = [begin, *(bound for bound in known if begin < bound < finish), finish]
-        for low, high in pairwise(edges):
+        inside = [bound for bound in known if begin < bound < finish]
+        if marks is not None and not marks[number]:
+            inside = []
+        for low, high in pairwise([begin, *inside, finish]):
             expected.append((low, high, number, sum(bound <= low for bound in known)))
     assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
+
+
+def runs(owners: dict[int, int]) -> list[tuple[int, int, int]]:
+    """Start, end and owner of stretches of instants with one owner."""
+    result: list[tuple[int, int, int]] = []
+    for instant, owner in sorted(owners.items()):
+        if result and result[-1][1:] == (instant, owner):
+            result[-1] = (result[-1][0], instant + 1, owner)
+        else:
+            result.append((instant, instant + 1, owner))
+    return result
+
+
+@both
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2)), max_size=10).map(
+        sorted
+    )
+)
+@example([(0, 3, 0), (1, 5, 0), (2, 2, 0), (2, 2, 2)])
+def test_of_events_of_a_class_the_first_begun_has_an_instant(
+    sweeps: ModuleType, events: list[tuple[int, int, int]]
+) -> None:
+    columns = np.array(events, dtype=np.int64).reshape(-1, 3).T.copy()
+    *found, begin = sweeps.exclusive(columns[0], columns[1], columns[2].astype(np.uint8), 3)
+    assert [column.dtype for column in (*found, begin)] == [np.int64, np.int64, np.int32, np.int64]
+    spans = list(zip(*(column.tolist() for column in found), strict=True))
+    for class_, (low, high) in enumerate(pairwise(begin.tolist())):
+        owners: dict[int, int] = {}
+        for number, (start, length, own) in reversed(list(enumerate(events))):
+            if own == class_:
+                owners.update(dict.fromkeys(range(start, start + length), number))
+        assert spans[low:high] == runs(owners)
+
+
+@both
+@given(
+    st.lists(_gaps, min_size=1, max_size=4),
+    st.sets(st.integers(-2, 40), max_size=6),
+    st.integers(-2, 20),
+    st.integers(-2, 40),
+)
+@example([[(1, 9)], [(0, 5), (5, 12)], [(0, 20)]], {0, 7, 9}, 1, 15)
+def test_of_spans_of_layers_the_first_layer_counts(
+    sweeps: ModuleType, layers: list[list[tuple[int, int]]], bounds: set[int], first: int, last: int
+) -> None:
+    spans = [span for layer in layers for span in layer]
+    start, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
+    known = sorted(bounds)
+    found = sweeps.layered(
+        start,
+        end,
+        np.cumsum([0, *map(len, layers)]),
+        np.array(known, dtype=np.int64),
+        first,
+        last,
+    )
+    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
+    owners: dict[int, int] = {}
+    for number, (begin, finish) in reversed(list(enumerate(spans))):
+        owners.update(dict.fromkeys(range(max(begin, first), min(finish, last)), number))
+    expected = []
+    for begin, finish, owner in runs(owners):
+        for low, high in pairwise(
+            [begin, *(bound for bound in known if begin < bound < finish), finish]
+        ):
+            expected.append((low, high - low, owner, sum(bound <= low for bound in known)))
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
+
+
+_HOSTS = (0, 0, 1, 1)
+_walk_rows = st.lists(
+    st.tuples(st.integers(1, 5), st.booleans(), st.sampled_from([-2, -2, -1, 0, 1, 2, 3])),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(
+    st.lists(_walk_rows, min_size=4, max_size=4),
+    st.lists(st.integers(0, 4), min_size=2, max_size=2),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9), st.integers(1, 9)), max_size=4),
+)
+@example(
+    # Each waits for the next one, and the last for the first.
+    [
+        [(4, True, -2), (4, False, 1)],
+        [(5, False, 2), (3, True, 2)],
+        [(8, True, 0)],
+        [(8, True, -2)],
+    ],
+    [0, 0],
+    [True] * 4,
+    True,
+    [(0, 0, 8), (1, 2, 4)],
+)
+def test_walks_fill_their_spans_and_are_those_of_the_reference(
+    rows: list[list[tuple[int, bool, int]]],
+    starts: list[int],
+    takes_part: list[bool],
+    one_clock: bool,
+    spans: list[tuple[int, int, int]],
+) -> None:
+    begin: list[int] = []
+    first, last = [0, 0], [99, 99]
+    for host, own in zip(_HOSTS, rows, strict=True):
+        at = starts[host]
+        for length, *_ in own:
+            begin.append(at)
+            at += length
+        first[host], last[host] = starts[host], min(last[host], at)
+    walks = [
+        (host, max(at, first[host]), min(at + length, last[host])) for host, at, length in spans
+    ]
+    table = np.array([walk for walk in walks if walk[1] < walk[2]], dtype=np.int64).reshape(-1, 3)
+    every = [row for own in rows for row in own]
+    arguments = (
+        np.array(begin, dtype=np.int64),
+        np.array([length for length, *_ in every], dtype=np.int64),
+        np.array([active for _, active, _ in every], dtype=np.uint8),
+        np.array([other for *_, other in every], dtype=np.int32),
+        np.cumsum([0, *map(len, rows)]),
+        np.array(_HOSTS, dtype=np.int64),
+        np.array(takes_part, dtype=np.uint8),
+        one_clock,
+        *table.T.copy(),
+    )
+    found = [[column.tolist() for column in sweeps.walked(*arguments)] for sweeps in EVERY_SWEEPS]
+    assert found[0] == found[-1]
+    row, start, duration, number, lost = found[0]
+    assert lost == [every[place][2] != -2 for place in row]
+    expected = []
+    for walk, (host, low, high) in enumerate(table.tolist()):
+        if any(takes_part[device] for device in (0, 1, 2, 3) if _HOSTS[device] == host):
+            expected += [(walk, instant) for instant in range(low, high)]
+    instants = zip(number, start, duration, strict=True)
+    assert [(walk, at) for walk, low, size in instants for at in range(low, low + size)] == expected
+    for place, low, size in zip(row, start, duration, strict=True):
+        assert begin[place] <= low < low + size <= begin[place] + every[place][0]
 
 
 _PEER, _SHORT, _LAUNCHING = 1, 2, 3
@@ -408,7 +579,7 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
     start, end, gap, _ = sweeps.cut(starts, ends, np.array(idle["bounds"], dtype=np.int64))
     states = [state for of_line in idle["states"] for state in of_line]
     peers = union(*(np.array(sorted(idle["peers"]), dtype=np.int64) + by for by in (0, 1)))
-    by_cause, queued = sweeps.attributed(
+    spans = sweeps.attributed_spans(
         start,
         end,
         gap,
@@ -424,32 +595,32 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
         _SHORT,
         _LAUNCHING,
     )
-    expected_queued = []
     cause_of: dict[int, int] = {}
     for number, (first, last) in enumerate(idle["gaps"]):
         late = [0] * _CAUSES
         for moment in range(first, idle["late_end"][number]):
-            handed, line = moment >= idle["handed_over"][number], idle["line"][number]
-            if handed and not line:
-                continue
-            of_line = idle["states"][line if handed else 0]
+            handed = moment >= idle["handed_over"][number]
+            of_line = idle["states"][idle["line"][number] if handed else 0]
             cause = [cause for begin, cause in of_line if begin <= moment][-1]
             cause_of[moment] = cause
             late[cause] += 1
         wait = idle["queued"][number]
         if wait == _SHORT and any(late) and late.index(max(late)) == _LAUNCHING:
             wait = _LAUNCHING
-        expected_queued.append(wait)
         for moment in range(idle["late_end"][number], last):
             cause_of[moment] = _PEER if moment in idle["peers"] and _YIELDS[wait] else wait
+    expected_spans = []
     expected: dict[int, dict[int, int]] = {}
     for piece, (low, high) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         for moment in range(low, high):
-            if moment in cause_of:
-                of_cause = expected.setdefault(cause_of[moment], {})
-                of_cause[piece] = of_cause.get(piece, 0) + 1
-    assert queued.dtype == np.uint8
-    assert queued.tolist() == expected_queued
+            cause = cause_of[moment]
+            if moment == low or cause != cause_of[moment - 1]:
+                expected_spans.append((moment, cause, piece))
+            of_cause = expected.setdefault(cause, {})
+            of_cause[piece] = of_cause.get(piece, 0) + 1
+    assert [column.dtype for column in spans] == [np.int64, np.uint8, np.int32]
+    assert list(zip(*(column.tolist() for column in spans), strict=True)) == expected_spans
+    by_cause = sweeps.summed_spans(*spans, end, _CAUSES)
     assert list(by_cause) == sorted(expected)
     for cause, (pieces, lengths) in by_cause.items():
         assert (pieces.dtype, lengths.dtype) == (np.int32, np.int64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,33 +10,35 @@ from msgspec.structs import asdict
 
 from traceview.analysis.context import TOP_OPS
 from traceview.comparison import build as comparing
-from traceview.comparison import formats as comparison_formats
+from traceview.comparison import document as comparison_document
 from traceview.comparison import model as comparison_model
-from traceview.comparison.sides import Source, reports_of
+from traceview.comparison.build import Source, reports_of
+from traceview.document.json_text import dumped
 from traceview.errors import UsageError
 from traceview.report import build, formats, model, saved
 from traceview.trace import load as loading
 from traceview.trace import model as trace_model
-from traceview.trace.model import Device
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     import pandas as pd
 
+    from traceview.ledger.table import Ledger
     from traceview.trace.windows import StepRange, WindowKind
 
 
 class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
     """One run: everything its hosts recorded, on one clock; its tables are made when they are first asked for."""
 
-    @property
-    def roster(self) -> tuple[Device, ...]:
-        """The former name of `device_list`."""
-        warnings.warn(
-            "Trace.roster is now called Trace.device_list", DeprecationWarning, stacklevel=2
-        )
-        return self.device_list
+    def ledger(
+        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
+    ) -> Ledger:
+        """Where every picosecond of every device went: one row a segment; `.to_frame()` gives a DataFrame.
+
+        `window`, `steps`: as for `analyze`, and with its errors.
+        """
+        return build.ledger_of(self, window=window, steps=steps)
 
     @cached_property
     def devices(self) -> pd.DataFrame:
@@ -83,10 +84,20 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def gaps(self) -> pd.DataFrame:
-        """One row per gap of every device; see `traceview.trace.frames.gaps_frame`."""
-        from traceview.trace import frames
+        """One row per span without activity of every device, in the window `auto`, by device and start.
 
-        return frames.gaps_frame(self)
+        Columns: `device`, `start_ps`, `duration_ps` (int64); `step` (Int64: the number of the step in which it starts);
+        `state` (category: what the device waited for most of it); `before`, `after` (Int64: rows of `device_events`);
+        `thread` (the one that was late); one column `<state>_ps` (int64) per state of the ledger.
+        """
+        from traceview.analysis.context import Context
+        from traceview.analysis.selection import select
+        from traceview.ledger.gaps import gap_events
+        from traceview.trace.frames import frame_of
+
+        context = Context(self, select(self))
+        rows = gap_events(context.ledger, context.idle.gaps)
+        return frame_of(rows).astype({"thread": "string"})
 
     @cached_property
     def ops(self) -> pd.DataFrame:
@@ -196,17 +207,17 @@ class Comparison(comparison_model.Comparison, frozen=True, dict=True):
         return f"<Comparison: {self.verdict}>"
 
     @cached_property
-    def parts_frame(self) -> pd.DataFrame:
-        """One row per part of the critical path, with the keys of `parts` as columns."""
-        return _frame(self.parts)
+    def states_frame(self) -> pd.DataFrame:
+        """One row per state, with the keys of `states` as columns."""
+        return _frame(self.states)
 
     @cached_property
     def devices_frame(self) -> pd.DataFrame:
-        """One row per device and part, with the keys of `devices` and of their parts as columns."""
+        """One row per device and state, with the keys of `devices` and of their states as columns."""
         return _frame(
-            {"device": device.device, "status": device.status, **asdict(part)}
+            {"device": device.device, "status": device.status, **asdict(row)}
             for device in self.devices
-            for part in device.parts
+            for row in device.states
         )
 
     @cached_property
@@ -221,15 +232,15 @@ class Comparison(comparison_model.Comparison, frozen=True, dict=True):
 
     def to_json(self) -> str:
         """The comparison as `traceview compare --format json` writes it."""
-        return comparison_formats.json(self)
+        return dumped(self).decode()
 
     def to_markdown(self) -> str:
         """A page for a ticket or a pull request."""
-        return comparison_formats.markdown(self)
+        return comparison_document.to_markdown(self)
 
     def to_html(self) -> str:
         """A page for a browser, complete in one file."""
-        return comparison_formats.html(self)
+        return comparison_document.to_html(self)
 
 
 def compare(

@@ -91,9 +91,3 @@ class WorkerError(TraceviewError):
     """A process that reads hosts died twice on one file, or a cluster could not be reached or has no workers."""
 
     exit_code = 12
-
-
-class MemoryLimitError(TraceviewError):
-    """The memory that `--max-memory` allows does not suffice, or the disk that takes the rest is full."""
-
-    exit_code = 13

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import sorted_unique
 from traceview.sweeping import SWEEPS
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
@@ -36,10 +35,6 @@ class IntervalSet(Struct, frozen=True, eq=False):
         """Where each ends, int64 `[n]`; made anew each time."""
         result: Int64Array = self.start + np.diff(self.covered)
         return result
-
-    def end_of(self, number: int) -> int:
-        """Where one of them ends."""
-        return int(self.start[number] + self.covered[number + 1] - self.covered[number])
 
     @property
     def length(self) -> int:
@@ -90,23 +85,6 @@ def places(values: Int64Array, times: npt.ArrayLike, *, right: bool = False) -> 
 
 def _contiguous(times: npt.ArrayLike) -> Int64Array:
     return np.ascontiguousarray(times, dtype=np.int64)
-
-
-def uncovered(
-    part: IntervalSet, cover: IntervalSet, start: npt.ArrayLike, end: npt.ArrayLike
-) -> Int64Array:
-    """The time that `part` covers and `cover` does not, inside each `[start, end)`; int64, one per span."""
-    begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)
-    cuts = sorted_unique(np.concatenate((begin, finish)))
-    around = places(part.start, cuts) - 1
-    # Cut at all bounds, so that each piece is either inside or outside of a span.
-    part_end = part.end
-    inside = cuts[(around >= 0) & (cuts < np.append(part_end, 0)[around])]
-    low = np.sort(np.concatenate((part.start, inside)))
-    high = np.sort(np.concatenate((part_end, inside)))
-    total = np.concatenate(([0], np.cumsum(high - low - cover.within(low, high))))
-    result: Int64Array = total[places(low, finish)] - total[places(low, begin)]
-    return result
 
 
 def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:

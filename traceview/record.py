@@ -104,6 +104,10 @@ DeviceKey: TypeAlias = Annotated[str, text_kind("device")]
 FileName: TypeAlias = Annotated[str, text_kind("file")]
 FunctionName: TypeAlias = Annotated[str, text_kind("function")]
 Hostname: TypeAlias = Annotated[str, text_kind("host")]
+KEY: Final = "^[a-z0-9_-]*$"
+Key: TypeAlias = Annotated[str, Meta(pattern=KEY)]
+"""A word of ours: the code of a finding, the name of an argument of its sentences."""
+
 KernelName: TypeAlias = Annotated[str, text_kind("kernel")]
 MetricName: TypeAlias = Annotated[str, text_kind("metric")]
 """The key of a number in the report."""

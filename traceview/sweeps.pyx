@@ -5,7 +5,7 @@ lines of text.
 `intervals` does the same with numpy where this module is not built; the tests compare the two.
 """
 
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
@@ -274,14 +274,53 @@ def earliest(
     return result
 
 
-def totals(const int64_t[::1] places, const int64_t[::1] values, int64_t length):
-    """The sum of the values at each place; int64 `[length]`, modulo 2**64."""
-    cdef int64_t i
+def totals(
+    const Id[:] places, const int64_t[:] values, int64_t length, const uint8_t[:] chosen=None
+):
+    """The sum of the values at each place; int64 `[length]`, modulo 2**64. Places below 0 are left out.
+
+    With `chosen` only the values that it marks count.
+    """
+    cdef int64_t i, place
+    cdef bint is_every = chosen is None
     result = np.zeros(length, dtype=np.int64)
     cdef int64_t[::1] total = result
     with nogil:
         for i in range(places.shape[0]):
-            total[places[i]] += values[i]
+            place = <int64_t> places[i]
+            if place >= 0 and (is_every or chosen[i]):
+                total[place] += values[i]
+    return result
+
+
+def totals_between(const int64_t[::1] values, const uint8_t[::1] chosen, const int64_t[::1] first):
+    """The sum of the chosen values from each place of `first` to the next; int64, one less than `first` has, modulo 2**64."""
+    cdef int64_t i, part, total, parts = first.shape[0] - 1
+    result = np.zeros(parts, dtype=np.int64)
+    cdef int64_t[::1] sums = result
+    with nogil:
+        for part in range(parts):
+            total = 0
+            for i in range(first[part], first[part + 1]):
+                # Without a branch, which would be guessed wrong half of the time.
+                total += values[i] & -<int64_t> (chosen[i] != 0)
+            sums[part] = total
+    return result
+
+
+def in_both(
+    const uint8_t[::1] first,
+    const uint8_t[::1] of_first,
+    const int32_t[::1] second,
+    const uint8_t[::1] of_second,
+):
+    """Which rows are marked by both numbers of theirs; bool. The mark of a `second` of -1 is the first one."""
+    cdef int64_t i
+    result = np.empty(first.shape[0], dtype=np.bool_)
+    cdef uint8_t[::1] found = result.view(np.uint8)
+    with nogil:
+        for i in range(first.shape[0]):
+            found[i] = of_first[first[i]] & of_second[second[i] + 1]
     return result
 
 
@@ -393,16 +432,24 @@ def late_until(
     return late, launches
 
 
-def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bounds):
+def cut(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int64_t[::1] bounds,
+    const uint8_t[:] chosen=None,
+):
     """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start.
 
-    int64 start and end, int32 numbers.
+    int64 start and end, int32 numbers. With `chosen` only the spans that it marks are cut.
     """
+    cdef bint is_every = chosen is None
     cdef int64_t i, bound = 0, count, size = start.shape[0], known = bounds.shape[0]
     cdef int64_t pieces = size, near = 0
     cdef const int64_t* first = &bounds[0] if known else NULL
     with nogil:
         for i in range(size):
+            if not is_every and not chosen[i]:
+                continue
             near = place_of(first, known, start[i], True, near)
             bound = near
             while bound < known and bounds[bound] < end[i]:
@@ -422,7 +469,7 @@ def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bou
             while True:
                 number[count] = <int32_t> i
                 place[count] = <int32_t> bound
-                if bound == known or bounds[bound] >= end[i]:
+                if bound == known or bounds[bound] >= end[i] or not (is_every or chosen[i]):
                     out_end[count] = end[i]
                     count += 1
                     break
@@ -433,6 +480,313 @@ def cut(const int64_t[::1] start, const int64_t[::1] end, const int64_t[::1] bou
     return starts, ends, numbers, places_
 
 
+def exclusive(
+    const int64_t[::1] start, const int64_t[::1] duration, const uint8_t[::1] class_, int64_t classes
+):
+    """The exclusive time of each event among those of its class: start, end and the number of the event, by class.
+
+    int64 `start`, `end`, int32 numbers, all in time order within a class; those of class c stand from `begin[c]` to
+    `begin[c + 1]`, int64 `[classes + 1]`. The events are sorted by start. Of several of a class the one that began first has
+    an instant.
+    """
+    cdef int64_t i, at, last, until, size = start.shape[0]
+    cdef uint8_t kind
+    counts, reached = np.zeros(classes, dtype=np.int64), np.empty(classes, dtype=np.int64)
+    cdef int64_t[::1] count = counts, reach = reached, out_start, out_end
+    cdef int32_t[::1] out_number
+    cdef bint filling
+    starts, ends = np.empty((2, 0), dtype=np.int64)
+    numbers, begin = np.empty(0, dtype=np.int32), np.zeros(classes + 1, dtype=np.int64)
+    # First they are counted, then they are written.
+    for filling in (False, True):
+        if filling:
+            begin = np.append(0, np.cumsum(counts))
+            starts, ends = np.empty((2, begin[classes]), dtype=np.int64)
+            numbers = np.empty(begin[classes], dtype=np.int32)
+            out_start, out_end, out_number = starts, ends, numbers
+            counts[:] = begin[:classes]
+        reached[:] = INT64_MIN
+        with nogil:
+            for i in range(size):
+                kind = class_[i]
+                at = start[i]
+                last = at + duration[i]
+                until = reach[kind]
+                if last <= at or last <= until:
+                    continue
+                if filling:
+                    out_start[count[kind]] = until if until > at else at
+                    out_end[count[kind]] = last
+                    out_number[count[kind]] = <int32_t> i
+                count[kind] += 1
+                reach[kind] = last
+    return starts, ends, numbers, begin
+
+
+def _longer(array, int64_t length):
+    """The same values at the beginning of a longer array."""
+    result = np.empty(length, dtype=array.dtype)
+    result[: array.size] = array
+    return result
+
+
+def layered(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int64_t[::1] begin,
+    const int64_t[::1] bounds,
+    int64_t first,
+    int64_t last,
+):
+    """Spans of several layers in one row of pieces, in time order: start, duration, number of the span, and of bounds up to it.
+
+    int64 start and duration, int32 numbers. The spans of layer n stand from `begin[n]` to `begin[n + 1]`, disjoint and in time
+    order; where several layers have one, that of the first counts. Pieces lie in `[first, last)` and are cut at the sorted,
+    distinct `bounds`.
+    """
+    cdef int64_t i, at = first, until, chosen, bound = 0, count = 0
+    cdef int64_t layers = begin.shape[0] - 1, known = bounds.shape[0]
+    # A piece begins at a start, an end or a bound, or at the first instant; mostly there are about as many as spans.
+    cdef int64_t most = 2 * start.shape[0] + known + 2
+    cdef int64_t room = start.shape[0] + start.shape[0] // 4 + known + 1
+    heads = np.array(begin[:layers], dtype=np.int64)
+    starts, durations = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    numbers, places_ = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
+    cdef int64_t[::1] head = heads, out_start, out_duration
+    cdef int32_t[::1] out_number, out_place
+    while at < last:
+        if count == room:
+            room = most
+            starts, durations = _longer(starts, room), _longer(durations, room)
+            numbers, places_ = _longer(numbers, room), _longer(places_, room)
+        out_start, out_duration, out_number, out_place = starts, durations, numbers, places_
+        with nogil:
+            while at < last and count < room:
+                chosen = -1
+                until = last
+                for i in range(layers):
+                    while head[i] < begin[i + 1] and end[head[i]] <= at:
+                        head[i] += 1
+                    if head[i] == begin[i + 1]:
+                        continue
+                    if start[head[i]] <= at:
+                        chosen = head[i]
+                        if end[chosen] < until:
+                            until = end[chosen]
+                        break
+                    if start[head[i]] < until:
+                        until = start[head[i]]
+                while bound < known and bounds[bound] <= at:
+                    bound += 1
+                if bound < known and bounds[bound] < until:
+                    until = bounds[bound]
+                if chosen >= 0:
+                    out_start[count] = at
+                    out_duration[count] = until - at
+                    out_number[count] = <int32_t> chosen
+                    out_place[count] = <int32_t> bound
+                    count += 1
+                at = until
+    return starts[:count], durations[:count], numbers[:count], places_[:count]
+
+
+cdef inline int64_t row_before(
+    const int64_t* start, const int64_t* first, int64_t device, int64_t moment, int64_t* near
+) noexcept nogil:
+    # The last row of a device that begins before a moment.
+    near[device] = place_of(
+        start + first[device], first[device + 1] - first[device], moment, False, near[device]
+    )
+    return first[device] + near[device] - 1
+
+
+cdef inline int64_t active_within(
+    const int64_t* start,
+    const int64_t* duration,
+    const uint8_t* is_active,
+    const int64_t* first,
+    int64_t device,
+    int64_t low,
+    int64_t high,
+    int64_t* near,
+) noexcept nogil:
+    # How long a device is active in a span that begins in its time.
+    cdef int64_t row = row_before(start, first, device, high, near), total = 0, begin, until
+    while row >= first[device] and start[row] + duration[row] > low:
+        if is_active[row]:
+            begin = start[row] if start[row] > low else low
+            until = start[row] + duration[row] if start[row] + duration[row] < high else high
+            total += until - begin
+        row -= 1
+    return total
+
+
+def walked(
+    const int64_t[::1] start,
+    const int64_t[::1] duration,
+    const uint8_t[::1] is_active,
+    const int32_t[::1] waits_for,
+    const int64_t[::1] first,
+    const int64_t[::1] host,
+    const uint8_t[::1] takes_part,
+    bint one_clock,
+    const int64_t[::1] walk_host,
+    const int64_t[::1] walk_start,
+    const int64_t[::1] walk_end,
+):
+    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost.
+
+    int64 row, start and duration, int32 span, bool lost. The pieces of a span touch, fill it, and are in time order.
+
+    Per row, device by device and in time order: `start`, `duration`, which partition the time of the device; `is_active`, whether
+    it does something; `waits_for`, another device, -1 for one that is not known, -2 where it waits for none. Devices are places
+    in `first` and `host`; `first` `[devices + 1]`: where the rows of each begin. `takes_part`: devices that a walk can be on. The
+    spans of `walk_host` lie in the time of its devices.
+
+    A walk begins on the device of the host that is active last, of several the one that is active for longest, of equal ones the
+    first. Where it waits for another one the walk goes on there, if that has a row at that instant, and takes part, and is
+    of the same host or `one_clock` holds; else the wait is lost. Of devices that wait for each other the one that began last
+    keeps the wait, which is lost. Where the rows of another host begin, the walk goes back to the device of its own host
+    that it left last.
+    """
+    cdef int64_t walk, device, home, other, row, moment, begin, until, length, best, longest, member, chosen
+    cdef int64_t count = 0, devices = host.shape[0], walks = walk_host.shape[0], stamp = 0
+    cdef bint filling, can_follow
+    nears, stamps, nexts = np.zeros((3, devices), dtype=np.int64)
+    from_, ends = np.full(walks, -1, dtype=np.int64), np.zeros(walks, dtype=np.int64)
+    # `seen`: when a device was passed on at an instant; `then`: to which one.
+    cdef int64_t[::1] near = nears, seen = stamps, then = nexts, begins_on = from_, end = ends
+    cdef int64_t[::1] out_row, out_start, out_duration
+    cdef int32_t[::1] out_walk
+    cdef uint8_t[::1] out_lost
+    cdef const int64_t* starts = &start[0] if start.shape[0] else NULL
+    rows, begins, durations = (np.empty(0, dtype=np.int64) for _ in range(3))
+    numbers, lost = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_)
+    with nogil:
+        for walk in range(walks):
+            best = longest = -1
+            for device in range(devices):
+                if host[device] != walk_host[walk] or not takes_part[device]:
+                    continue
+                row = row_before(starts, &first[0], device, walk_end[walk], &near[0])
+                while row > first[device] and not is_active[row] and start[row] > walk_start[walk]:
+                    row -= 1
+                until = walk_start[walk]
+                if is_active[row] and start[row] + duration[row] > until:
+                    until = start[row] + duration[row]
+                    until = walk_end[walk] if until > walk_end[walk] else until
+                if begins_on[walk] >= 0 and until < best:
+                    continue
+                if begins_on[walk] < 0 or until > best:
+                    begins_on[walk] = device
+                    best, longest = until, -1
+                    continue
+                # As late as another one: how long each was active decides.
+                if longest < 0:
+                    longest = active_within(
+                        starts, &duration[0], &is_active[0], &first[0],
+                        begins_on[walk], walk_start[walk], walk_end[walk], &near[0],
+                    )
+                length = active_within(
+                    starts, &duration[0], &is_active[0], &first[0],
+                    device, walk_start[walk], walk_end[walk], &near[0],
+                )
+                if length > longest:
+                    begins_on[walk] = device
+                    longest = length
+    # First the pieces are counted, then they are written, each walk from its end.
+    for filling in (False, True):
+        if filling:
+            ends = np.cumsum(ends)
+            end = ends
+            count = end[walks - 1] if walks else 0
+            rows, begins, durations = (np.empty(count, dtype=np.int64) for _ in range(3))
+            numbers, lost = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.bool_)
+            out_row, out_start, out_duration, out_walk = rows, begins, durations, numbers
+            out_lost = lost.view(np.uint8)
+        with nogil:
+            for walk in range(walks):
+                device = home = begins_on[walk]
+                if device < 0:
+                    continue
+                moment = walk_end[walk]
+                count = 0
+                stamp += 1
+                while moment > walk_start[walk]:
+                    if moment <= start[first[device]]:
+                        device = home
+                        stamp += 1
+                    row = row_before(starts, &first[0], device, moment, &near[0])
+                    if waits_for[row] != -2:
+                        other = waits_for[row]
+                        can_follow = (
+                            other >= 0 and other != device and takes_part[other]
+                            and (one_clock or host[other] == host[device])
+                            and start[first[other]] < moment
+                            and moment <= start[first[other + 1] - 1] + duration[first[other + 1] - 1]
+                        )
+                        if can_follow and seen[other] != stamp:
+                            seen[device] = stamp
+                            then[device] = other
+                            # The last one that is passed on to leads nowhere yet.
+                            seen[other] = stamp
+                            then[other] = -1
+                            device = other
+                            if host[device] == walk_host[walk]:
+                                home = device
+                            continue
+                        if can_follow:
+                            # They wait for each other. The one that began to wait last had something else to do until then.
+                            member = chosen = other
+                            row = row_before(starts, &first[0], member, moment, &near[0])
+                            while member != device:
+                                member = then[member]
+                                best = row_before(starts, &first[0], member, moment, &near[0])
+                                if start[best] > start[row]:
+                                    row, chosen = best, member
+                            device = chosen
+                            if host[device] == walk_host[walk]:
+                                home = device
+                    begin = start[row] if start[row] > walk_start[walk] else walk_start[walk]
+                    count += 1
+                    if filling:
+                        out_row[end[walk] - count] = row
+                        out_start[end[walk] - count] = begin
+                        out_duration[end[walk] - count] = moment - begin
+                        out_walk[end[walk] - count] = <int32_t> walk
+                        out_lost[end[walk] - count] = waits_for[row] != -2
+                    moment = begin
+                    # The row before is next, on most devices.
+                    near[device] = row - first[device]
+                    stamp += 1
+                if not filling:
+                    end[walk] = count
+    return rows, begins, durations, numbers, lost
+
+
+cdef struct Spans:
+    # Spans as they are found, of which the last is of this piece and cause; without `start` they are only counted.
+    int64_t count
+    int64_t last_piece
+    int64_t last_cause
+    int64_t* start
+    uint8_t* cause
+    int32_t* piece
+
+
+cdef inline void add_span(Spans* spans, int64_t start, int64_t cause, int64_t piece) noexcept nogil:
+    # What goes on with the same cause in the same piece is one span.
+    if spans.last_piece == piece and spans.last_cause == cause:
+        return
+    if spans.start != NULL:
+        spans.start[spans.count] = start
+        spans.cause[spans.count] = <uint8_t> cause
+        spans.piece[spans.count] = <int32_t> piece
+    spans.count += 1
+    spans.last_piece = piece
+    spans.last_cause = cause
+
+
 cdef inline int64_t add_states(
     const int64_t* start,
     const uint8_t* state,
@@ -440,16 +794,24 @@ cdef inline int64_t add_states(
     int64_t first,
     int64_t last,
     int64_t near,
+    int64_t piece,
+    Spans* spans,
     int64_t* total,
 ) noexcept nogil:
-    # Adds the time of each state inside [first, last); gives where to search next.
-    cdef int64_t until, place = place_of(start, count, first, True, near) - 1
+    # Adds the states inside [first, last) to the spans, or without any the time of each; gives where to search next.
+    cdef int64_t until, place
+    if first >= last:
+        return near
+    place = place_of(start, count, first, True, near) - 1
     if place < 0:
         place = 0
     near = place
     while first < last:
         until = start[place + 1] if place + 1 < count and start[place + 1] < last else last
-        total[state[place]] += until - first
+        if spans != NULL:
+            add_span(spans, first, state[place], piece)
+        else:
+            total[state[place]] += until - first
         first = until
         place += 1
     return near
@@ -457,7 +819,6 @@ cdef inline int64_t add_states(
 
 cdef inline void add_late(
     int64_t start,
-    int64_t end,
     int64_t late_end,
     int64_t handed_over,
     int64_t line,
@@ -465,25 +826,25 @@ cdef inline void add_late(
     const uint8_t* kinds,
     const int64_t* state_begin,
     int64_t* near,
+    int64_t piece,
+    Spans* spans,
     int64_t* total,
 ) noexcept nogil:
-    cdef int64_t late = late_end if late_end < end else end
-    cdef int64_t handed = handed_over if handed_over < late else late
+    cdef int64_t handed = handed_over if handed_over < late_end else late_end
     cdef int64_t begin = state_begin[0]
     if handed < start:
         handed = start
-    if handed > start:
-        near[0] = add_states(
-            states + begin, kinds + begin, state_begin[1] - begin, start, handed, near[0], total
-        )
-    if line and late > handed:
-        begin = state_begin[line]
-        near[line] = add_states(
-            states + begin, kinds + begin, state_begin[line + 1] - begin, handed, late, near[line], total
-        )
+    near[0] = add_states(
+        states + begin, kinds + begin, state_begin[1] - begin, start, handed, near[0], piece, spans, total
+    )
+    begin = state_begin[line]
+    near[line] = add_states(
+        states + begin, kinds + begin, state_begin[line + 1] - begin, handed, late_end, near[line],
+        piece, spans, total,
+    )
 
 
-def attributed(
+def attributed_spans(
     const int64_t[::1] start,
     const int64_t[::1] end,
     const int32_t[::1] gap,
@@ -501,106 +862,133 @@ def attributed(
     int64_t short,
     int64_t launching,
 ):
-    """How long each piece of a gap has each cause: by cause the pieces, int32, and how long, int64; and `queued`, uint8.
+    """The cause of every instant of each piece of a gap: int64 starts of spans, their uint8 causes and int32 pieces.
+
+    The spans of a piece fill it: each lasts until the next, and the last until the piece ends. No two that follow each other
+    have the same cause. None is in an empty piece.
 
     Per piece: `start`, `end`, and the number of its gap, which rises. Per gap: up to `late_end` the host is late, in the state
-    of line 0 until it handed over, then of `line`, where that is not 0; then it is `queued` with that cause, or has
-    the cause `peer` in the intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
+    of line 0 until it handed over, then of `line`; then it is `queued` with that cause, or has the cause `peer` in the
+    intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
     cause while the host is late, of equal ones the first. The states of line n are those from `state_begin[n]` to
     `state_begin[n + 1]`, each from its `state_start` to the next.
     """
-    cdef int64_t i, piece, after, number, cause, begin, handed, until, most, largest, filling
+    cdef int64_t i, piece, after, number, cause, begin, late, most, largest, place
     cdef int64_t causes = yields.shape[0], pieces = start.shape[0], lines = state_begin.shape[0] - 1
-    cdef int64_t peers = peer_start.shape[0], peer_near, low, high, taken, other
-    own = np.array(queued, dtype=np.uint8)
-    hints, counts = np.zeros(lines, dtype=np.int64), np.zeros(causes + 1, dtype=np.int64)
-    sums = np.zeros((2, causes), dtype=np.int64)
-    found, lengths = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-    cdef uint8_t[::1] queue = own
-    cdef int64_t[::1] near = hints, count = counts, length = lengths
-    cdef int64_t[:, ::1] total = sums
-    cdef int32_t[::1] found_piece = found
+    cdef int64_t peers = peer_start.shape[0], peer_near
+    cdef bint filling
+    own, hints = np.array(queued, dtype=np.uint8), np.zeros(lines, dtype=np.int64)
+    sums = np.empty(causes, dtype=np.int64)
+    cdef uint8_t[::1] queue = own, found_cause
+    cdef int64_t[::1] near = hints, total = sums, found_start
+    cdef int32_t[::1] found_piece
     cdef const int64_t* states = &state_start[0]
     cdef const uint8_t* kinds = &state[0]
     cdef const int64_t* peer_starts = &peer_start[0] if peers else NULL
-    # First what there is of each cause is counted, then it is written.
-    for filling in range(2):
-        peer_near = 0
-        i = 0
+    cdef Spans spans
+    spans.count = 0
+    spans.start, spans.cause, spans.piece = NULL, NULL, NULL
+    # First the spans are counted, then they are written.
+    for filling in (False, True):
+        if filling:
+            starts = np.empty(spans.count, dtype=np.int64)
+            span_causes = np.empty(spans.count, dtype=np.uint8)
+            numbers = np.empty(spans.count, dtype=np.int32)
+            if not spans.count:
+                break
+            found_start, found_cause, found_piece = starts, span_causes, numbers
+            spans.start, spans.cause, spans.piece = &found_start[0], &found_cause[0], &found_piece[0]
+        spans.count, spans.last_piece, spans.last_cause = 0, -1, -1
+        peer_near = i = 0
         with nogil:
             while i < pieces:
                 number = gap[i]
                 after = i
                 while after < pieces and gap[after] == number:
                     after += 1
-                if late_end[number] > start[i]:
-                    largest = -1
-                    if queue[number] == short:
-                        for cause in range(causes):
-                            total[1, cause] = 0
-                        for piece in range(i, after):
-                            add_late(
-                                start[piece], end[piece], late_end[number], handed_over[number],
-                                line[number], states, kinds, &state_begin[0], &near[0], &total[1, 0],
-                            )
-                        most = 0
-                        for cause in range(causes):
-                            if total[1, cause] > most:
-                                most = total[1, cause]
-                                largest = cause
-                        if largest == launching:
-                            queue[number] = <uint8_t> launching
-                for piece in range(i, after):
-                    taken = 0
-                    cause = queue[number]
-                    begin = start[piece] if start[piece] > late_end[number] else late_end[number]
-                    other = end[piece] - begin if end[piece] > begin else 0
-                    if other and peers and yields[cause]:
-                        peer_near = place_of(peer_starts, peers, begin, True, peer_near)
-                        low = covered_until(peer_start, peer_covered, peer_near, begin)
-                        peer_near = place_of(peer_starts, peers, end[piece], True, peer_near)
-                        high = covered_until(peer_start, peer_covered, peer_near, end[piece])
-                        taken = high - low
-                    other -= taken
-                    if late_end[number] <= start[piece]:
-                        if taken:
-                            if filling:
-                                found_piece[count[peer]] = <int32_t> piece
-                                length[count[peer]] = taken
-                            count[peer] += 1
-                        if other:
-                            if filling:
-                                found_piece[count[cause]] = <int32_t> piece
-                                length[count[cause]] = other
-                            count[cause] += 1
-                        continue
-                    add_late(
-                        start[piece], end[piece], late_end[number], handed_over[number],
-                        line[number], states, kinds, &state_begin[0], &near[0], &total[0, 0],
-                    )
-                    total[0, peer] += taken
-                    total[0, cause] += other
+                if not filling and queue[number] == short and late_end[number] > start[i]:
                     for cause in range(causes):
-                        if total[0, cause]:
-                            if filling:
-                                found_piece[count[cause]] = <int32_t> piece
-                                length[count[cause]] = total[0, cause]
-                            count[cause] += 1
-                            total[0, cause] = 0
+                        total[cause] = 0
+                    late = late_end[number] if late_end[number] < end[after - 1] else end[after - 1]
+                    add_late(
+                        start[i], late, handed_over[number], line[number],
+                        states, kinds, &state_begin[0], &near[0], 0, NULL, &total[0],
+                    )
+                    most, largest = 0, -1
+                    for cause in range(causes):
+                        if total[cause] > most:
+                            most, largest = total[cause], cause
+                    if largest == launching:
+                        queue[number] = <uint8_t> launching
+                cause = queue[number]
+                for piece in range(i, after):
+                    begin = start[piece]
+                    if late_end[number] > begin:
+                        late = late_end[number] if late_end[number] < end[piece] else end[piece]
+                        add_late(
+                            begin, late, handed_over[number], line[number],
+                            states, kinds, &state_begin[0], &near[0], piece, &spans, NULL,
+                        )
+                        begin = late
+                    if begin < end[piece] and peers and yields[cause]:
+                        peer_near = place_of(peer_starts, peers, begin, True, peer_near)
+                        place = peer_near - 1 if peer_near else 0
+                        while begin < end[piece] and place < peers and peer_start[place] < end[piece]:
+                            if peer_start[place] > begin:
+                                add_span(&spans, begin, cause, piece)
+                                begin = peer_start[place]
+                            late = peer_start[place] + peer_covered[place + 1] - peer_covered[place]
+                            if late > begin:
+                                add_span(&spans, begin, peer, piece)
+                                begin = late
+                            place += 1
+                    if begin < end[piece]:
+                        add_span(&spans, begin, cause, piece)
                 i = after
+    return starts, span_causes, numbers
+
+
+def summed_spans(
+    const int64_t[::1] start,
+    const uint8_t[::1] cause,
+    const int32_t[::1] piece,
+    const int64_t[::1] piece_end,
+    int64_t causes,
+):
+    """How long the spans of `attributed_spans` are: by cause the pieces with it, int32, and how long they have it, int64."""
+    cdef int64_t i, last, until, kind, filling, spans = start.shape[0]
+    counts, latest = np.zeros(causes, dtype=np.int64), np.empty(causes, dtype=np.int64)
+    found, lengths = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
+    cdef int64_t[::1] count = counts, seen = latest, length = lengths
+    cdef int32_t[::1] number = found
+    # First what there is of each cause is counted, then it is written.
+    for filling in range(2):
+        latest[:] = -1
+        with nogil:
+            for i in range(spans):
+                kind = cause[i]
+                # What a piece has of a cause in several spans is one entry, the last of that cause.
+                if seen[kind] != piece[i]:
+                    seen[kind] = piece[i]
+                    if filling:
+                        number[count[kind]] = piece[i]
+                        length[count[kind]] = 0
+                    count[kind] += 1
+                if filling:
+                    until = start[i + 1] if i + 1 < spans and piece[i + 1] == piece[i] else piece_end[piece[i]]
+                    length[count[kind] - 1] += until - start[i]
         if not filling:
-            bounds = np.append(0, np.cumsum(counts[:causes]))
+            bounds = np.append(0, np.cumsum(counts))
             found = np.empty(bounds[causes], dtype=np.int32)
             lengths = np.empty(bounds[causes], dtype=np.int64)
-            found_piece, length = found, lengths
-            counts[:] = bounds
+            number, length = found, lengths
+            counts[:] = bounds[:causes]
     limits = bounds.tolist()
-    by_cause = {
-        cause: (found[limits[cause]:limits[cause + 1]], lengths[limits[cause]:limits[cause + 1]])
-        for cause in range(causes)
-        if limits[cause] < limits[cause + 1]
+    return {
+        kind: (found[limits[kind]:limits[kind + 1]], lengths[limits[kind]:limits[kind + 1]])
+        for kind in range(causes)
+        if limits[kind] < limits[kind + 1]
     }
-    return by_cause, own
 
 
 def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] third):
@@ -673,33 +1061,6 @@ def grouped(const uint8_t[:] codes, int64_t count):
             begin[i] = begin[i - 1]
         begin[0] = 0
     return found, begins
-
-
-def tabulated(
-    const int32_t[::1] labels,
-    const int64_t[::1] values,
-    const int64_t[::1] low,
-    const int64_t[::1] high,
-    const int64_t[::1] row_of,
-    const int64_t[::1] column_of,
-    int64_t rows,
-    int64_t columns,
-):
-    """The sums and the numbers of the values in spans `[low, high)` of places; int64 `[rows, columns]` each.
-
-    A value counts in the row of its label and in the column of its span; not at all where that row is -1.
-    """
-    cdef int64_t i, span, row
-    sums, counts = np.zeros((2, rows, columns), dtype=np.int64)
-    cdef int64_t[:, ::1] total = sums, number = counts
-    with nogil:
-        for span in range(low.shape[0]):
-            for i in range(low[span], high[span]):
-                row = row_of[labels[i]]
-                if row >= 0:
-                    total[row, column_of[span]] += values[i]
-                    number[row, column_of[span]] += 1
-    return sums, counts
 
 
 def codes_of(object[::1] values, dict known):
@@ -791,14 +1152,22 @@ cdef extern from *:
     #ifdef __GLIBC__
     #include <malloc.h>
     static void give_back(void) { malloc_trim(0); }
+    static void one_heap(void) { mallopt(M_ARENA_MAX, 1); }
     #else
     static void give_back(void) {}
+    static void one_heap(void) {}
     #endif
     """
     void give_back() nogil
+    void one_heap() nogil
 
 
 def release_free_memory():
     """Give the memory that was freed back to the system, where the C library keeps it for later."""
     with nogil:
         give_back()
+
+
+def share_one_heap():
+    """Let the threads of this process share one heap, so that it holds less memory that nobody uses."""
+    one_heap()

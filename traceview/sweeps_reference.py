@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import Any
 
@@ -156,11 +157,36 @@ def earliest(ids: _Int64Array, time: _Int64Array, least: int, length: int) -> _I
     return first
 
 
-def totals(places: _Int64Array, values: _Int64Array, length: int) -> _Int64Array:
-    """The sum of the values at each place; int64 `[length]`, modulo 2**64."""
+def totals(
+    places: _Ids, values: _Int64Array, length: int, chosen: npt.NDArray[np.uint8] | None = None
+) -> _Int64Array:
+    """The sum of the values at each place; int64 `[length]`, modulo 2**64. Places below 0 are left out.
+
+    With `chosen` only the values that it marks count.
+    """
     total = np.zeros(length, dtype=np.int64)
-    np.add.at(total, places, values)
+    counts = places >= 0 if chosen is None else (places >= 0) & (chosen != 0)
+    np.add.at(total, places[counts], values[counts])
     return total
+
+
+def totals_between(
+    values: _Int64Array, chosen: npt.NDArray[np.uint8], first: _Int64Array
+) -> _Int64Array:
+    """The sum of the chosen values from each place of `first` to the next; int64, one less than `first` has, modulo 2**64."""
+    total = np.append(0, np.cumsum(np.where(chosen, values, 0)))
+    return np.diff(total[first])
+
+
+def in_both(
+    first: npt.NDArray[np.uint8],
+    of_first: npt.NDArray[np.uint8],
+    second: npt.NDArray[np.int32],
+    of_second: npt.NDArray[np.uint8],
+) -> _BoolArray:
+    """Which rows are marked by both numbers of theirs; bool. The mark of a `second` of -1 is the first one."""
+    found: _BoolArray = (of_first[first] & of_second[second + 1]).astype(np.bool_)
+    return found
 
 
 def gaps_between(
@@ -235,14 +261,19 @@ def late_until(
 
 
 def cut(
-    start: _Int64Array, end: _Int64Array, bounds: _Int64Array
+    start: _Int64Array,
+    end: _Int64Array,
+    bounds: _Int64Array,
+    chosen: npt.NDArray[np.uint8] | None = None,
 ) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start.
 
-    int64 start and end, int32 numbers.
+    int64 start and end, int32 numbers. With `chosen` only the spans that it marks are cut.
     """
     first = np.searchsorted(bounds, start, side="right")
     cuts = np.maximum(np.searchsorted(bounds, end) - first, 0)
+    if chosen is not None:
+        cuts[chosen == 0] = 0
     number = np.repeat(np.arange(start.size), cuts + 1)
     nth = np.arange(number.size) - np.repeat(np.cumsum(cuts + 1) - cuts - 1, cuts + 1)
     place = first[number] + nth
@@ -252,7 +283,152 @@ def cut(
     return begin, finish, number.astype(np.int32), place.astype(np.int32)
 
 
-def attributed(
+def exclusive(
+    start: _Int64Array, duration: _Int64Array, class_: npt.NDArray[np.uint8], classes: int
+) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], _Int64Array]:
+    """The exclusive time of each event among those of its class: start, end and the number of the event, by class.
+
+    int64 `start`, `end`, int32 numbers, all in time order within a class; those of class c stand from `begin[c]` to
+    `begin[c + 1]`, int64 `[classes + 1]`. The events are sorted by start. Of several of a class the one that began first has
+    an instant.
+    """
+    parts, begin = [], [0]
+    for kind in range(classes):
+        rows = np.flatnonzero((class_ == kind) & (duration > 0))
+        at, end = start[rows], start[rows] + duration[rows]
+        at[1:] = np.maximum(at[1:], np.maximum.accumulate(end)[:-1])
+        kept = end > at
+        parts.append((at[kept], end[kept], rows[kept].astype(np.int32)))
+        begin.append(begin[-1] + int(kept.sum()))
+    starts, ends, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return starts, ends, numbers, np.array(begin, dtype=np.int64)
+
+
+def layered(
+    start: _Int64Array,
+    end: _Int64Array,
+    begin: _Int64Array,
+    bounds: _Int64Array,
+    first: int,
+    last: int,
+) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Spans of several layers in one row of pieces, in time order: start, duration, number of the span, and of bounds up to it.
+
+    int64 start and duration, int32 numbers. The spans of layer n stand from `begin[n]` to `begin[n + 1]`, disjoint and in time
+    order; where several layers have one, that of the first counts. Pieces lie in `[first, last)` and are cut at the sorted,
+    distinct `bounds`.
+    """
+    edges = np.unique(np.clip(np.concatenate((start, end, bounds, [first, last])), first, last))
+    number = np.full(edges.size, -1, dtype=np.int64)
+    for low, high in reversed(list(pairwise(begin.tolist()))):
+        place = low - 1 + np.searchsorted(start[low:high], edges, side="right")
+        covered = (place >= low) & (np.append(end, 0)[place] > edges)
+        number[covered] = place[covered]
+    number[-1] = -1
+    # Between two edges that are no bounds a span goes on.
+    opens = np.append(True, number[1:] != number[:-1])
+    opens[np.searchsorted(edges, bounds[(bounds >= first) & (bounds <= last)])] = True
+    at = np.flatnonzero(opens)
+    duration = np.diff(edges[at], append=edges[-1])
+    kept = number[at] >= 0
+    at, duration = at[kept], duration[kept]
+    place = np.searchsorted(bounds, edges[at], side="right")
+    return edges[at], duration, number[at].astype(np.int32), place.astype(np.int32)
+
+
+def walked(
+    start: _Int64Array,
+    duration: _Int64Array,
+    is_active: npt.NDArray[np.uint8],
+    waits_for: npt.NDArray[np.int32],
+    first: _Int64Array,
+    host: _Int64Array,
+    takes_part: npt.NDArray[np.uint8],
+    one_clock: bool,
+    walk_host: _Int64Array,
+    walk_start: _Int64Array,
+    walk_end: _Int64Array,
+) -> tuple[_Int64Array, _Int64Array, _Int64Array, npt.NDArray[np.int32], _BoolArray]:
+    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost.
+
+    int64 row, start and duration, int32 span, bool lost. The pieces of a span touch, fill it, and are in time order.
+
+    Per row, device by device and in time order: `start`, `duration`, which partition the time of the device; `is_active`, whether
+    it does something; `waits_for`, another device, -1 for one that is not known, -2 where it waits for none. Devices are places
+    in `first` and `host`; `first` `[devices + 1]`: where the rows of each begin. `takes_part`: devices that a walk can be on. The
+    spans of `walk_host` lie in the time of its devices.
+
+    A walk begins on the device of the host that is active last, of several the one that is active for longest, of equal ones the
+    first. Where it waits for another one the walk goes on there, if that has a row at that instant, and takes part, and is
+    of the same host or `one_clock` holds; else the wait is lost. Of devices that wait for each other the one that began last
+    keeps the wait, which is lost. Where the rows of another host begin, the walk goes back to the device of its own host
+    that it left last.
+    """
+    begins, ends = start.tolist(), (start + duration).tolist()
+    offset, of_host, waits = first.tolist(), host.tolist(), waits_for.tolist()
+
+    def row_before(device: int, moment: int) -> int:
+        return bisect_left(begins, moment, offset[device], offset[device + 1]) - 1
+
+    def activity(device: int, low: int, high: int) -> tuple[int, int]:
+        """Until when, and for how long, a device is active in a span."""
+        last = row_before(device, high)
+        own = np.arange(row_before(device, low + 1), last + 1)
+        own = own[is_active[own] != 0]
+        until = np.minimum(start[own] + duration[own], high)
+        length = np.maximum(until - np.maximum(start[own], low), 0)
+        return int(until[length > 0].max(initial=low)), int(length.sum())
+
+    def follows(device: int, other: int, moment: int) -> bool:
+        return (
+            other >= 0
+            and other != device
+            and bool(takes_part[other])
+            and (one_clock or of_host[other] == of_host[device])
+            and begins[offset[other]] < moment <= ends[offset[other + 1] - 1]
+        )
+
+    pieces: list[tuple[int, int, int, int, bool]] = []
+    for walk, (own_host, low, high) in enumerate(
+        zip(walk_host.tolist(), walk_start.tolist(), walk_end.tolist(), strict=True)
+    ):
+        own = [d for d, of in enumerate(of_host) if of == own_host and takes_part[d]]
+        if not own:
+            continue
+        device = home = max(own, key=lambda place: activity(place, low, high))
+        moment, passed, found = high, [device], []
+        while moment > low:
+            if moment <= begins[offset[device]]:
+                device, passed = home, [home]
+            row = row_before(device, moment)
+            other = waits[row]
+            if follows(device, other, moment):
+                is_new = other not in passed
+                if is_new:
+                    passed.append(other)
+                    device = other
+                else:
+                    # They wait for each other.
+                    circle = passed[passed.index(other) :]
+                    row = max(
+                        (row_before(place, moment) for place in circle), key=begins.__getitem__
+                    )
+                    device = bisect_right(offset, row) - 1
+                home = device if of_host[device] == own_host else home
+                if is_new:
+                    continue
+            begin = max(begins[row], low)
+            found.append((row, begin, moment - begin, walk, waits[row] != -2))
+            moment, passed = begin, [device]
+        pieces += reversed(found)
+    rows, at, lengths, numbers, lost = (
+        np.array(column, dtype=np.int64)
+        for column in (zip(*pieces, strict=True) if pieces else [()] * 5)
+    )
+    return rows, at, lengths, numbers.astype(np.int32), lost.astype(np.bool_)
+
+
+def attributed_spans(
     start: _Int64Array,
     end: _Int64Array,
     gap: npt.NDArray[np.int32],
@@ -269,57 +445,93 @@ def attributed(
     peer: int,
     short: int,
     launching: int,
-) -> tuple[dict[int, tuple[npt.NDArray[np.int32], _Int64Array]], npt.NDArray[np.uint8]]:
-    """How long each piece of a gap has each cause: by cause the pieces, int32, and how long, int64; and `queued`, uint8.
+) -> tuple[_Int64Array, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """The cause of every instant of each piece of a gap: int64 starts of spans, their uint8 causes and int32 pieces.
+
+    The spans of a piece fill it: each lasts until the next, and the last until the piece ends. No two that follow each other
+    have the same cause. None is in an empty piece.
 
     Per piece: `start`, `end`, and the number of its gap, which rises. Per gap: up to `late_end` the host is late, in the state
-    of line 0 until it handed over, then of `line`, where that is not 0; then it is `queued` with that cause, or has
-    the cause `peer` in the intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
+    of line 0 until it handed over, then of `line`; then it is `queued` with that cause, or has the cause `peer` in the
+    intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
     cause while the host is late, of equal ones the first. The states of line n are those from `state_begin[n]` to
     `state_begin[n + 1]`, each from its `state_start` to the next.
     """
-    late = np.flatnonzero(late_end[gap] > start)
-    begin, until = start[late], np.minimum(late_end[gap[late]], end[late])
-    handed = np.clip(handed_over[gap[late]], begin, until)
-    total = np.zeros((yields.size, start.size), dtype=np.int64)
+    until = np.clip(late_end[gap], start, end)
+    handed = np.clip(handed_over[gap], start, until)
+    late = []
     for number in range(state_begin.size - 1):
         own = slice(state_begin[number], state_begin[number + 1])
-        low, high, rows = (begin, handed, late) if number == 0 else (handed, until, late)
-        if number:
-            chosen = line[gap[late]] == number
-            low, high, rows = low[chosen], high[chosen], rows[chosen]
-        for cause in np.flatnonzero(np.bincount(state[own])).tolist():
-            total[cause, rows] += _state_within(state_start[own], state[own] == cause, low, high)
-    of_gaps = np.zeros((yields.size, late_end.size), dtype=np.int64)
-    for cause in range(yields.size):
-        np.add.at(of_gaps[cause], gap, total[cause])
-    is_launching = (of_gaps.argmax(axis=0) == launching) & (of_gaps[launching] > 0)
+        turn = np.flatnonzero(line[gap] == number)
+        if number == 0:
+            late.append(_stretches(state_start[own], state[own], start, handed))
+        begin, cause, of = _stretches(state_start[own], state[own], handed[turn], until[turn])
+        late.append((begin, cause, turn[of]))
+    total = np.zeros((yields.size, late_end.size), dtype=np.int64)
+    begin, cause, piece = _in_order(late)
+    length = _ends(begin, piece, until) - begin
+    np.add.at(total, (cause, gap[piece]), length)
+    is_launching = (total.argmax(axis=0) == launching) & (total[launching] > 0)
     queue = np.where((queued == short) & is_launching, launching, queued).astype(np.uint8)
-    waits = np.flatnonzero(end > np.maximum(start, late_end[gap]))
-    begin, cause_of = np.maximum(start[waits], late_end[gap[waits]]), queue[gap[waits]]
-    by_peers = covered_before(peer_start, peer_covered, end[waits])
-    by_peers = by_peers - covered_before(peer_start, peer_covered, begin)
-    by_peers[yields[cause_of] == 0] = 0
-    total[peer, waits] += by_peers
-    total[cause_of, waits] += end[waits] - begin - by_peers
-    by_cause = {}
-    for cause in range(yields.size):
-        pieces = np.flatnonzero(total[cause])
-        if pieces.size:
-            by_cause[cause] = pieces.astype(np.int32), total[cause, pieces]
-    return by_cause, queue
+    # From `edges[1]` on, every other stretch is one of the peers.
+    edges = np.empty(2 * peer_start.size + 1, dtype=np.int64)
+    edges[0] = np.iinfo(np.int64).min
+    edges[1::2], edges[2::2] = peer_start, peer_start + np.diff(peer_covered)
+    is_peer = (np.arange(edges.size) % 2).astype(np.uint8)
+    waits, by_peers, of = _stretches(edges, is_peer, until, end)
+    own_cause = queue[gap[of]]
+    by_peers = np.where((by_peers == 1) & (yields[own_cause] == 1), peer, own_cause)
+    begin, cause, piece = _in_order([(begin, cause, piece), (waits, by_peers, of)])
+    opens = np.ones(begin.size, dtype=np.bool_)
+    opens[1:] = (cause[1:] != cause[:-1]) | (piece[1:] != piece[:-1])
+    return begin[opens], cause[opens].astype(np.uint8), piece[opens].astype(np.int32)
 
 
-def _state_within(
-    start: _Int64Array, is_state: _BoolArray, low: _Int64Array, high: _Int64Array
-) -> _Int64Array:
-    """The time in some of the stretches that follow each other inside each `[low, high)`."""
-    end = np.append(start[1:], np.iinfo(np.int64).max // 2)
-    begins = start[is_state]
-    covered = np.append(0, np.cumsum(end[is_state] - begins))
-    result: _Int64Array = covered_before(begins, covered, high)
-    result -= covered_before(begins, covered, low)
+_Stretches = tuple[_Int64Array, npt.NDArray[np.integer], npt.NDArray[np.integer]]
+
+
+def _stretches(
+    edges: _Int64Array, kinds: npt.NDArray[np.uint8], low: _Int64Array, high: _Int64Array
+) -> _Stretches:
+    """The stretches, each from its edge to the next, inside each `[low, high)`: start, kind and number of the span."""
+    first = np.searchsorted(edges, low, side="right") - 1
+    count = np.where(high > low, np.searchsorted(edges, high) - first, 0)
+    span = np.repeat(np.arange(low.size), count)
+    place = np.arange(span.size) - np.repeat(np.cumsum(count) - count, count) + first[span]
+    return np.maximum(edges[place], low[span]), kinds[place], span
+
+
+def _in_order(parts: list[_Stretches]) -> _Stretches:
+    start, kind, span = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(start, kind="stable")
+    return start[order], kind[order], span[order]
+
+
+def _ends(start: _Int64Array, span: npt.NDArray[np.integer], end: _Int64Array) -> _Int64Array:
+    """Where stretches end that fill their spans: where the next of the span begins, or with the span."""
+    result: _Int64Array = end[span]
+    goes_on = np.flatnonzero(span[1:] == span[:-1])
+    result[goes_on] = start[goes_on + 1]
     return result
+
+
+def summed_spans(
+    start: _Int64Array,
+    cause: npt.NDArray[np.uint8],
+    piece: npt.NDArray[np.int32],
+    piece_end: _Int64Array,
+    causes: int,
+) -> dict[int, tuple[npt.NDArray[np.int32], _Int64Array]]:
+    """How long the spans of `attributed_spans` are: by cause the pieces with it, int32, and how long they have it, int64."""
+    length = _ends(start, piece, piece_end) - start
+    by_cause = {}
+    for kind in range(causes):
+        total = np.zeros(piece_end.size, dtype=np.int64)
+        np.add.at(total, piece[cause == kind], length[cause == kind])
+        pieces = np.flatnonzero(total)
+        if pieces.size:
+            by_cause[kind] = pieces.astype(np.int32), total[pieces]
+    return by_cause
 
 
 def labelled(
@@ -352,28 +564,6 @@ def grouped(codes: npt.NDArray[np.uint8], count: int) -> tuple[_Int64Array, _Int
     return found, np.append(0, np.cumsum(np.bincount(codes, minlength=count)))
 
 
-def tabulated(
-    labels: npt.NDArray[np.int32],
-    values: _Int64Array,
-    low: _Int64Array,
-    high: _Int64Array,
-    row_of: _Int64Array,
-    column_of: _Int64Array,
-    rows: int,
-    columns: int,
-) -> tuple[_Int64Array, _Int64Array]:
-    """The sums and the numbers of the values in spans `[low, high)` of places; int64 `[rows, columns]` each.
-
-    A value counts in the row of its label and in the column of its span; not at all where that row is -1.
-    """
-    sums, counts = np.zeros((2, rows, columns), dtype=np.int64)
-    for begin, end, column in zip(low.tolist(), high.tolist(), column_of.tolist(), strict=True):
-        row = row_of[labels[begin:end]]
-        np.add.at(sums[:, column], row[row >= 0], values[begin:end][row >= 0])
-        np.add.at(counts[:, column], row[row >= 0], 1)
-    return sums, counts
-
-
 def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]:
     """The number of each value in `known`, int32; values that are new there get the next numbers."""
     return np.array(
@@ -402,3 +592,7 @@ def lines_of(
 
 def release_free_memory() -> None:
     """Give the memory that was freed back to the system; only compiled code can ask for it."""
+
+
+def share_one_heap() -> None:
+    """Let the threads of this process share one heap; only compiled code can ask for it."""

@@ -1,8 +1,12 @@
-"""Writes docs/commands.md: the commands, their options and their exit codes, from Typer and the errors."""
+"""Writes docs/commands.md: the commands, their options and their exit codes, from Typer and the errors.
+
+Options that many commands share are explained once, in the table above the commands.
+"""
 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,56 +14,75 @@ import typer
 import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from scripts.docs.words import first_paragraph, table, words
+from scripts.docs.words import first_paragraph, words
 from traceview import errors
 from traceview.cli.app import app
-from traceview.cli.doctor import FAILED_CHECK
+from traceview.cli.capture_check import FAILED_CHECK
 from traceview.cli.errors import INTERRUPTED
-from traceview.document.markdown import code
+from traceview.cli.show import WITHOUT_TRACE
+from traceview.cli.tables import TABLES
 
 _HEAD = """\
 # Commands
 
 Reports go to standard output, everything else to standard error. Files are written whole or not at all, and never over
-an existing one without `--force`. This page is made from the commands; `python -m scripts.docs` renews it.
+an existing one without `--force`. `traceview COMMAND --help` prints the same as this page, which is made from it by
+`python -m scripts.docs`.
 """
 _EXAMPLE = "Example: "
+_COMMON_SHARE = 3
+"""Options that one of so many commands has, or more, are called the common ones."""
+_FEWEST = 2
+"""An option that so many commands have with the same help is explained once; an argument only if it is common."""
 
 
 def page() -> str:
-    """The whole page: a list, a part for each command, and the exit codes."""
+    """The whole page: shared options, a part for each command, and the exit codes."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     commands = group.commands
+    singles = [
+        (command, typer.Context(command, info_name=f"traceview {name}"))
+        for name, command in commands.items()
+    ]
+    counts = Counter(
+        _option(parameter, context)
+        for command, context in singles
+        for parameter in _parameters(command)
+    )
+    common = {
+        option: text
+        for (option, text), count in counts.items()
+        if count >= len(singles) / _COMMON_SHARE
+    }
+    shared = {
+        option: text
+        for (option, text), count in counts.items()
+        if option not in common and count >= _FEWEST and option.startswith("`-")
+    }
     blocks = [
         _HEAD,
-        table(
-            ("command", ""),
-            (
-                (f"[`{name}`](#traceview-{name})", words(_paragraphs(command.help)[0]))
-                for name, command in commands.items()
-            ),
-        ),
+        ", ".join(f"[{name}](#traceview-{name})" for name in commands),
+        "## Options of many commands",
+        "The common options:",
+        _listed(dict(sorted(common.items()))),
+        "Others that several commands have:",
+        _listed(dict(sorted(shared.items()))),
     ]
     for name, command in commands.items():
-        blocks += _of_command(name, command)
+        blocks += _of_command(name, command, common, shared)
     blocks += ["## Exit codes", _exit_codes()]
     return "\n\n".join(block.strip() for block in blocks if block) + "\n"
 
 
-def _of_command(name: str, command: Any) -> Iterator[str]:
-    """The part of a command, and of those that it has of its own."""
-    if isinstance(command, TyperGroup):
-        paragraphs = [part for part in _paragraphs(command.help) if not part.startswith(_EXAMPLE)]
-        yield f"## traceview {name}"
-        yield "\n\n".join(map(words, paragraphs))
-        for inner, of in command.commands.items():
-            yield from _of_single_command(f"{name} {inner}", of, heading="###")
-        return
-    yield from _of_single_command(name, command)
+def _listed(options: dict[str, str]) -> str:
+    return "\n".join(f"- {option}: {text}" for option, text in options.items())
 
 
-def _of_single_command(name: str, command: Any, heading: str = "##") -> Iterator[str]:
+def _of_command(
+    name: str, command: Any, common: dict[str, str], shared: dict[str, str]
+) -> Iterator[str]:
+    """The part of a command."""
     paragraphs, example = [], ""
     for paragraph in _paragraphs(command.help):
         if paragraph.startswith(_EXAMPLE):
@@ -67,35 +90,76 @@ def _of_single_command(name: str, command: Any, heading: str = "##") -> Iterator
         else:
             paragraphs.append(words(paragraph))
     context = typer.Context(command, info_name=f"traceview {name}")
-    usage = " ".join(command.collect_usage_pieces(context))
-    yield f"{heading} traceview {name}"
-    yield "\n\n".join(paragraphs)
+    yield f"## traceview {name}"
+    yield " ".join(paragraphs)
     yield f"```sh\n{example}\n```"
-    yield f"Usage: `traceview {name} {usage}`"
-    rows = [
-        (_name(parameter, context), _help(parameter, context))
-        for parameter in command.params
-        if not getattr(parameter, "hidden", False)
+    options = {
+        option: (_longest(parameter, context), text)
+        for parameter in _parameters(command)
+        for option, text in [_option(parameter, context)]
+    }
+    also = [
+        _code(name)
+        for option, (name, text) in options.items()
+        if text in (common.get(option), shared.get(option))
     ]
-    if rows:
-        yield table(("argument or option", ""), rows)
+    yield _listed(
+        {option: text for option, (name, text) in options.items() if _code(name) not in also}
+    )
+    if all(option in options and options[option][1] == common[option] for option in common):
+        ours = {_code(options[option][0]) for option in common}
+        also = ["the common options", *(name for name in also if name not in ours)]
+    if also:
+        yield f"Also: {', '.join(also)}"
+    if name == "show":
+        yield "What can be shown, with what `--state` takes and the column that `--min` bounds:"
+        yield _tables()
+
+
+def _tables() -> str:
+    """What can be shown, and what some options mean there."""
+    lines = []
+    for name, kind in TABLES.items():
+        states = f"; states {', '.join(map(_code, kind.states))}" if kind.states else ""
+        length = f"; length `{kind.length}`" if kind.length else ""
+        lines.append(f"- `{name}`: {words(kind.summary)}{states}{length}")
+    lines += [f"- `{name}`: {words(summary)}" for name, summary in WITHOUT_TRACE.items()]
+    return "\n".join(lines)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`"
 
 
 def _paragraphs(text: str | None) -> list[str]:
     return [" ".join(part.split()) for part in inspect.cleandoc(text or "").split("\n\n")]
 
 
+def _parameters(command: Any) -> list[Any]:
+    return [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
+
+
+def _option(parameter: Any, context: typer.Context) -> tuple[str, str]:
+    """How it is written, and what it means."""
+    return _name(parameter, context), _help(parameter, context)
+
+
+def _longest(parameter: Any, context: typer.Context) -> str:
+    """The name that says most."""
+    if isinstance(parameter, TyperArgument):
+        return str(parameter.make_metavar(context).strip("{}"))
+    return str(max(parameter.opts, key=len))
+
+
 def _name(parameter: Any, context: typer.Context) -> str:
     metavar = parameter.make_metavar(context).strip("{}")
     if isinstance(parameter, TyperArgument):
-        return code(metavar)
+        return _code(metavar)
     # The long name first: it says more.
     names = sorted(parameter.opts, key=lambda name: -len(name)) + parameter.secondary_opts
-    option = ", ".join(map(code, names))
     if parameter.is_flag:
-        return option
-    choices = metavar.strip("<>").split("|")
-    return f"{option} {' or '.join(map(code, choices))}"
+        return ", ".join(map(_code, names))
+    return ", ".join(map(_code, (*names[:-1], f"{names[-1]} {metavar.strip('<>')}")))
 
 
 def _help(parameter: Any, context: typer.Context) -> str:
@@ -106,9 +170,9 @@ def _help(parameter: Any, context: typer.Context) -> str:
     remarks = []
     if parameter.show_default and parameter.default is not None and not parameter.is_flag:
         default = getattr(parameter.default, "value", parameter.default)
-        remarks.append(f"By default {code(str(default))}.")
+        remarks.append(f"By default {_code(str(default))}.")
     if extra.get("range"):
-        remarks.append(f"Range: {code(str(extra['range']))}.")
+        remarks.append(f"Range: {_code(str(extra['range']))}.")
     return " ".join([meaning, *remarks])
 
 
@@ -117,11 +181,11 @@ def _exit_codes() -> str:
     meanings = {
         0: "Fine.",
         errors.TraceviewError.exit_code: "A bug of traceview: the lines above say where.",
-        FAILED_CHECK: "`traceview doctor` found what would fail.",
+        FAILED_CHECK: "`traceview capture --check` found what would fail.",
         INTERRUPTED: "Interrupted by Ctrl-C.",
     }
     for kind in vars(errors).values():
         if inspect.isclass(kind) and issubclass(kind, errors.TraceviewError):
             meanings.setdefault(kind.exit_code, first_paragraph(kind.__doc__))
     codes = sorted(meanings)
-    return table(("code", ""), ((str(number), meanings[number]) for number in codes), right=True)
+    return "\n".join(f"- {number}: {meanings[number]}" for number in codes)

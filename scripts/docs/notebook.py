@@ -42,7 +42,7 @@ report""",
 for row in report.results.device_time.devices:
     print(row.device, row.busy_ps, row.idle_ps, row.busy_ps + row.idle_ps == row.window_ps)
 for finding in report.findings:
-    print(finding.severity, finding.code, finding.cost_ps_per_step)""",
+    print(finding.severity, finding.code, finding.loss)""",
     ),
     (
         "markdown",
@@ -56,34 +56,28 @@ steps.assign(ms=steps["duration_ps"] / 1e9)""",
     ),
     (
         "markdown",
-        "The gaps are the spans in which a device did nothing, with their causes. The longest ones:",
+        "The gaps are the spans in which a device did nothing, with their states. The longest ones:",
     ),
     (
         "code",
         """\
 gaps = trace.gaps.sort_values("duration_ps", ascending=False)
 gaps["ms"] = gaps["duration_ps"] / 1e9
-gaps[["device", "step", "ms", "cause"]].head(6).reset_index(drop=True)""",
-    ),
-    ("markdown", "The sum of all gaps by cause, in milliseconds of the recording:"),
-    (
-        "code",
-        """\
-parts = gaps.filter(like="_ps").drop(columns=["start_ps", "duration_ps"])
-by_device = parts.groupby(gaps["device"], observed=True).sum() / 1e9
-by_device.loc[:, by_device.any()].round(1)""",
+gaps[["device", "step", "ms", "state"]].head(6).reset_index(drop=True)""",
     ),
     (
         "markdown",
         (
-            "`report.to_html()`, `report.to_markdown()` and `report.to_json()` are the documents that "
-            "`traceview report` writes; `traceview.load_report` reads a saved JSON report."
+            "The ledger has every moment of every device, busy or not, in one state. The sums over the used steps, in "
+            "milliseconds:"
         ),
     ),
     (
         "code",
         """\
-print(report.to_markdown().split("<details>")[0].strip())""",
+ledger = trace.ledger().to_frame().query("is_used")
+by_state = ledger.pivot_table("duration_ps", "state", "device", "sum", observed=True) / 1e9
+by_state.round(1)""",
     ),
 )
 

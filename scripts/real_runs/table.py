@@ -16,19 +16,19 @@ class Program(Struct, frozen=True):
         name: Its module in `programs`.
         slowdown: What slows it down, in words.
         findings: Codes that are right as the first finding of the slow run.
-        causes: Classes and causes of the critical path that name the slowdown.
+        states: Those of the ledger that name the slowdown.
         statistic: Whether the slowdown costs every step (median) or some steps (mean).
     """
 
     name: str
     slowdown: str
     findings: tuple[str, ...]
-    causes: tuple[str, ...]
+    states: tuple[str, ...]
     statistic: Statistic = "median"
 
 
-_INPUT: Final = ("input-bound", "slow-input-stage", "no-prefetch")
-_BETWEEN_STEPS: Final = ("callback", "python")
+_INPUT: Final = ("input-bound",)
+_BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
 
 PROGRAMS: Final = {
@@ -111,13 +111,13 @@ PROGRAMS: Final = {
             "loop_thread",
             "a Python thread counts words beside the steps",
             ("python-thread",),
-            (*_BETWEEN_STEPS, "host_compute", "launch"),
+            ("lock",),
         ),
         Program(
             "loop_constants",
             "nested lists are made into a tensor for each step",
             ("callback-stall", "host-bound", "launch-bound"),
-            (*_BETWEEN_STEPS, "host_compute", "launch"),
+            (*_BETWEEN_STEPS, "host_ops", "launch"),
         ),
         Program(
             "loop_summaries",
@@ -128,75 +128,75 @@ PROGRAMS: Final = {
         Program(
             "fit_validation",
             "a validation ends each epoch of six steps",
-            ("validation-stall", "callback-stall"),
-            _BETWEEN_STEPS,
+            ("validation-stall",),
+            ("evaluation",),
             "mean",
         ),
         Program(
             "fit_eagerly",
             "the step runs eagerly",
             ("host-bound", "launch-bound"),
-            ("launch", "host_compute", "python"),
+            ("launch", "host_ops", "python"),
         ),
         Program(
             "loop_eager_optimizer",
             "Adam updates the variables op by op outside of the graph",
             ("callback-stall", "host-bound", "launch-bound"),
-            (*_BETWEEN_STEPS, "host_compute", "launch"),
+            (*_BETWEEN_STEPS, "host_ops", "launch"),
         ),
         Program(
             "loop_map_fn",
             "`tf.map_fn` runs small ops row by row",
             ("host-bound", "launch-bound"),
-            ("launch", "host_compute"),
+            ("launch", "host_ops"),
         ),
         Program(
             "loop_numpy_function",
             "`tf.numpy_function` orders each row inside the step",
             _HOST_OP,
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "loop_strings",
             "texts are split and hashed inside the step",
             _HOST_OP,
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "loop_print",
             "`tf.print` writes a layer inside the step",
             _HOST_OP,
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "loop_summaries_in_step",
             "the step itself writes histograms",
             _HOST_OP,
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "fit_check_numerics",
             "every op is checked for NaN",
             _HOST_OP,
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "loop_embedding",
             "Adam updates a whole embedding table",
             ("optimizer-bound", *_HOST_OP),
-            ("compute", "host_compute"),
+            ("compute", "host_ops"),
         ),
         Program(
             "loop_straggler",
             "replica 1 of 2 computes more",
             ("straggler-gpu",),
-            ("compute", "collective", "peer"),
+            ("device_wait",),
         ),
         Program(
             "loop_straggler_of_4",
             "replica 2 of 4 has larger images",
             ("straggler-gpu",),
-            ("compute", "collective", "peer"),
+            ("device_wait",),
         ),
     )
 }

@@ -8,6 +8,7 @@ from scripts.scenarios import (
     copies,
     devices,
     gradients,
+    headlines,
     hosts,
     idle,
     input_pipelines,
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Builder] = {
     **hosts.CASES,
     **input_pipelines.CASES,
     **step_ops.CASES,
+    **headlines.CASES,
 }
 
 __all__ = ["SCENARIOS", "Scenario"]

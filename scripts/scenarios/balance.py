@@ -54,33 +54,22 @@ def more_work() -> Scenario:
         ),
     }
     balance: Truth = {
-        # 40 ms over the middle of 30 and 40.
-        "skew_ratio": 0.143,
         "concurrency_ratio": 1.0,
-        "straggler": {
-            "device": "GPU:1",
-            "cause": "more_work",
-            "cost_ps_per_step": ms(10),
-            "step_count": 4,
-            "of_count": 4,
-            "launches_ratio": 2.0,
-        },
-        "what_if": {
-            "no_input_wait": ms(50),
-            # What GPU:0 is in it longer it waits for GPU:1.
-            "no_exposed_collectives": ms(46),
-            "no_exposed_copies": ms(50),
-            "balanced_devices": ms(45),
-            "concurrent_devices": ms(50),
-        },
+        "straggler": {"device": "GPU:1", "reason": "work", "share": 1.0},
         "devices": {
-            "GPU:0": {"last_count": 0, "collective_count": 4, "longest_count": 0},
-            "GPU:1": {"last_count": 4, "collective_count": 4, "longest_count": 4},
+            "GPU:0": {
+                "compute_ps_per_step": ms(30),
+                "waits_ps_per_step": ms(10),
+                "waited_for_ps_per_step": 0,
+            },
+            "GPU:1": {
+                "compute_ps_per_step": ms(40),
+                "waits_ps_per_step": 0,
+                "waited_for_ps_per_step": ms(10),
+            },
         },
     }
-    truth = _truth(
-        devices, balance=balance, findings=findings_truth(["straggler-gpu"], ["collective-wait"])
-    )
+    truth = _truth(devices, balance=balance, findings=findings_truth(["straggler-gpu"]))
     return Scenario("more_work", {"host0": trace}, truth)
 
 
@@ -95,25 +84,16 @@ def late_start() -> Scenario:
     early = device_truth(WINDOW_MS, compute=120, collective=48, idle=31.9, kernels=4, collectives=4)
     late = device_truth(WINDOW_MS, compute=120, collective=16, idle=63.9, kernels=4, collectives=4)
     balance: Truth = {
-        "skew_ratio": 0.0,
-        "stagger_ps": ms(8),
-        "straggler": {
-            "device": "GPU:1",
-            "cause": "late_start",
-            "cost_ps_per_step": ms(8),
-            "wait_ps_per_step": ms(8),
-            "step_count": 4,
-            "of_count": 4,
-        },
+        "straggler": {"device": "GPU:1", "reason": "start", "share": 1.0},
         "devices": {
-            "GPU:0": {"start_lag_ps": 0, "end_lead_ps": ms(8)},
-            "GPU:1": {"start_lag_ps": ms(8), "end_lead_ps": 0},
+            "GPU:0": {"waits_ps_per_step": ms(8)},
+            "GPU:1": {"waits_ps_per_step": 0, "waited_for_ps_per_step": ms(8)},
         },
     }
     truth = _truth(
         {"GPU:0": early, "GPU:1": late, "GPU:2": early},
         balance=balance,
-        findings=findings_truth(["straggler-gpu"], ["collective-wait", "serial-gpus"]),
+        findings=findings_truth(["straggler-gpu"], ["serial-gpus"]),
     )
     return Scenario("late_start", {"host0": trace}, truth)
 
@@ -137,10 +117,12 @@ def late_batch() -> Scenario:
         ),
     }
     balance: Truth = {
-        "straggler": {"device": "GPU:1", "cause": "input", "cost_ps_per_step": ms(10)},
+        "straggler": {"device": "GPU:1", "reason": "input"},
     }
     truth = _truth(
-        devices, balance=balance, findings=findings_truth(["straggler-gpu"], ["collective-wait"])
+        devices,
+        balance=balance,
+        findings=findings_truth(["straggler-gpu", "input-bound"]),
     )
     return Scenario("late_batch", {"host0": trace}, truth)
 
@@ -159,10 +141,8 @@ def two_of_eight() -> Scenario:
     balance: Truth = {
         "visible_count": 8,
         "in_use_count": 2,
-        "skew_ratio": 0.0,
         "concurrency_ratio": 1.0,
-        # 320 of 199.9 ms, and over eight.
-        "effective_gpus": 1.601,
+        # 320 of 199.9 ms over eight.
         "efficiency_ratio": 0.200,
         "in_use_efficiency_ratio": 0.800,
         "straggler": None,
@@ -170,7 +150,7 @@ def two_of_eight() -> Scenario:
     truth = _truth(
         devices,
         balance=balance,
-        findings=findings_truth(["unused-gpu"], ["straggler-gpu", "serial-gpus", "poor-scaling"]),
+        findings=findings_truth(["unused-gpu"], ["straggler-gpu", "serial-gpus"]),
     )
     return Scenario("two_of_eight", {"host0": trace}, truth)
 
@@ -194,14 +174,12 @@ def mixed_models() -> Scenario:
         ),
     }
     balance: Truth = {
-        # 40 ms over the middle of 20 and 40.
-        "skew_ratio": 0.333,
-        "straggler": {"device": "GPU:1", "cause": "slower_device", "cost_ps_per_step": ms(20)},
+        "straggler": {"device": "GPU:1", "reason": "slower"},
     }
     truth = _truth(
         devices,
         balance=balance,
-        findings=findings_truth(["straggler-gpu", "mixed-gpus"], ["collective-wait"]),
+        findings=findings_truth(["straggler-gpu", "mixed-gpus"]),
     )
     return Scenario("mixed_models", {"host0": trace}, truth)
 
@@ -234,7 +212,7 @@ def throttled_gpu() -> Scenario:
                 "sm_clock_hz": 900_000_000,
             },
         },
-        "findings": findings_truth(["straggler-gpu", "gpu-throttled"], ["collective-wait"]),
+        "findings": findings_truth(["straggler-gpu", "gpu-throttled"]),
     }
     view = {"source": "nvml", "devices": devices}
     return Scenario("throttled_gpu", slower.traces, truth, {"host0": {"outside_view": view}})
@@ -252,8 +230,6 @@ def empty_last_batch() -> Scenario:
     }
     balance: Truth = {
         "straggler": None,
-        "uneven_steps": [],
-        "short_steps": (3,),
     }
     truth = _truth(
         devices,
@@ -275,10 +251,7 @@ def uneven_last_batch() -> Scenario:
         "GPU:1": device_truth(WINDOW_MS, compute=120, idle=79.9, kernels=3),
     }
     balance: Truth = {
-        "skew_ratio": 0.0,
         "straggler": None,
-        "uneven_steps": [("GPU:1", 3)],
-        "short_steps": (),
     }
     truth = _truth(
         devices,
@@ -308,18 +281,16 @@ def gradients_on_one() -> Scenario:
         "GPU:0": device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=12),
         "GPU:1": device_truth(WINDOW_MS, compute=40, idle=159.9, kernels=4),
     }
-    balance: Truth = {
-        "gradients": {
-            "computed": ("GPU:0",),
-            "not_computed": ("GPU:1",),
-            "is_single": True,
-            "reasons": (),
-            "remark": None,
-        }
+    gradients: Truth = {
+        "computed": ("GPU:0",),
+        "not_computed": ("GPU:1",),
+        "is_single": True,
+        "reasons": (),
+        "missing": None,
     }
     truth = _truth(
         devices,
-        balance=balance,
+        gradients=gradients,
         findings=findings_truth(["single-gpu-gradients"], ["marginal-gpu", "straggler-gpu"]),
     )
     return Scenario("gradients_on_one", {"host0": trace}, truth)
@@ -335,18 +306,16 @@ def data_parallel() -> Scenario:
     device = device_truth(
         WINDOW_MS, compute=140, collective=12, idle=47.9, kernels=12, collectives=4
     )
-    balance: Truth = {
-        "straggler": None,
-        "gradients": {
-            "computed": ("GPU:0", "GPU:1"),
-            "not_computed": (),
-            "is_single": False,
-            "remark": None,
-        },
+    gradients: Truth = {
+        "computed": ("GPU:0", "GPU:1"),
+        "not_computed": (),
+        "is_single": False,
+        "missing": None,
     }
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
-        balance=balance,
+        balance={"straggler": None},
+        gradients=gradients,
         findings=findings_truth([], ["single-gpu-gradients", "straggler-gpu"]),
     )
     return Scenario("data_parallel", {"host0": trace}, truth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
 from scripts.scenarios.model import (
     ORIGIN_PS,
     Builder,
@@ -94,8 +94,8 @@ def exposed_collectives() -> Scenario:
         "transfer_per_step_ps": ms(12),
         "wait_ps": _for(4, 0),
         "exposed_ps": _for(4, 48),
-        "exposed_per_step_ps": _for(4, 12),
-        "exposed_transfer_ps": _for(4, 48),
+        "communication_per_step_ps": _for(4, 12),
+        "communication_ps": _for(4, 48),
         "overlap_ratio": 0.0,
         "last_count": _for(4, 0),
         "bytes": 400_000_000,
@@ -210,7 +210,7 @@ def mixed_collectives() -> Scenario:
         "transfer_ps": ms(48),
         "transfer_per_step_ps": ms(12),
         "exposed_ps": _for(2, 12),
-        "exposed_per_step_ps": _for(2, 3),
+        "communication_per_step_ps": _for(2, 3),
         "overlap_ratio": 0.75,
         "bus_bytes_per_second": 800_000_000_000 // 48,
     }
@@ -236,15 +236,14 @@ def late_by_turns() -> Scenario:
         "count": 4,
         "transfer_ps": ms(8),
         "wait_ps": _for(4, 18),
-        "wait_per_step_ps": _for(4, 6),
         "exposed_ps": _for(4, 26),
-        "exposed_transfer_ps": _for(4, 8),
-        "exposed_transfer_per_step_ps": _for(4, 2),
-        "exposed_wait_per_step_ps": _for(4, 6),
+        "communication_ps": _for(4, 8),
+        "communication_per_step_ps": _for(4, 2),
+        "device_wait_per_step_ps": _for(4, 4.5),
         "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-wait"])
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["late-by-turns"])
     return Scenario("late_by_turns", {"host0": trace}, truth)
 
 
@@ -385,16 +384,16 @@ def one_device() -> Scenario:
         for ordinal in range(4):
             step.kernel(ordinal, 0.1, 40)
         for source in (1, 2, 3):
-            _p2p(step, source, 0, 40.1, 41.1, GRADIENT_BYTES)
-        _sum(step, 0, 41.2, 41.7, "sgd/AddN")
+            _p2p(step, source, 0, 40.1, 42.1, GRADIENT_BYTES)
+        _sum(step, 0, 42.2, 42.7, "sgd/AddN")
         for place, target in enumerate((1, 2, 3)):
-            _p2p(step, 0, target, 41.8 + place, 42.8 + place, GRADIENT_BYTES)
+            _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
     root = device_truth(
-        WINDOW_MS, compute=161.6, d2d=12, idle=26.3, kernels=8, copies=12,
+        WINDOW_MS, compute=161.6, d2d=24, idle=14.3, kernels=8, copies=12,
         d2d_bytes=12 * GRADIENT_BYTES,
     )  # fmt: skip
     other = device_truth(
-        WINDOW_MS, compute=159.6, d2d=4, idle=36.3, kernels=4, copies=4,
+        WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
         d2d_bytes=4 * GRADIENT_BYTES,
     )  # fmt: skip
     gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
@@ -407,13 +406,16 @@ def cpu_bounce() -> Scenario:
     """Two GPUs send their gradients to the host, which sums them and sends the result back."""
     trace = new_trace()
     executor = trace.thread("tf_Compute", 8_001)
+    summed: Stats = {"tf_op": Ref("sgd/AddN/_9:_Recv")}
     for step in marked_steps(trace):
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 42)
             step.copy(ordinal, "D2H", 42.1, 43.1, size=GRADIENT_BYTES, stream=23)
         step.host("sgd/AddN:AddN", 43.2, 43.6, thread=executor)
         for ordinal in range(2):
-            step.copy(ordinal, "H2D", 43.7, 44.7, size=GRADIENT_BYTES, launch_ms=43.65)
+            step.copy(
+                ordinal, "H2D", 43.7, 44.7, size=GRADIENT_BYTES, stats=summed, launch_ms=43.65
+            )
             step.kernel(ordinal, 44.8, 46, op="sgd/update:ResourceApplyGradientDescent")
     device = device_truth(
         WINDOW_MS,
@@ -627,7 +629,7 @@ def collectives_of_two_hosts() -> Scenario:
             "device_count": 4,
             "wait_ps": waits,
             "last_count": {**dict.fromkeys(waits, 0), "host1/GPU:1": 4},
-            "exposed_transfer_ps": dict.fromkeys(waits, ms(8)),
+            "communication_ps": dict.fromkeys(waits, ms(8)),
             "path": "collective_nccl",
             "bus_bytes_per_second": 75_000_000_000,
             "hosts": {
@@ -649,13 +651,10 @@ def collectives_of_two_hosts() -> Scenario:
                 "host": "host1",
                 "device": "host1/GPU:1",
                 "ordinal": 1,
-                "cause": "late_start",
-                "cost_ps_per_step": ms(4),
+                "reason": "start",
             },
         },
-        "findings": findings_truth(
-            ["straggler-gpu"], ["collective-wait", "collective-exposed", "unused-gpu"]
-        ),
+        "findings": findings_truth(["straggler-gpu"], ["collective-exposed", "unused-gpu"]),
     }
     return Scenario("collectives_of_two_hosts", traces, truth)
 

@@ -71,7 +71,7 @@ def eight_balanced() -> Scenario:
             "exposed_ps": dict.fromkeys(devices, ms(12)),
             "overlap_ratio": 0.5,
         },
-        balance={"skew_ratio": 0.0, "concurrency_ratio": 1.0, "straggler": None},
+        balance={"concurrency_ratio": 1.0, "straggler": None},
         findings=findings_truth(
             [],
             ["unused-gpu", "marginal-gpu", "straggler-gpu", "serial-gpus", "collective-exposed"],
@@ -90,11 +90,9 @@ def serial_gpus() -> Scenario:
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
         balance={
-            "skew_ratio": 0.0,
             "concurrency_ratio": 0.0,
             "is_serial": True,
             "straggler": None,
-            "effective_gpus": 0.800,
         },
         findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu", "straggler-gpu"]),
     )
@@ -121,15 +119,14 @@ def slower_gpu() -> Scenario:
             "last_count": {"GPU:0": 0, "GPU:1": 0, "GPU:2": 4, "GPU:3": 0},
         },
         balance={
-            "skew_ratio": 0.2,
             "straggler": {
                 "host": "host0",
                 "device": "GPU:2",
                 "ordinal": 2,
-                "cause": "slower_device",
+                "reason": "slower",
             },
         },
-        findings=findings_truth(["straggler-gpu"], ["collective-wait", "marginal-gpu"]),
+        findings=findings_truth(["straggler-gpu"], ["marginal-gpu"]),
     )
     return Scenario("slower_gpu", {"host0": trace}, truth)
 
@@ -143,8 +140,8 @@ def copy_only() -> Scenario:
     gpu1 = device_truth(WINDOW_MS, status="copy_only", h2d=4, idle=195.9, copies=4, h2d_bytes=4000)
     truth = _truth(
         {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4), "GPU:1": gpu1},
-        idle={"GPU:1": idle_truth(causes={"unused": 195.9})},
-        findings=findings_truth(["copy-only-gpu"], ["memory-held-idle-gpu", "marginal-gpu"]),
+        idle={"GPU:1": idle_truth(states={"no_work": 195.9})},
+        findings=findings_truth(["copy-only-gpu"], ["unused-gpu", "marginal-gpu"]),
     )
     return Scenario("copy_only", {"host0": trace}, truth)
 
@@ -173,8 +170,8 @@ def memory_only() -> Scenario:
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},
-        idle={"GPU:1": idle_truth(causes={"unused": 199.9})},
-        findings=findings_truth(["memory-held-idle-gpu", "unused-gpu"], ["copy-only-gpu"]),
+        idle={"GPU:1": idle_truth(states={"no_work": 199.9})},
+        findings=findings_truth(["unused-gpu"], ["copy-only-gpu"]),
     )
     return Scenario("memory_only", {"host0": trace}, truth)
 
@@ -197,7 +194,7 @@ def two_hosts() -> Scenario:
         },
         "device_time": {"host0/GPU:0": device, "host1/GPU:0": device},
         # They share no collective, so nothing shows that their clocks agree.
-        "balance": {"concurrency_ratio": None, "is_serial": None, "skew_ratio": 0.0},
+        "balance": {"concurrency_ratio": None, "is_serial": None},
         "findings": findings_truth([], ["duplicate-host-file", "unused-gpu", "serial-gpus"]),
     }
     return Scenario("two_hosts", traces, truth)
@@ -225,7 +222,7 @@ def pageable_copies() -> Scenario:
     truth = _truth(
         {"GPU:0": device},
         transfers={"GPU:0": {"h2d": h2d}},
-        findings=findings_truth(["h2d-exposed", "h2d-pageable"], ["h2d-small-copies"]),
+        findings=findings_truth(["h2d-exposed"], []),
     )
     return Scenario("pageable_copies", {"host0": trace}, truth)
 

@@ -98,13 +98,13 @@ def _physical(count: int) -> Sidecar:
     }
 
 
-def _truth(devices: Truth, gradients: Truth, must: list[str], **balance: Any) -> Truth:
+def _truth(devices: Truth, gradients: Truth, must: list[str]) -> Truth:
     never = {"single-gpu-gradients", "marginal-gpu", "straggler-gpu", "unused-gpu"}
     return {
         "windows": window_truth(WINDOW_MS),
         "steps": steps_truth([50, 50, 50, 49.9], 50),
         "device_time": devices,
-        "balance": {"gradients": gradients, **balance},
+        "gradients": gradients,
         "findings": findings_truth(must, sorted(never - set(must))),
     }
 
@@ -125,7 +125,7 @@ def _one_of_two(name: str, sidecar: Sidecar, *reasons: str) -> Scenario:
         "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": reasons,
-        "remark": None,
+        "missing": None,
     }
     truth = _truth({"GPU:0": _TRAINS, "GPU:1": _FORWARD_ONLY}, gradients, ["single-gpu-gradients"])
     return Scenario(name, {"host0": trace}, truth, {"host0": sidecar})
@@ -232,7 +232,7 @@ def replicas_on_one_gpu() -> Scenario:
         "computed": ("GPU:0",),
         "not_computed": ("GPU:1",),
         "is_single": True,
-        "reasons": ("pinned_ops",),
+        "reasons": ("replicas_together",),
         "least_replica_counts": {"host0": 2},
     }
     truth = _truth(devices, gradients, ["single-gpu-gradients", "serial-gpus"])
@@ -282,15 +282,9 @@ def replicas_reached_on_two() -> Scenario:
         "not_computed": (),
         "is_single": False,
         "least_replica_counts": {"host0": 8},
-        "statements": (
-            (
-                "GPU:4 ran replica_4 and GPU:6 ran replica_6; names of ops show at least 8 replicas, and no other "
-                "GPU ran a kernel"
-            ),
-            "TensorFlow holds memory where no kernel ran: 4.00 GB on GPU:1",
-        ),
+        "missing": "not_run",
     }
-    truth = _truth(devices, gradients, ["unused-gpu", "memory-held-idle-gpu"])
+    truth = _truth(devices, gradients, ["unused-gpu"])
     return Scenario("replicas_reached_on_two", {"host0": trace}, truth)
 
 
@@ -305,10 +299,7 @@ def eager_training() -> Scenario:
         "computed": (),
         "not_computed": (),
         "is_single": False,
-        "remark": (
-            "the optimizer ran, but no kernel is named after a gradient; names show it only inside a "
-            "tf.function"
-        ),
+        "missing": "before",
     }
     device = device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=8)
     truth = _truth({"GPU:0": device, "GPU:1": device}, gradients, [])
@@ -324,9 +315,7 @@ def inference() -> Scenario:
     gradients: Truth = {
         "computed": (),
         "is_single": False,
-        "remark": (
-            "neither gradients nor an optimizer ran: the recording is of inference, or ends before the backward pass"
-        ),
+        "missing": "inference",
     }
     truth = _truth({"GPU:0": _FORWARD_ONLY, "GPU:1": _FORWARD_ONLY}, gradients, [])
     truth["findings"]["must_not"].remove("straggler-gpu")
@@ -355,9 +344,8 @@ def healthy_strategy() -> Scenario:
         "not_computed": (),
         "is_single": False,
         "reasons": (),
-        "remark": None,
+        "missing": None,
         "least_replica_counts": {"host0": 4},
-        "statements": (),
     }
     sidecar = {
         "strategy": strategy(0, 1, 2, 3),
@@ -380,7 +368,6 @@ def active_devices_change() -> Scenario:
         {"GPU:0": _TRAINS, "GPU:1": half, "GPU:2": half},
         {"computed": ("GPU:0", "GPU:1", "GPU:2"), "is_single": False},
         [],
-        uneven_steps=[("GPU:2", 0), ("GPU:2", 1), ("GPU:1", 2), ("GPU:1", 3)],
     )
     truth["placement"] = {
         "host0": (

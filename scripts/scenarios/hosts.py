@@ -93,7 +93,7 @@ _REFERENCE: Truth = {
     "residual_ps": None,
     "collective_count": 0,
 }
-_QUIET = ["straggler-gpu", "collective-wait", "collective-exposed", "missing-host", "serial-gpus"]
+_QUIET = ["straggler-gpu", "collective-exposed", "missing-host", "serial-gpus"]
 
 
 def skewed_clocks() -> Scenario:
@@ -271,7 +271,7 @@ def parameter_servers() -> Scenario:
         },
         "windows": {host: window_truth(199.9, host=host)[host] for host in traces},
         "device_time": rows,
-        "findings": findings_truth([], [*_QUIET, "marginal-gpu", "poor-scaling"]),
+        "findings": findings_truth([], [*_QUIET, "marginal-gpu"]),
     }
     return Scenario("parameter_servers", traces, truth, sidecars)
 
@@ -317,11 +317,10 @@ def sixteen_hosts_of_eight() -> Scenario:
             "in_use_count": 127,
             "straggler": {
                 "device": "host5/GPU:3",
-                "cause": "slower_device",
-                "cost_ps_per_step": ms(4),
+                "reason": "slower",
             },
         },
-        "findings": findings_truth(["straggler-gpu", "unused-gpu"], ["collective-wait"]),
+        "findings": findings_truth(["straggler-gpu", "unused-gpu"]),
     }
     return Scenario("sixteen_hosts_of_eight", traces, truth)
 

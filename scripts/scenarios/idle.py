@@ -52,7 +52,7 @@ class Run:
     def scenario(
         self,
         name: str,
-        causes: dict[str, float],
+        states: dict[str, float],
         must: list[str],
         must_not: list[str] | None = None,
         *,
@@ -74,7 +74,7 @@ class Run:
         truth = {
             "windows": {"host0": {"kind": "steps", "start_ps": ORIGIN_PS, "window_ps": window}},
             "device_time": {"GPU:0": device_truth(window_ms, idle=window_ms - busy_ms, **options)},
-            "idle": {"GPU:0": idle_truth(causes=causes)},
+            "idle": {"GPU:0": idle_truth(states=states)},
             "findings": findings_truth(must, must_not or []),
         }
         return Scenario(name, {"host0": self.trace}, truth)
@@ -170,9 +170,9 @@ def saves_checkpoints() -> Scenario:
     for step in run.steps():
         step.host("EagerLocalExecute: SaveV2", 0.5, 12.4)
         run.call(step, 12.4, kernel_ms=LONG_KERNEL_MS)
-    causes = {"checkpoint": 4 * 11.9}
+    states = {"checkpoint": 4 * 11.9}
     must = ["checkpoint-stall"]
-    return run.scenario("saves_checkpoints", causes, must, compute=4 * LONG_KERNEL_MS)
+    return run.scenario("saves_checkpoints", states, must, compute=4 * LONG_KERNEL_MS)
 
 
 def callbacks_between_steps() -> Scenario:
@@ -180,10 +180,10 @@ def callbacks_between_steps() -> Scenario:
     run = Run()
     for step in run.steps(43):
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS)
-    causes = {"callback": 3 * 18.3}
+    states = {"between": 3 * 18.3}
     must = ["callback-stall"]
     return run.scenario(
-        "callbacks_between_steps", causes, must, marker_ms=43, compute=4 * LONG_KERNEL_MS
+        "callbacks_between_steps", states, must, marker_ms=43, compute=4 * LONG_KERNEL_MS
     )
 
 
@@ -203,7 +203,7 @@ def stages_a_copy() -> Scenario:
     return run.scenario(
         "stages_a_copy",
         {"h2d": 4 * 9.605},
-        [],
+        ["h2d-exposed"],
         ["input-bound"],
         compute=4 * LONG_KERNEL_MS,
         h2d=4 * 0.1,
@@ -220,7 +220,7 @@ def computes_on_the_host() -> Scenario:
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, before_launch=op)
     return run.scenario(
         "computes_on_the_host",
-        {"host_compute": 4 * 13.3},
+        {"host_ops": 4 * 13.3},
         ["cpu-heavy-op"],
         ["host-bound", "launch-bound"],
         compute=4 * LONG_KERNEL_MS,
@@ -236,9 +236,9 @@ def computes_in_python() -> Scenario:
     for step in run.steps():
         step.host("EagerExecute", 0.2, 0.5)
         run.call(step, 14.4, kernel_ms=LONG_KERNEL_MS)
-    causes = {"python": 4 * 13.9 + 3 * (4.175 + 0.2), "callback": 3 * 1.4}
-    must, compute_ms = ["python-stall"], 4 * LONG_KERNEL_MS
-    return run.scenario("computes_in_python", causes, must, ["launch-bound"], compute=compute_ms)
+    states = {"between_calls": 4 * 13.9 + 3 * (4.175 + 0.2), "between": 3 * 1.4}
+    must, compute_ms = ["between-calls"], 4 * LONG_KERNEL_MS
+    return run.scenario("computes_in_python", states, must, ["launch-bound"], compute=compute_ms)
 
 
 def calls_new_functions() -> Scenario:
@@ -257,7 +257,7 @@ def calls_new_functions() -> Scenario:
         "calls_new_functions",
         {"compile": 4 * 44.9 + 3 * 6.3},
         ["first-call"],
-        ["compile-in-window", "python-stall"],
+        ["compile-in-window", "python-stall", "between-calls"],
         compute=4 * 9.975,
         h2d=4 * 0.08,
         copies=4,
@@ -272,10 +272,10 @@ def launches_back_to_back() -> Scenario:
         for number in range(2000):
             at_ms = 0.5 + 0.02 * number
             step.kernel(0, at_ms + 0.008, at_ms + 0.013, launch_ms=at_ms)
-    causes = {"launch": 4 * 1999 * 0.015, "latency": 4 * 0.008}
+    states = {"launch": 4 * 1999 * 0.015, "latency": 4 * 0.008}
     found = run.scenario(
         "launches_back_to_back",
-        causes,
+        states,
         ["launch-bound"],
         ["host-bound"],
         compute=8000 * 0.005,
@@ -300,10 +300,10 @@ def queued_on_another_stream() -> Scenario:
     run = Run()
     for step in run.steps():
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, queued_ms=8.9)
-    causes = {"dependency": 4 * 8.9, "latency": 0}
+    states = {"dependency": 4 * 8.9, "latency": 0}
     must_not = ["launch-bound"]
     compute_ms = 4 * LONG_KERNEL_MS
-    return run.scenario("queued_on_another_stream", causes, [], must_not, compute=compute_ms)
+    return run.scenario("queued_on_another_stream", states, [], must_not, compute=compute_ms)
 
 
 def waits_for_a_peer() -> Scenario:
@@ -315,7 +315,9 @@ def waits_for_a_peer() -> Scenario:
         step.kernel(1, 13.2, 37, launch_ms=0.8)
         run.call(step, 0.98, queued_ms=12.1)
     found = run.scenario(
-        "waits_for_a_peer", {"peer": 4 * 12.1, "dependency": 0}, ["collective-exposed"]
+        "waits_for_a_peer",
+        {"device_wait": 4 * 12.1, "dependency": 0},
+        ["straggler-gpu"],
     )
     window_ms = 3 * PERIOD_MS + MARKER_MS
     found.truth["device_time"]["GPU:1"] = device_truth(
@@ -335,9 +337,9 @@ def input_and_callbacks() -> Scenario:
     for step in run.steps(43):
         step.host("IteratorGetNext:IteratorGetNext", 0, 6.1)
         run.call(step, 6.1)
-    causes = {"callback": 3 * 18.3, "input": 4 * 6.1}
+    states = {"between": 3 * 18.3, "input": 4 * 6.1}
     must = ["callback-stall", "input-bound"]
-    return run.scenario("input_and_callbacks", causes, must, marker_ms=43)
+    return run.scenario("input_and_callbacks", states, must, marker_ms=43)
 
 
 def sync_and_cpu_op() -> Scenario:
@@ -346,8 +348,8 @@ def sync_and_cpu_op() -> Scenario:
     for index, step in enumerate(run.steps()):
         step.host("cuStreamSynchronize", 0.5, 5.8, {"correlation_id": 90_000 + index})
         run.call(step, 5.8, before_launch=("model/lookup/PyFunc:PyFunc", 4.7))
-    causes = {"sync": 4 * 5.3, "host_compute": 4 * 4.7}
-    return run.scenario("sync_and_cpu_op", causes, ["d2h-sync", "cpu-heavy-op"])
+    states = {"sync": 4 * 5.3, "host_ops": 4 * 4.7}
+    return run.scenario("sync_and_cpu_op", states, ["d2h-sync", "cpu-heavy-op"])
 
 
 CASES: dict[str, Builder] = {

@@ -87,7 +87,7 @@ def slow_map() -> Scenario:
         "share_ratio": 0.933,
         "missing": ["parallel_map", "parallel_interleave", "cache"],
     }
-    findings = findings_truth(["input-bound", "slow-input-stage"], ["no-prefetch"])
+    findings = findings_truth(["input-bound"])
     return _scenario("slow_map", trace, truth, findings)
 
 
@@ -111,7 +111,7 @@ def slow_reading() -> Scenario:
         "share_ratio": 0.818,
         "missing": ["prefetch", "parallel_interleave", "cache"],
     }
-    findings = findings_truth(["input-bound", "slow-input-stage", "no-prefetch"])
+    findings = findings_truth(["input-bound"])
     return _scenario("slow_reading", trace, truth, findings)
 
 
@@ -139,7 +139,7 @@ def healthy_prefetch() -> Scenario:
         "share_ratio": 1.0,
         "missing": [],
     }
-    findings = findings_truth([], ["input-bound", "slow-input-stage", "no-prefetch"])
+    findings = findings_truth([], ["input-bound"])
     return _scenario("healthy_prefetch", trace, truth, findings)
 
 
@@ -198,9 +198,7 @@ def late_shard() -> Scenario:
             1: {"wait_per_step_ps": ms(20), "late_per_step_ps": ms(19.9), "late_step_count": 4},
         },
     }
-    findings = findings_truth(
-        ["input-bound", "replica-starved", "slow-input-stage"], ["no-prefetch"]
-    )
+    findings = findings_truth(["input-bound"])
     return _scenario("late_shard", trace, truth, findings)
 
 
@@ -222,8 +220,7 @@ def common_source() -> Scenario:
             1: {"wait_per_step_ps": ms(0.1), "late_per_step_ps": 0, "late_step_count": 0},
         },
     }
-    findings = findings_truth(["input-bound"], ["replica-starved"])
-    findings = findings_truth(["input-bound", "slow-input-stage"], ["replica-starved"])
+    findings = findings_truth(["input-bound"])
     return _scenario("common_source", trace, truth, findings)
 
 

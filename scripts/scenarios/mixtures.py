@@ -20,21 +20,21 @@ from typing import Final, TypeAlias
 from scripts.cuda_trace import MS, NCCL_NAME, US, CudaTrace, Stats
 from scripts.scenarios.model import Scenario, new_trace
 
-CAUSES: Final[Mapping[str, str]] = {
+STATES: Final[Mapping[str, str]] = {
     "input": "input",
     "checkpoint": "checkpoint",
     "sync": "sync",
-    "python": "python",
+    "python": "between_calls",
     "retracing": "compile",
-    "cpu_op": "host_compute",
-    "unrecorded": "unattributed",
+    "cpu_op": "host_ops",
+    "unrecorded": "unknown",
     "copy": "h2d",
     "launches": "launch",
     "straggler": "compute",
-    "collective": "collective",
-    "callback": "callback",
+    "collective": "communication",
+    "callback": "between",
 }
-"""What each slowdown is on the critical path, in the order in which they happen in a step."""
+"""The state of each slowdown on the critical path, in the order in which they happen in a step."""
 
 SMALLEST_SHARE: Final = 0.02
 LARGEST_SHARE: Final = 0.40
@@ -90,7 +90,7 @@ def _drawn(chance: Random) -> Plan:
     gpu_count = chance.randint(1, 4)
     step_count = chance.randint(4, 12)
     period_ps = chance.randint(60, 80) * MS
-    possible = [name for name in CAUSES if gpu_count > 1 or name not in ("straggler", "collective")]
+    possible = [name for name in STATES if gpu_count > 1 or name not in ("straggler", "collective")]
     chosen = chance.sample(possible, chance.randint(1, 4))
     shares = [SMALLEST_SHARE * (LARGEST_SHARE / SMALLEST_SHARE) ** chance.random() for _ in chosen]
     scale = min(1.0, LARGEST_SUM / sum(shares))

@@ -6,11 +6,11 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     windows      {host: {kind, start_ps, window_ps}}
     steps        {method, basis, count, used_count, start_ps, duration_ps, median_ps}, in time order
     device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
-    idle         {device: {gap_count, longest_gap_ps, causes: {cause: ps}}}
+    idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
     transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}, blocking_reads, round_trips}}
     launches     {device: {kernels_per_step, delay_p50_ps, …, and those of graphs with graphs_ in front}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
-    collectives, balance, input, capture
+    collectives, balance, gradients, input, capture
     placement    {host: what is said of the devices that worked and of the graph}
     outside_view {device: what NVML said}
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
@@ -226,10 +226,10 @@ def device_truth(
 
 
 def idle_truth(
-    *, causes: Mapping[str, float], gaps: int | None = None, longest: float | None = None
+    *, states: Mapping[str, float], gaps: int | None = None, longest: float | None = None
 ) -> Truth:
-    """The `idle` entry of one device; causes that are not named stay undecided."""
-    truth: Truth = {"causes": {cause: ms(value) for cause, value in causes.items()}}
+    """The `idle` entry of one device; states that are not named stay undecided."""
+    truth: Truth = {"states": {state: ms(value) for state, value in states.items()}}
     if gaps is not None:
         truth["gap_count"] = gaps
     if longest is not None:

@@ -1,7 +1,7 @@
 """Pairs of runs with a known change: what does a comparison have to say of each?
 
 Every run has ten steps on four GPUs that wait for input, copy, compute and reduce their gradients. Each length varies by
-a percent from step to step. A pair says what changed, on which part of the critical path, and by how much per step.
+a percent from step to step. A pair says what changed, in which state of the ledger, and by how much per step.
 
     python -m scripts.scenarios.pairs input_doubled DIR    writes DIR/before and DIR/after
 """
@@ -27,7 +27,7 @@ _COMPUTE_PS: Final = 20 * MS
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs. `changes`: by part of the critical path what its mean changes by, picoseconds per step."""
+    """Two runs. `changes`: by state what its mean over the devices changes by, picoseconds per step."""
 
     before: Mixture
     after: Mixture
@@ -69,9 +69,15 @@ def _pair(name: str, *, gpu_count: int = 4, **changes_ms: float) -> Pair:
     for slowdown, more_ms in changes_ms.items():
         lengths[slowdown] = lengths.get(slowdown, 0) + round(more_ms * MS)
     after = replace(plan(2, lengths), gpu_count=gpu_count)
-    causes = {"copy": "h2d", "retracing": "compile"}
+    states = {
+        "copy": "h2d",
+        "retracing": "compile",
+        "collective": "communication",
+        "callback": "between",
+        "straggler": "compute",
+    }
     changes = {
-        causes.get(slowdown, slowdown): _mean(after, slowdown) - _mean(before, slowdown)
+        states.get(slowdown, slowdown): _mean(after, slowdown) - _mean(before, slowdown)
         for slowdown in changes_ms
     }
     return Pair(built(before, f"{name}-before"), built(after, f"{name}-after"), changes)
@@ -89,6 +95,7 @@ PAIRS: Final[Mapping[str, Callable[[], Pair]]] = {
     "collective_slower": lambda: _pair("collective_slower", collective=3),
     "callback_added": lambda: _pair("callback_added", callback=4),
     "retracing_begun": lambda: _pair("retracing_begun", retracing=5),
+    "straggler_begun": lambda: _pair("straggler_begun", straggler=4),
     "changes_cancel": lambda: _pair("changes_cancel", input=-3, compute=3),
     "noise_only": lambda: _pair("noise_only"),
 }

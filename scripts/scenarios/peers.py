@@ -47,7 +47,7 @@ def _unused() -> Truth:
 
 
 def _all_unused() -> Truth:
-    return idle_truth(causes={"unused": 199.9})
+    return idle_truth(states={"no_work": 199.9})
 
 
 def h2d_as_compute() -> Scenario:
@@ -72,9 +72,9 @@ def h2d_as_compute() -> Scenario:
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": _unused()},
-        {"GPU:0": idle_truth(causes={}, gaps=9, longest=12), "GPU:1": _all_unused()},
+        {"GPU:0": idle_truth(states={}, gaps=9, longest=12), "GPU:1": _all_unused()},
         transfers={"GPU:0": {"h2d": h2d}},
-        findings=findings_truth(["h2d-exposed", "unused-gpu"], ["h2d-pageable", "input-bound"]),
+        findings=findings_truth(["h2d-exposed", "unused-gpu"], ["input-bound"]),
     )
     return Scenario("A", {"host0": trace}, truth)
 
@@ -113,11 +113,11 @@ def p2p_and_nccl() -> Scenario:
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},
         {
-            "GPU:0": idle_truth(causes={"unused": 0}, gaps=13, longest=12),
-            "GPU:1": idle_truth(causes={"unused": 0}, gaps=9, longest=25),
+            "GPU:0": idle_truth(states={"no_work": 0}, gaps=13, longest=12),
+            "GPU:1": idle_truth(states={"no_work": 0}, gaps=9, longest=25),
         },
         collectives=collectives,
-        findings=findings_truth(["collective-exposed"], ["unused-gpu", "collective-wait"]),
+        findings=findings_truth(["collective-exposed"], ["unused-gpu"]),
     )
     return Scenario("B", {"host0": trace}, truth)
 
@@ -134,13 +134,11 @@ def straggler() -> Scenario:
             "GPU:1": device_truth(WINDOW_MS, status="marginal", compute=20, idle=179.9, kernels=4),
         },
         {
-            "GPU:0": idle_truth(causes={"unused": 0}, gaps=5, longest=10),
-            "GPU:1": idle_truth(causes={"unused": 0}, gaps=5, longest=45),
+            "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
+            "GPU:1": idle_truth(states={"no_work": 4 * 35}, gaps=5, longest=45),
         },
         balance={
-            "skew_ratio": 0.778,
             "concurrency_ratio": 1.0,
-            "effective_gpus": 0.900,
             "efficiency_ratio": 0.450,
             "straggler": None,
         },
@@ -161,10 +159,10 @@ def one_of_eight() -> Scenario:
             **{device: _unused() for device in unused},
         },
         {
-            "GPU:0": idle_truth(causes={"unused": 0}, gaps=5, longest=10),
+            "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
             **{device: _all_unused() for device in unused},
         },
-        balance={"effective_gpus": 0.800, "efficiency_ratio": 0.100, "concurrency_ratio": None},
+        balance={"efficiency_ratio": 0.100, "concurrency_ratio": None},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu", "serial-gpus"]),
     )
     return Scenario("D", {"host0": trace}, truth)
@@ -178,7 +176,7 @@ def overlapping_streams() -> Scenario:
         step.kernel(0, 2, 47, stream=30, details=None)
     truth = _truth(
         {"GPU:0": device_truth(WINDOW_MS, compute=180, idle=19.9, kernels=8)},
-        {"GPU:0": idle_truth(causes={"unused": 0}, gaps=5, longest=5)},
+        {"GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=5)},
     )
     return Scenario("E", {"host0": trace}, truth)
 
@@ -190,7 +188,7 @@ def bf16() -> Scenario:
         step.kernel(0, 2, 42, name=BF16_KERNEL, details=None)
     truth = _truth(
         {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)},
-        {"GPU:0": idle_truth(causes={"unused": 0}, gaps=5, longest=10)},
+        {"GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10)},
         precision={"GPU:0": {"bf16": 160_000_000_000}, "tensor_core_ratio": 1.0},
         findings=findings_truth([], ["low-precision-unused"]),
     )
@@ -205,12 +203,12 @@ def starved_input() -> Scenario:
         step.kernel(0, 32, 42, launch_ms=31.5, details=None)
         step.kernel(1, 32, 42, launch_ms=31.5, details=None)
     device = device_truth(WINDOW_MS, compute=40, idle=159.9, kernels=4)
-    idle = idle_truth(causes={"input": 120, "unused": 0}, gaps=5, longest=40)
+    idle = idle_truth(states={"input": 120, "no_work": 0}, gaps=5, longest=40)
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},
         {"GPU:0": idle, "GPU:1": idle},
         input={"verdict": "high", "input_ratio": 0.6},
-        balance={"skew_ratio": 0.0, "concurrency_ratio": 1.0, "effective_gpus": 0.400},
+        balance={"concurrency_ratio": 1.0},
         findings=findings_truth(["input-bound"], ["serial-gpus", "marginal-gpu"]),
     )
     return Scenario("G", {"host0": trace}, truth)

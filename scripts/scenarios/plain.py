@@ -272,7 +272,7 @@ def past_the_stop() -> Scenario:
         "steps": steps_truth([50, 50, 50, 42], 50),
         "device_time": {"GPU:0": device},
         # The host left each step 12 ms before its kernel ended, and came back 8 ms after that.
-        "idle": {"GPU:0": idle_truth(causes={"callback": 3 * 8})},
+        "idle": {"GPU:0": idle_truth(states={"between": 3 * 8})},
         "findings": findings_truth(["callback-stall"]),
     }
     return _scenario("past_the_stop", trace, truth)

@@ -138,7 +138,7 @@ def kernels_after_marker() -> Scenario:
         "steps": steps_truth([50, 50, 50, 45], 50),
         "device_time": {"GPU:0": device_truth(195, compute=132, idle=63, kernels=4)},
         # From the end of each kernel but the last to the next marker the host is in no step.
-        "idle": {"GPU:0": idle_truth(causes={"callback": 3 * 5})},
+        "idle": {"GPU:0": idle_truth(states={"between": 3 * 5})},
         "findings": findings_truth(["callback-stall"]),
     }
     return Scenario("kernels_after_marker", {"host0": trace}, truth)
@@ -197,7 +197,7 @@ def first_step_traces() -> Scenario:
         "windows": window_truth(349.9),
         "steps": steps_truth([200, 50, 50, 49.9], 50, starts_ms=starts_ms, used_count=3),
         "device_time": {"GPU:0": device_truth(349.9, compute=160, idle=189.9, kernels=4)},
-        "idle": {"GPU:0": idle_truth(causes={"compile": 149})},
+        "idle": {"GPU:0": idle_truth(states={"compile": 149})},
         "findings": findings_truth([], ["retracing"]),
     }
     return Scenario("first_step_traces", {"host0": trace}, truth)
@@ -217,7 +217,7 @@ def retracing() -> Scenario:
             step.kernel(0, 2, 42, launch_ms=1)
     truth = _four_steps()
     truth["device_time"] = {"GPU:0": device_truth(WINDOW_MS, compute=136, idle=63.9, kernels=4)}
-    truth["idle"] = {"GPU:0": idle_truth(causes={"compile": 30.5})}
+    truth["idle"] = {"GPU:0": idle_truth(states={"compile": 30.5})}
     truth["findings"] = findings_truth(["retracing"], ["compile-in-window"])
     return Scenario("retracing", {"host0": trace}, truth)
 

@@ -25,10 +25,11 @@ from traceview.document.model import (
     Table,
     Value,
 )
+from traceview.document.phrase import plain
 from traceview.report import document
 
 HOST = "host0"
-_SUMMARY = Summary("run1", (), (), "No problem found.", "", None, (), (), 0, "traceview report")
+_SUMMARY = Summary("run1", (), (), "No problem found.", None, "", None, (), 0, "traceview report")
 
 
 def view_of(**changes: Any) -> View:
@@ -101,7 +102,7 @@ def headings_of(table: Table) -> list[str]:
 def facts_of(section: Section) -> tuple[str, ...]:
     """The facts of a section that has them in one block."""
     (facts,) = [block for block in section.blocks if isinstance(block, Facts)]
-    return facts.items
+    return tuple(map(plain, facts.items))
 
 
 def sentences_of(section: Section | None) -> list[str]:
@@ -110,11 +111,11 @@ def sentences_of(section: Section | None) -> list[str]:
     for block in section.blocks if section else ():
         match block:
             case Notes(items):
-                sentences += items
+                sentences += map(plain, items)
             case Remark(text, command):
-                sentences.append(f"{text} {command}" if command else text)
+                sentences.append(f"{plain(text)} {command}" if command else plain(text))
             case Subheading(text, remark):
-                sentences += [text, remark] if remark else [text]
+                sentences += [plain(text), plain(remark)] if remark else [plain(text)]
     return sentences
 
 

@@ -13,7 +13,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.analysis.test_step_bounds import looping, shown
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.steps.result import StepEvaluation, Steps
+from traceview.analysis.facts.step_report import StepEvaluation, Steps
 
 UPDATE = [f"train/adam/cond/then/_2/adam/cond/Mul_{number}:Mul" for number in range(6)]
 ADDS_UP = [f"train/adam/cond/else/_3/adam/cond/add_{number}:AddV2" for number in range(3)]
@@ -46,9 +46,9 @@ def steps_of(report: traceview.Report) -> Steps:
 @pytest.mark.parametrize(
     ("updates", "every", "said"),
     [
-        ((3, 7), 4, "The optimizer runs in every 4th step (steps 3 and 7)."),
-        ((0, 3, 6), 3, "The optimizer runs in every 3rd step (steps 0, 3 and 6)."),
-        ((1, 3, 5, 7), 2, "The optimizer runs in every 2nd step (steps 1, 3, 5 and 7)."),
+        ((3, 7), 4, "The optimizer runs in every fourth step (steps 3 and 7)."),
+        ((0, 3, 6), 3, "The optimizer runs in every third step (steps 0, 3 and 6)."),
+        ((1, 3, 5, 7), 2, "The optimizer runs in every second step (steps 1, 3, 5 and 7)."),
         ((1, 2, 7), None, "The optimizer ran in some steps only (steps 1, 2 and 7)."),
         # One is missing at the end.
         ((1, 3), None, "The optimizer ran in some steps only (steps 1 and 3)."),
@@ -78,7 +78,7 @@ def test_keras_says_over_how_many_steps(tmp_path: Path) -> None:
     write_sidecar(path, {"training": {"accumulation_steps": 8}})
     report, text = shown(tmp_path)
     assert steps_of(report).accumulated_steps == 8
-    assert "The optimizer runs in every 8th step (step 4)." in text
+    assert "The optimizer runs in every eighth step (step 4)." in text
 
 
 def test_steps_that_vary_otherwise_are_still_unsteady(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_evaluation_is_named_with_the_step_that_holds_it(tmp_path: Path) -> N
 
 
 def test_a_step_before_an_evaluation_is_not_unsteady(tmp_path: Path) -> None:
-    path = accumulating((2,), update_ms=80).write(tmp_path)
+    path = accumulating((2,), update_ms=40).write(tmp_path)
     codes = {finding.code for finding in shown(tmp_path)[0].findings}
     write_sidecar(path, evaluated(EVALUATION))
     assert codes - {finding.code for finding in shown(tmp_path)[0].findings} == {"unsteady-steps"}

@@ -43,8 +43,5 @@ def test_activity_counts_cells(events: list[Event], begin: int, length: int) -> 
             for start, end in zip(union.start.tolist(), union.end.tolist(), strict=True)
             for place in range(start, end)
         ] == np.flatnonzero(so_far).tolist()
-        assert int(activity.within_up_to(class_, begin, begin + length)) == so_far[span].sum()
     idle = length - sum(parts)
     assert activity.parts([begin], [begin + length])[:, 0].tolist() == [*parts, idle]
-    last = np.flatnonzero(so_far[span]).max(initial=-1) + 1
-    assert activity.last_within(begin, begin + length) == begin + last

@@ -102,4 +102,4 @@ def test_a_run_without_a_device_says_why(
     write_sidecar(trace.write(tmp_path), sidecar)
     report = traceview.analyze(tmp_path)
     assert report.capture.quality == "unusable"
-    assert f"No device was recorded: {reason}" in (report.verdict.devices or "")
+    assert f"No device was recorded: {reason}" in report.verdict.headline

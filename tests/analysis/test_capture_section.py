@@ -28,7 +28,7 @@ from traceview.analysis.capture.section import (
     clock_sentence,
     hosts_section,
 )
-from traceview.analysis.environment.result import Environment
+from traceview.analysis.facts.environment_report import Environment
 from traceview.document.model import Section
 from traceview.report.document import view_of as view_of_report
 from traceview.trace.model import HostClock, Problem
@@ -262,28 +262,25 @@ def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
 
 
 @pytest.mark.parametrize(
-    ("name", "devices", "problem", "quality_"),
+    ("name", "problem", "quality_"),
     [
         (
             "missing_worker",
-            "3 of 3 GPUs ran kernels; worker 2 was not recorded.",
             "worker 2 of the cluster was not recorded",
             "degraded",
         ),
         (
             "parameter_servers",
-            "3 of 3 GPUs ran kernels.",
             "ps 0 of the cluster was not recorded; it makes no step together with the others",
             "ok",
         ),
     ],
 )
 def test_hosts_that_were_not_recorded_are_named(
-    name: str, devices: str, problem: str, quality_: str, tmp_path: Path
+    name: str, problem: str, quality_: str, tmp_path: Path
 ) -> None:
     SCENARIOS[name]().write(tmp_path)
     report = traceview.analyze(tmp_path)
-    assert report.verdict.devices == devices
     assert report.capture.quality == quality_
     section = capture_section(view_of_report(report, is_brief=True), report.capture)
     assert section is not None

@@ -12,12 +12,10 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis import collectives
 from traceview.analysis.base import Finding
-from traceview.analysis.collectives.findings import EXPOSED, OFF_GPU, WAIT
-from traceview.analysis.collectives.result import CollectiveResult
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.collectives import EXPOSED, OF_LAYERS, OFF_GPU
+from traceview.analysis.facts.collectives import CollectiveResult
+from traceview.analysis.words import Number, Rate
 from traceview.report.model import Report
 
 NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}
@@ -48,59 +46,50 @@ def findings(report: Report) -> dict[str, Finding]:
     return {
         one.code: one
         for one in report.findings
-        if one.code in (EXPOSED.code, WAIT.code, OFF_GPU.code)
+        if one.code in (EXPOSED.code, OF_LAYERS.code, OFF_GPU.code)
     }
 
 
 @pytest.mark.parametrize(
     ("exposed_ms", "severity"),
-    [(4.99, None), (5.0, "warning"), (14.99, "warning"), (15.0, "critical")],
+    [(4.98, None), (5.0, "warning"), (9.98, "warning"), (10, "critical")],
 )
-def test_exposed_transfer_past_its_thresholds(
-    tmp_path: Path, exposed_ms: float, severity: str | None
-) -> None:
-    """The median step has 50 ms: 10 % of it are 5, 30 % are 15."""
-    assert EXPOSED.limits == {"warning_ratio": 0.10, "critical_ratio": 0.30}
+def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
+    """Of both GPUs in steps of 50 ms, the last of which is 49.9 ms long."""
     found = findings(analyzed(tmp_path, reduced(exposed_ms)))
     assert {code: one.severity for code, one in found.items()} == (
         {"collective-exposed": severity} if severity else {}
     )
     if severity:
         one = found["collective-exposed"]
-        assert one.cost_ps_per_step == pytest.approx(ms(exposed_ms), abs=1)
+        assert one.loss is not None
+        assert one.loss.gpu_time_ps == 2 * 4 * ms(exposed_ms)
+        assert one.loss.ps_per_step == ms(exposed_ms)
+        assert one.loss.states == ("communication",)
         assert one.devices == ("GPU:0", "GPU:1")
         assert one.confidence == "medium"
 
 
-@pytest.mark.parametrize(("late_ms", "is_finding"), [(2.49, False), (2.5, True)])
-def test_waiting_past_its_threshold(tmp_path: Path, late_ms: float, is_finding: bool) -> None:
-    """GPU 1 is a straggler, too, which explains the waiting in a whole report."""
-    reduced(1, late_ms).write(tmp_path)
-    trace = traceview.load(tmp_path)
-    context = Context(trace, select(trace))
-    found = context.findings(collectives.ANALYSIS)
-    assert [finding.code for finding in found] == ([WAIT.code] if is_finding else [])
-    for finding in found:
-        assert (
-            finding.title
-            == "GPU:0 waits for other devices in collectives for 2.50 ms of the mean 50.0 ms step (5.0%)"
-        )
-        assert finding.devices == ("GPU:0",)
-        assert finding.cost_ps_per_step == ms(2.5)
-        assert "GPU:1 came last to 4 of 4 collectives" in finding.explanation
+def test_waiting_is_no_communication(tmp_path: Path) -> None:
+    """GPU:0 waits 10 of 50 ms in the collective for GPU:1, and 1 ms is the transfer."""
+    assert findings(analyzed(tmp_path, reduced(1, 10))) == {}
 
 
-def test_one_step_is_information_only(tmp_path: Path) -> None:
+def test_one_step_is_unsure(tmp_path: Path) -> None:
     one = findings(analyzed(tmp_path, reduced(20, steps=1)))["collective-exposed"]
-    assert (one.severity, one.confidence) == ("info", "low")
+    assert (one.severity, one.confidence) == ("warning", "low")
 
 
 def test_parts_of_the_exposed_time_add_up(tmp_path: Path) -> None:
     result = result_of(analyzed(tmp_path, reduced(4, 3)))
     assert result.exposed_ps == {"GPU:0": ms(28), "GPU:1": ms(16)}
-    assert result.exposed_transfer_ps == {"GPU:0": ms(16), "GPU:1": ms(16)}
+    assert result.communication_ps == {"GPU:0": ms(16), "GPU:1": ms(16)}
+    assert result.communication_per_step_ps == {"GPU:0": ms(4), "GPU:1": ms(4)}
     assert result.wait_ps == {"GPU:0": ms(12), "GPU:1": 0}
-    assert result.exposed_wait_per_step_ps == {"GPU:0": ms(3), "GPU:1": 0}
+    assert result.device_wait_per_step_ps == {"GPU:0": ms(3), "GPU:1": 0}
+    assert [(row.first_step, row.exposed_ps) for row in result.steps] == [
+        (number, {"GPU:0": ms(7), "GPU:1": ms(4)}) for number in range(4)
+    ]
 
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
@@ -115,7 +104,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     assert result.exposed_ps == {"GPU:0": ms(40)}
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
-    assert one.explanation.startswith("This may be transfer or waiting")
+    assert one.sentences[3] == "alone"
 
 
 def test_a_range_of_steps(tmp_path: Path) -> None:
@@ -164,62 +153,47 @@ def test_devices_may_use_a_faster_link_than_the_recorded(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("packs", "told", "advice"),
+    ("strategy", "action"),
     [
-        (None, "There are 4 calls per step.", "num_packs=1"),
-        (1, "though the strategy is set up to pack all gradients into 1.", "Look for other calls"),
-        (
-            4,
-            "There are 4 calls per step; the strategy is set up to pack the gradients into 4.",
-            "num_packs=1",
-        ),
+        ({"class": "MirroredStrategy"}, "nccl"),
+        ({"class": "MirroredStrategy", "packs": 1}, "packed"),
+        ({"class": "MirroredStrategy", "packs": 4}, "nccl"),
+        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 0}, "packed"),
+        ({"class": "CollectiveAllReduceStrategy", "bytes_per_pack": 1 << 20}, "split"),
     ],
 )
-def test_calls_are_set_against_packs(
-    packs: int | None, told: str, advice: str, tmp_path: Path
+def test_the_action_is_about_the_calls_of_the_strategy(
+    strategy: dict[str, Any], action: str, tmp_path: Path
 ) -> None:
     (path,) = SCENARIOS["packs_over_nvlink"]().write(tmp_path)
-    write_sidecar(path, {"strategy": {"class": "MirroredStrategy", "packs": packs}})
-    finding = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert told in finding.explanation
-    assert advice in finding.advice
-
-
-@pytest.mark.parametrize(
-    ("bytes_per_pack", "advice"),
-    [
-        (0, "Exchange gradients less often"),
-        (1 << 20, "Use fewer and larger calls: without bytes_per_pack in CommunicationOptions"),
-    ],
-)
-def test_collectives_that_pack_by_size_are_packed_without_a_size(
-    bytes_per_pack: int, advice: str, tmp_path: Path
-) -> None:
-    (path,) = SCENARIOS["packs_over_nvlink"]().write(tmp_path)
-    strategy = {"class": "CollectiveAllReduceStrategy", "bytes_per_pack": bytes_per_pack}
     write_sidecar(path, {"strategy": strategy})
-    finding = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert finding.advice.startswith(advice)
-    assert "num_packs" not in finding.advice
-    assert ("Look for other calls" in finding.advice) == (not bytes_per_pack)
+    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert one.sentences[1] == action
+    assert one.arguments["calls"] == Number(4, "collective")
+    assert one.arguments.get("packs") == (
+        Number(strategy["packs"], "call") if "packs" in strategy else None
+    )
+
+
+def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
+    SCENARIOS["exposed_collectives"]().write(tmp_path)
+    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert one.title == "All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication"
+    assert one.action.startswith("Exchange gradients less often: ")
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "notes"),
     [
-        (
-            "packs_over_nvlink",
-            "of 150 GB/s; at full speed the gradients would take 1.00 ms.",
-        ),
-        (
-            "packs_over_pcie",
-            "more than the recorded link can (15.8 GB/s): the devices use another link.",
-        ),
+        ("packs_over_nvlink", ("calls", "speed", "expected")),
+        ("packs_over_pcie", ("calls", "beyond")),
     ],
 )
-def test_the_speed_beside_the_link(name: str, told: str, tmp_path: Path) -> None:
+def test_the_speed_beside_the_link(name: str, notes: tuple[str, ...], tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert told in findings(traceview.analyze(tmp_path))["collective-exposed"].explanation
+    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
+    assert tuple(note for note in one.sentences[3:] if note != "packs") == notes
+    assert one.arguments["link"] == Rate(150_000_000_000 if "nvlink" in name else 15_753_846_144)
 
 
 # Paths
@@ -230,7 +204,12 @@ def test_why_gradients_go_to_the_cpu(tmp_path: Path) -> None:
     write_sidecar(path, {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}})
     report = traceview.analyze(tmp_path)
     assert result_of(report).path_reason == "variables are on the CPU"
-    assert "variables are on the CPU" in findings(report)["reduction-off-gpu"].explanation
+    one = findings(report)["reduction-off-gpu"]
+    assert one.title == "Both GPUs spend 2.60 of 50.0 ms (5.2%) to sum gradients on the CPU"
+    assert one.sentences[3:] == ("cpu", "variables")
+    # The copy to the host, the sum, and the copy back.
+    assert one.loss is not None
+    assert one.loss.gpu_time_ps == 2 * 4 * ms(2.6)
 
 
 def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
@@ -265,24 +244,27 @@ def test_gathered_gradients_are_a_reason(tmp_path: Path) -> None:
     assert result.path_reason == "some gradients are IndexedSlices, which are gathered"
 
 
-@pytest.mark.parametrize(("gpus", "severity"), [(2, None), (3, "warning")])
+@pytest.mark.parametrize(
+    ("gpus", "copy_ms", "is_found"), [(2, 4, False), (3, 2.4, False), (3, 2.6, True)]
+)
 def test_summing_on_one_gpu_matters_from_three_on(
-    tmp_path: Path, gpus: int, severity: str | None
+    tmp_path: Path, gpus: int, copy_ms: float, is_found: bool
 ) -> None:
+    """Each of three GPUs copies for 5 % of the step."""
     trace = new_trace()
     for step in marked_steps(trace):
         for ordinal in range(gpus):
             step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 41.1, size=1_000_000, dest=0)
-        step.kernel(0, 41.2, 41.4, op="sgd/AddN:AddN")
+            step.copy(ordinal, "P2P", 40.1, 40.1 + copy_ms, size=1_000_000, dest=0)
+        step.kernel(0, 44.2, 44.4, op="sgd/AddN:AddN")
     report = analyzed(tmp_path, trace)
     assert result_of(report).path == "one_device"
     found = findings(report)
-    assert {code: one.severity for code, one in found.items()} == (
-        {"reduction-off-gpu": severity} if severity else {}
-    )
-    if severity:
-        assert found["reduction-off-gpu"].cost_ps_per_step == ms(1)
+    assert list(found) == (["reduction-off-gpu"] if is_found else [])
+    if is_found:
+        loss = found["reduction-off-gpu"].loss
+        assert loss is not None
+        assert loss.gpu_time_ps == gpus * 4 * ms(copy_ms)
 
 
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
@@ -335,20 +317,3 @@ def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
 def test_jax_has_no_reduction_of_tensorflow(shared_traces: Path) -> None:
     result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
     assert (result.path, result.path_ops, result.path_reason) == ("none", (), None)
-
-
-def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
-    SCENARIOS["exposed_collectives"]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert "There is 1 call per step." in one.explanation
-    assert one.advice.startswith("Exchange gradients less often: ")
-
-
-def test_devices_that_wait_alike_share_a_title(tmp_path: Path) -> None:
-    SCENARIOS["late_by_turns"]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-wait"]
-    assert one.title == (
-        "each of the 4 devices waits for other devices in collectives for 4.50 ms of the mean 50.0 ms step (9.0%)"
-    )
-    assert "No device came last to more than 1 of 4 collectives." in one.explanation
-    assert one.advice.startswith("Now one device is late and now another")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import traceview
 from scripts.scenarios import SCENARIOS
@@ -21,10 +22,10 @@ from tests.analysis.sections import (
 )
 from tests.charts import MS, lanes_of, strip
 from tests.reports import device, empty_device
-from traceview.analysis.device_time.result import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.device_time.section import FOLD_FROM, device_list, devices_section
+from traceview.analysis.device_time import FOLD_FROM, device_list, devices_section
+from traceview.analysis.facts.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.utilization import timeline_section
-from traceview.document.chart import UtilizationStrips
+from traceview.document.chart import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Bar, Section, Strips, Table, Timeline, device_anchor
 from traceview.document.vocabulary import PARTS, STATUSES
 from traceview.report.document import view_of as view_of_report
@@ -56,9 +57,9 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
         "busy time": 75 * MS,
         "compute": 0.6,
         "communication and waiting": 0.1,
-        "copies to the device": 0.03,
-        "copies from the device": 0.01,
-        "copies between devices": 0.01,
+        "HtoD copies": 0.03,
+        "DtoH copies": 0.01,
+        "DtoD copies": 0.01,
         "fills": 0.01,
         "idle": 0.25,
         "kernels": 1234,
@@ -77,17 +78,17 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
 def test_a_terminal_gets_no_bars_and_no_column_per_kind_of_copy() -> None:
     headings = headings_of(table(section(device(0), is_brief=True)))
     assert "exposed copies" in headings
-    assert not {"window", "copies to the device"} & set(headings)
+    assert not {"window", "HtoD copies"} & set(headings)
 
 
 def test_one_kind_of_copy_that_shows_has_no_column_beside_their_sum() -> None:
     none = dict.fromkeys(("exposed_d2h_ps", "exposed_d2d_ps", "exposed_memset_ps"), 0)
     headings = headings_of(table(section(device(0, **none))))
     assert "exposed copies" in headings
-    assert "copies to the device" not in headings
+    assert "HtoD copies" not in headings
     headings = headings_of(table(section(device(0, **none), device(1))))
     assert "exposed copies" not in headings
-    assert {"copies to the device", "copies between devices"} <= set(headings)
+    assert {"HtoD copies", "DtoD copies"} <= set(headings)
 
 
 def test_a_kind_of_copy_has_a_column_from_a_thousandth_of_the_window_on() -> None:
@@ -96,7 +97,7 @@ def test_a_kind_of_copy_has_a_column_from_a_thousandth_of_the_window_on() -> Non
     limit_ps = -(-window_ps // 1000)
     for d2h_ps, is_shown in ((limit_ps, True), (limit_ps - 1, False)):
         headings = headings_of(table(section(device(0, exposed_d2h_ps=d2h_ps))))
-        assert ("copies from the device" in headings) is is_shown
+        assert ("DtoH copies" in headings) is is_shown
 
 
 def test_the_peak_since_the_start_is_shown_where_it_is_another_one() -> None:
@@ -118,7 +119,7 @@ def test_models_have_a_column_only_where_they_differ() -> None:
 def test_what_was_not_measured_is_no_zero() -> None:
     unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
     rows = table(section(device(0, **unknown), device(1)))
-    for heading in ("busy", "busy time", "compute", "copies to the device", "idle"):
+    for heading in ("busy", "busy time", "compute", "HtoD copies", "idle"):
         assert values_of(rows, heading)[0] is None
         assert values_of(rows, heading)[1]
 
@@ -151,13 +152,13 @@ def test_other_devices_are_a_range() -> None:
     assert table(made).hidden_count == 0
     assert sentences_of(made)[0] == (
         "2 other devices: busy 71.0–72.0%, compute 60.0%, communication and waiting 10.0%, exposed copies 5.0%. "
-        "All devices: traceview devices logs -o devices.csv"
+        "All devices: traceview show devices logs -o devices.csv"
     )
 
 
 def test_rows_beyond_the_room_are_counted() -> None:
     rows = table(section(*map(device, range(5)), most_rows=3))
-    assert (rows.shown_count, rows.hidden_count, rows.rest) == (3, 2, "traceview devices logs")
+    assert (rows.shown_count, rows.hidden_count, rows.rest) == (3, 2, "traceview show devices logs")
 
 
 @pytest.mark.parametrize(
@@ -238,14 +239,18 @@ def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
 # Timeline
 
 
-def timeline(results: dict[str, Any], **changes: Any) -> Section | None:
-    strips = UtilizationStrips(240, tuple(strip(f"GPU:{n}") for n in range(4)))
-    return timeline_section(view_of(results=results, **changes), strips)
+def timeline(*strips: UtilizationStrip, **changes: Any) -> Section | None:
+    return timeline_section(view_of(**changes), UtilizationStrips(240, strips))
+
+
+def idle_strip(name: str) -> UtilizationStrip:
+    none = (0,) * 240
+    return replace(strip(name), compute_ps=none, collective_ps=none, copy_ps=none)
 
 
 def test_devices_that_did_anything_have_a_strip() -> None:
-    times = DeviceTime((device(0), device(1), empty_device(2), device(3)), ())
-    made = timeline({"device_time": times}, others=("GPU:1",))
+    busy = [strip(f"GPU:{n}") for n in (0, 1, 3)]
+    made = timeline(*busy, idle_strip("GPU:2"), others=("GPU:1",))
     assert made is not None
     (_, strips) = made.blocks
     assert isinstance(strips, Strips)
@@ -253,11 +258,7 @@ def test_devices_that_did_anything_have_a_strip() -> None:
 
 
 def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
-    results: dict[str, Any] = {
-        "device_time": DeviceTime((device(0),), ()),
-        "lanes": lanes_of("GPU:0"),
-    }
-    made = timeline(results)
+    made = timeline(strip("GPU:0"), results={"lanes": lanes_of("GPU:0")})
     assert made is not None
     assert [type(block) for block in made.blocks] == [Timeline, Strips]
     assert any("▒" in line for line in lines_of(made))
@@ -266,7 +267,7 @@ def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
 
 def test_without_anything_to_draw_a_text_has_no_timeline() -> None:
     """A page keeps its place, and says why it is empty."""
-    made = timeline({"device_time": DeviceTime((empty_device(0),), ())})
+    made = timeline(idle_strip("GPU:0"))
     assert made is not None
     (block,) = made.blocks
     assert isinstance(block, Timeline)

@@ -1,9 +1,10 @@
-"""Gradients where not all of a step was recorded, and replicas that ran elsewhere than usual."""
+"""Gradients: which devices compute them, what is known where a part of a step was recorded, and why only one does."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,15 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.sidecars import mirrored, write_sidecar
-from traceview.analysis.balance.gradients import Gradients
-from traceview.document import markdown, terminal
-from traceview.report.document import document_of
+from tests.sidecars import graph, mirrored, write_sidecar
+from traceview.analysis.base import Finding
+from traceview.analysis.gradients import BACKWARD_RATIO, Gradients
 from traceview.report.model import Report
+from traceview.trace.op_phase import Phase, phase_of
 
+CODE = "single-gpu-gradients"
 FORWARD = "model/dense/MatMul:MatMul"
+BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
 RELU = "ReluGrad:ReluGrad"
 SGD = "ResourceApplyGradientDescent:ResourceApplyGradientDescent"
 REDUCE = "sgd/CollectiveReduceV2:CollectiveReduceV2"
@@ -36,128 +39,208 @@ def gpu_runs(*ops: tuple[str, float]) -> CudaTrace:
 
 
 def gradients(report: Report) -> Gradients:
-    assert report.results.balance is not None
-    return report.results.balance.gradients
+    assert report.results.gradients is not None
+    return report.results.gradients
 
 
-def in_terminal(report: Report) -> str:
-    document = document_of(report, is_brief=True)
-    return " ".join(terminal.render(document, width=100, color=False).split())
+def single(report: Report) -> Finding | None:
+    return next((row for row in report.findings if row.code == CODE), None)
 
 
-def in_markdown(report: Report) -> str:
-    return markdown.render(document_of(report)).replace("`", "")
-
-
-def remark(folder: Path, trace: CudaTrace) -> str:
+def missing(folder: Path, trace: CudaTrace) -> str | None:
     trace.write(folder)
-    found = gradients(traceview.analyze(folder))
-    assert (found.computed, found.is_single) == ((), False)
-    assert found.remark is not None
-    return found.remark
+    result = gradients(traceview.analyze(folder))
+    assert (result.computed, result.is_single) == ((), False)
+    return result.missing
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        (b"model/dense/MatMul:MatMul", Phase.FORWARD),
+        (b"gradient_tape/replica_1/model/dense/MatMul:MatMul", Phase.BACKWARD),
+        (b"gradients/model/dense/MatMul_grad/MatMul:MatMul", Phase.BACKWARD),
+        (b"model/relu:ReluGrad", Phase.BACKWARD),
+        (b"x/conv:Conv2DBackpropFilter", Phase.BACKWARD),
+        (b"x/norm:FusedBatchNormGradV3", Phase.BACKWARD),
+        (b"x/jit(step)/transpose(jvp(dense))/dot_general", Phase.BACKWARD),
+        (b"Adam/Adam/update_1/ResourceApplyAdam:ResourceApplyAdam", Phase.OPTIMIZER),
+        (b"sgd/update_0_3/mul:Mul", Phase.OPTIMIZER),
+        (b"StatefulPartitionedCall/adam_1/mul:Mul", Phase.OPTIMIZER),
+        (b"sgd/CollectiveReduceV2:CollectiveReduceV2", Phase.REDUCTION),
+        (b"x/NcclAllReduce:NcclAllReduce", Phase.REDUCTION),
+        (b"adamant/MatMul:MatMul", Phase.FORWARD),
+        (b"fusion_3", Phase.UNKNOWN),
+        (b"", Phase.UNKNOWN),
+    ],
+)
+def test_names_show_the_phase(name: bytes, phase: Phase) -> None:
+    assert phase_of(name) is phase
 
 
 # What was recorded of a step
 
 
-def test_an_optimizer_or_a_reduction_is_no_inference(tmp_path: Path) -> None:
-    for name, op, told in (
-        ("optimizer", SGD, "the optimizer ran, but no kernel is named after a gradient"),
-        ("reduction", REDUCE, "the reduction of gradients ran, but no kernel is named"),
-    ):
-        assert remark(tmp_path / name, gpu_runs((FORWARD, 20), (op, 5))).startswith(told)
-
-
-def test_few_names_of_gradients_before_an_optimizer_are_not_constants(tmp_path: Path) -> None:
-    """Without a graph only some types of ops tell: the matrix products of both passes are named alike."""
-    assert remark(tmp_path, gpu_runs((FORWARD, 30), (RELU, 1), (SGD, 5))) == (
-        "the optimizer ran, but the 8 kernels named after gradients on GPU:0 and GPU:1 take less than 5.0% of the "
-        "compute; names show it only inside a tf.function"
-    )
-
-
-@pytest.mark.parametrize("window", ["auto", "none"])
-def test_a_whole_step_holds_its_backward_pass(window: str, tmp_path: Path) -> None:
-    """Only without a whole step may the backward pass have run before the recording."""
-    trace = gpu_runs((FORWARD, 30), (SGD, 5))
-    if window == "none":
-        trace = new_trace()
-        trace.kernel(0, ms(2), ms(30), op=FORWARD)
-        trace.kernel(0, ms(30), ms(35), op=SGD)
-    text = remark(tmp_path, trace)
-    assert ("ran before the recording" in text) == (window == "none")
-
-
-def test_constants_of_the_backward_pass_alone(tmp_path: Path) -> None:
-    told = remark(tmp_path, gpu_runs((FORWARD, 30), (RELU, 1)))
-    assert told.startswith("the recording does not reach the backward pass: the 8 kernels")
+@pytest.mark.parametrize(
+    ("ops", "reason"),
+    [
+        ([(FORWARD, 20), (SGD, 5)], "before"),
+        ([(FORWARD, 20), (REDUCE, 5)], "before"),
+        # Without a graph only some types of ops tell: the matrix products of both passes are named alike.
+        ([(FORWARD, 30), (RELU, 1), (SGD, 5)], "before"),
+        ([(FORWARD, 30), (RELU, 1)], "prepared"),
+        ([(FORWARD, 30)], "inference"),
+    ],
+)
+def test_why_no_device_is_known_to_compute_gradients(
+    ops: list[tuple[str, float]], reason: str, tmp_path: Path
+) -> None:
+    assert missing(tmp_path, gpu_runs(*ops)) == reason
 
 
 @pytest.mark.parametrize(
-    ("op", "is_inference"),
+    ("op", "reason"),
     [
-        (SGD, False),
-        ("gradient_tape/model/dense/MatMul:MatMul", False),
-        (REDUCE, False),
-        ("_send_gradient_tape/model/dense/MatMul_0:_Send", True),
-        ("model/dense/BiasAdd:BiasAdd", True),
+        (SGD, "before"),
+        ("gradient_tape/model/dense/MatMul:MatMul", "not_run"),
+        (REDUCE, "not_run"),
+        ("_send_gradient_tape/model/dense/MatMul_0:_Send", "inference"),
+        ("model/dense/BiasAdd:BiasAdd", "inference"),
     ],
 )
-def test_what_the_host_asks_for_is_no_inference(
-    op: str, is_inference: bool, tmp_path: Path
-) -> None:
+def test_what_the_host_asks_for_is_no_inference(op: str, reason: str, tmp_path: Path) -> None:
     trace = gpu_runs((FORWARD, 30))
     trace.host_event(op, 10, 20)
-    assert ("the recording is of inference" in remark(tmp_path, trace)) == is_inference
+    assert missing(tmp_path, trace) == reason
 
 
-# Why on one device
+@pytest.mark.parametrize(("above_ms", "is_reached"), [(0.1, True), (-0.1, False)])
+def test_constants_of_the_backward_pass_are_not_it(
+    above_ms: float, is_reached: bool, tmp_path: Path
+) -> None:
+    """20 ms in all."""
+    length = 20 * BACKWARD_RATIO + above_ms
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22 - length)
+            if ordinal == 0:
+                step.kernel(ordinal, 22 - length, 22, op=BACKWARD)
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert gradients(report).computed == (("GPU:0",) if is_reached else ())
+    assert (single(report) is not None) == is_reached
 
 
-def reasons(folder: Path, name: str, **changes: object) -> list[str]:
-    """Codes of the reasons of a scenario whose sidecar is changed."""
+# One device
+
+
+def test_the_whole_time_of_the_others_is_lost(tmp_path: Path) -> None:
+    SCENARIOS["gradients_on_one"]().write(tmp_path)
+    finding = single(traceview.analyze(tmp_path))
+    assert finding is not None
+    assert finding.loss is not None
+    assert (finding.severity, finding.confidence) == ("critical", "medium")
+    assert finding.loss.gpu_time_ps == ms(199.9)
+    assert finding.loss.gpu_time_ratio == 0.5
+    assert finding.title == "Only GPU:0 computes gradients: 1 of 2 GPUs trains nothing"
+
+
+def one_gpu_trains(folder: Path, sidecar: dict[str, Any]) -> Report:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 2, 22)
+        step.kernel(0, 22, 42, op=BACKWARD)
+    write_sidecar(trace.write(folder), {"state": "saved", **sidecar})
+    return traceview.analyze(folder)
+
+
+GPU_0 = {"name": "/physical_device:GPU:0", "type": "GPU", "logical_devices": 1}
+BOTH = mirrored("GPU:0", "GPU:1")
+
+
+@pytest.mark.parametrize(
+    ("reason", "sidecar", "note"),
+    [
+        (
+            "unused_strategy",
+            {"strategy": mirrored("GPU:0", "GPU:1", found_by="memory")},
+            "nothing in its step shows its use",
+        ),
+        ("one_replica", {"strategy": mirrored("GPU:0")}, "The strategy has one replica."),
+        (
+            "outside_scope",
+            {
+                "strategy": BOTH,
+                "placement": {
+                    "functions": [graph({"GPU:0": 4, "GPU:1": 4}, {"GPU:0": (2, 0)})],
+                },
+            },
+            "2 variables of the step are not mirrored",
+        ),
+        (
+            "pinned_ops",
+            {
+                "strategy": BOTH,
+                "placement": {"functions": [graph({"GPU:0": 8}, without_device=1)]},
+            },
+            "8 ops of the step request one device",
+        ),
+        (
+            "small_batch",
+            {"strategy": BOTH, "batch": {"global": 1}},
+            "A batch of 1 example does not reach all 2 replicas",
+        ),
+        (
+            "visible_devices",
+            {
+                "variables": {"CUDA_VISIBLE_DEVICES": "0"},
+                "devices": {"physical": [GPU_0]},
+                "links": {"gpus": [{"name": "a"}, {"name": "b"}]},
+            },
+            "CUDA_VISIBLE_DEVICES shows the process 1 of 2 GPUs of the machine.",
+        ),
+    ],
+)
+def test_the_reason_that_evidence_shows(
+    reason: str, sidecar: dict[str, Any], note: str, tmp_path: Path
+) -> None:
+    report = one_gpu_trains(tmp_path, sidecar)
+    finding = single(report)
+    assert gradients(report).reasons == (reason,)
+    assert finding is not None
+    assert (finding.severity, finding.confidence) == ("critical", "high")
+    assert note in finding.explanation
+
+
+def reasons(folder: Path, name: str, **changes: object) -> tuple[str, ...]:
+    """The reasons of a scenario whose sidecar is changed."""
     (path,) = SCENARIOS[name]().write(folder)
     sidecar = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
     write_sidecar(path, json.loads(sidecar.read_text("utf-8")) | changes)
-    return [one.code for one in gradients(traceview.analyze(folder)).reasons]
+    return gradients(traceview.analyze(folder)).reasons
 
 
 def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
-    one = {"placement": json.loads(json.dumps(SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]))}
-    found = reasons(tmp_path, "strategy_of_one_replica", placement=one["placement"]["placement"])
-    assert found == ["one_replica"]
+    sidecar = json.loads(json.dumps(SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]))
+    found = reasons(tmp_path, "strategy_of_one_replica", placement=sidecar["placement"])
+    assert found == ("one_replica",)
 
 
 def test_a_batch_for_all_replicas_is_no_reason(tmp_path: Path) -> None:
-    assert reasons(tmp_path / "one", "batch_of_one") == ["small_batch"]
+    assert reasons(tmp_path / "one", "batch_of_one") == ("small_batch",)
     # Two examples reach both.
-    assert reasons(tmp_path / "two", "batch_of_one", batch={"global": 2}) == []
+    assert reasons(tmp_path / "two", "batch_of_one", batch={"global": 2}) == ()
 
 
-def test_who_alone_has_examples_is_not_called_slower(tmp_path: Path) -> None:
-    """The others run as many kernels, on empty batches."""
-    SCENARIOS["batch_of_one"]().write(tmp_path)
-    balance = traceview.analyze(tmp_path).results.balance
-    assert balance is not None
-    assert balance.straggler is not None
-    assert (balance.straggler.device, balance.straggler.cause) == ("GPU:0", "more_work")
-
-
-def test_no_gpu_is_said_to_run_a_replica_whose_ops_are_on_two(tmp_path: Path) -> None:
-    SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
-    assert gradients(traceview.analyze(tmp_path)).statements == ()
-
-
-def test_replicas_without_an_example_are_named(tmp_path: Path) -> None:
+def test_replicas_without_an_example_compute_none(tmp_path: Path) -> None:
     """Two examples for four replicas: the first two get them."""
     (path,) = SCENARIOS["healthy_strategy"]().write(tmp_path)
     gpus = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
     write_sidecar(path, {"strategy": mirrored(*gpus), "batch": {"global": 2}})
-    found = gradients(traceview.analyze(tmp_path))
-    assert (found.computed, found.not_computed) == (gpus[:2], gpus[2:])
-    assert found.statements == (
-        "the batch has fewer examples than there are replicas: GPU:2 and GPU:3 compute gradients of empty batches",
-    )
+    result = gradients(traceview.analyze(tmp_path))
+    assert (result.computed, result.not_computed) == (gpus[:2], gpus[2:])
 
 
 def test_a_divided_gpu_runs_several_replicas(tmp_path: Path) -> None:
@@ -174,73 +257,64 @@ def test_a_strategy_that_mirrors_means_several(class_: str, is_meant: bool, tmp_
     """On a machine with four GPUs, of which the process sees one."""
     strategy = mirrored("GPU:0") | {"class": class_}
     found = reasons(tmp_path, "hidden_gpus", strategy=strategy)
-    assert found == (["one_replica", "visible_devices"] if is_meant else [])
+    assert found == (("one_replica", "visible_devices") if is_meant else ())
 
 
 def test_hidden_gpus_are_information_only(tmp_path: Path) -> None:
     SCENARIOS["hidden_gpus"]().write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    (finding,) = (one for one in report.findings if one.code == "single-gpu-gradients")
-    assert finding.severity == "info"
-    assert "CUDA_VISIBLE_DEVICES=2 shows the process 1 of the 4 GPUs" in finding.explanation
+    finding = single(traceview.analyze(tmp_path))
+    assert finding is not None
+    assert (finding.severity, finding.loss) == ("info", None)
+    assert finding.title == "Only GPU:0 computes gradients"
 
 
 @pytest.mark.parametrize("name", ["healthy_strategy", "data_parallel", "eight_balanced"])
 def test_a_healthy_run_is_given_no_reason(name: str, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    found = gradients(traceview.analyze(tmp_path))
-    assert (found.is_single, found.reasons, found.statements) == (False, (), ())
+    result = gradients(traceview.analyze(tmp_path))
+    assert (result.is_single, result.reasons) == (False, ())
 
 
-# Where replicas ran
-
-
-def test_where_replicas_ran_stands_in_every_form(tmp_path: Path) -> None:
-    SCENARIOS["replicas_reached_on_two"]().write(tmp_path)
+def test_an_unused_gpu_that_another_process_holds(tmp_path: Path) -> None:
+    """The unused GPU explains that one alone trains."""
+    trace = new_trace()
+    trace.gpu(1)
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22)
+        step.kernel(0, 22, 42, op=BACKWARD)
+    other = {"pid": 7, "memory_bytes": 8 * 10**9, "utilization_percent": 90}
+    samples = {"t_ns": [0], "memory_total_bytes": [16 * 10**9]}
+    outside = {
+        "devices": [
+            {
+                "ordinal": 1,
+                "memory_total_bytes": 16 * 10**9,
+                "other_processes": [other],
+                "samples": samples,
+            }
+        ]
+    }
+    write_sidecar(trace.write(tmp_path), {"outside_view": outside})
     report = traceview.analyze(tmp_path)
-    for text in (in_terminal(report), in_markdown(report)):
-        assert "GPU:4 ran replica_4 and GPU:6 ran replica_6" in text
-        assert "at least 8 replicas, and no other GPU ran a kernel" in text
-        assert "4.00 GB on GPU:1" in text
+    assert gradients(report).reasons == ("gpu_shared",)
+    assert "unused-gpu" in {row.code for row in report.findings}
+    assert single(report) is None
 
 
-def test_gpus_whose_replicas_were_not_recorded_are_not_left_out_by_the_strategy(
-    tmp_path: Path,
-) -> None:
-    SCENARIOS["replicas_reached_on_two"]().write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    (finding,) = (one for one in report.findings if one.code == "unused-gpu")
-    assert finding.severity == "critical"
-    assert "at least 8 replicas, and 2 GPUs ran kernels" in finding.explanation
-    assert "takes every visible GPU" not in finding.advice
-    assert (finding.cost_ps_per_step, finding.confidence) == (None, "medium")
-
-
-def test_gpus_without_a_replica_are_left_out_by_the_strategy(tmp_path: Path) -> None:
-    SCENARIOS["two_of_eight"]().write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    (finding,) = (one for one in report.findings if one.code == "unused-gpu")
-    assert "takes every visible GPU" in finding.advice
-    assert finding.cost_ps_per_step is not None
+# Real traces
 
 
 @pytest.mark.shared
-def test_bert_in_the_terminal(shared_traces: Path) -> None:
-    text = in_terminal(traceview.analyze(shared_traces / "bert-8xV100"))
-    assert "GPU:4 ran replica_4 and GPU:6 ran replica_6; names of ops show at least 7" in text
-    assert "TensorFlow holds memory where no kernel ran: 4.01 GB on GPU:1" in text
-    assert "The recording does not reach the backward pass" in text
-    assert "takes every visible GPU" not in text
+def test_bert_on_eight_gpus(shared_traces: Path) -> None:
+    report = traceview.analyze(shared_traces / "bert-8xV100")
+    result = gradients(report)
+    assert {row.device: row.replicas for row in result.devices} == {"GPU:4": (4,), "GPU:6": (6,)}
+    assert (result.computed, result.is_single, result.missing) == ((), False, "prepared")
+    assert single(report) is None
 
 
-# A CPU without a strategy
-
-
-def test_one_cpu_is_no_replica_of_anything(fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "plain-1")
-    assert report.verdict.devices == "The CPU ran ops, as replica:0; no GPU was recorded."
-    text = in_terminal(report)
-    assert "1 replica " not in text
-    assert "1 × CPU" in in_markdown(report)
-    two = in_terminal(traceview.analyze(fixtures / "custom-loop-2"))
-    assert "2 × replica" in two
+@pytest.mark.shared
+def test_jax_gets_no_finding_about_tensorflow(shared_traces: Path) -> None:
+    report = traceview.analyze(shared_traces / "jax-8xMI300X")
+    assert gradients(report).missing == "unnamed"
+    assert single(report) is None

@@ -11,7 +11,7 @@ import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis.balance.result import Balance
+from traceview.analysis.balance import Balance
 
 V100, T4 = "Tesla V100-SXM2-16GB", "Tesla T4"
 Group = tuple[str | None, int | None, int | None]
@@ -85,7 +85,7 @@ def test_kinds_of_devices(
 def test_each_device_keeps_what_is_known_of_it(tmp_path: Path) -> None:
     sidecar = of_tensorflow(V100, T4) | of_nvml((V100, 1), (T4, 1_590_000_000))
     found = compared(tmp_path, [V100_STATS, {}], sidecar)
-    assert [
-        (one.hardware.model, one.hardware.core_count, one.hardware.clock_max_hz)
-        for one in found.devices
-    ] == [(V100, 80, 1_530_000_000), (T4, None, 1_590_000_000)]
+    assert [(row.model, row.core_count, row.clock_max_hz) for row in found.devices] == [
+        (V100, 80, 1_530_000_000),
+        (T4, None, 1_590_000_000),
+    ]

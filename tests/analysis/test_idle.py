@@ -11,9 +11,8 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.base import Skipped
-from traceview.analysis.device_time.result import DeviceTimeRow
-from traceview.analysis.idle.result import TOP_GAPS, Gap, Idle, IdleRow, compute
-from traceview.analysis.idle_attribution import attribute_idle_time
+from traceview.analysis.context import Context
+from traceview.analysis.facts.idle_report import TOP_GAPS, Gap, Idle, IdleRow, compute
 from traceview.analysis.selection import select
 from traceview.report.model import Report
 from traceview.trace.load import load
@@ -25,30 +24,18 @@ WINDOWS: list[WindowKind] = ["auto", "devices", "trace"]
 
 
 def adds_up(report: Report) -> None:
-    """Causes of a device, of a step and of a gap sum to the idle time of the other topics."""
+    """States of a device, of a step and of a gap sum to its idle time."""
     results = report.results
     assert results.idle is not None
     assert results.device_time is not None
-    times: dict[str, DeviceTimeRow] = {row.device: row for row in results.device_time.devices}
+    times = {row.device: row for row in results.device_time.devices}
     for row in results.idle.devices:
-        assert sum(row.causes.values()) == row.idle_ps == times[row.device].idle_ps
+        assert sum(row.states.values()) == row.idle_ps == times[row.device].idle_ps
         for gap in row.gaps:
-            assert sum(gap.causes.values()) == gap.duration_ps
-            assert max(gap.causes, key=lambda cause: gap.causes[cause]) == gap.cause
+            assert sum(gap.states.values()) == gap.duration_ps
+            assert max(gap.states.values()) == gap.states[gap.state]
         for step in row.steps:
-            assert sum(step.causes.values()) == step.idle_ps
-    (window, *_) = report.windows
-    if window.kind == "steps":
-        assert results.steps is not None
-        steps = results.steps.steps
-        expected = {(d.device, step.number): d.idle_ps for step in steps for d in step.devices}
-        found = {
-            (row.device, step.number): step.idle_ps
-            for row in results.idle.devices
-            for step in row.steps
-        }
-        assert found == {key: expected[key] for key in found}
-        assert {device for device, _ in found} == {row.device for row in results.idle.devices}
+            assert sum(step.states.values()) == step.idle_ps
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -79,7 +66,7 @@ def row_of(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRo
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    result = compute(loaded, selection, attribute_idle_time(loaded, selection), top)
+    result = compute(Context(loaded, selection), top)
     assert isinstance(result, Idle)
     return result.devices[0]
 
@@ -103,8 +90,8 @@ def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
     assert gap == Gap(
         start_ps=ORIGIN_PS + 20 * MS,
         duration_ps=20 * MS,
-        cause="input",
-        causes={"input": 16 * MS, "unattributed": 3 * MS, "dependency": MS},
+        state="input",
+        states={"input": 16 * MS, "unknown": 3 * MS, "dependency": MS},
         before="model/first:MatMul",
         after="second",
         step=0,
@@ -113,14 +100,14 @@ def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
         host_stack=("train", "fit", "next_batch", "IteratorGetNext:IteratorGetNext"),
     )
     assert (row.gap_count, row.longest_gap_ps, row.left_out_gap_count) == (2, 20 * MS, 0)
-    assert row.causes_per_step == {"input": 16 * MS, "unattributed": 3 * MS, "dependency": MS}
+    assert row.states_per_step == {"input": 16 * MS, "unknown": 3 * MS, "dependency": MS}
     assert [(step.number, step.idle_ps) for step in row.steps] == [(0, 20 * MS), (1, 20 * MS)]
 
 
 def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
     gap = row_of(one_gap(launch=False), tmp_path).gaps[0]
-    assert (gap.cause, gap.thread, gap.host_event, gap.host_stack) == (
-        "unattributed",
+    assert (gap.state, gap.thread, gap.host_event, gap.host_stack) == (
+        "unknown",
         None,
         None,
         (),
@@ -147,9 +134,9 @@ def test_the_mean_is_over_the_used_steps(tmp_path: Path) -> None:
     trace.host_event("Autotuning", 0, 1)
     row = row_of(trace, tmp_path)
     assert len(row.steps) == 2
-    assert row.causes["input"] == 32 * MS
-    assert row.causes_per_step is not None
-    assert row.causes_per_step["input"] == 16 * MS
+    assert row.states["input"] == 32 * MS
+    assert row.states_per_step is not None
+    assert row.states_per_step["input"] == 16 * MS
 
 
 def test_without_steps_there_is_nothing_per_step(tmp_path: Path) -> None:
@@ -157,7 +144,7 @@ def test_without_steps_there_is_nothing_per_step(tmp_path: Path) -> None:
     trace.kernel(0, 0, MS)
     trace.kernel(0, 3 * MS, 4 * MS, launch_ps=2 * MS)
     row = row_of(trace, tmp_path)
-    assert (row.causes_per_step, row.steps, row.gaps[0].step) == (None, (), None)
+    assert (row.states_per_step, row.steps, row.gaps[0].step) == (None, (), None)
 
 
 def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
@@ -167,7 +154,7 @@ def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     trace.write(tmp_path)
     loaded = load(tmp_path)
     selection = select(loaded)
-    result = compute(loaded, selection, attribute_idle_time(loaded, selection))
+    result = compute(Context(loaded, selection))
     assert result == Skipped("the trace holds no device event")
 
 

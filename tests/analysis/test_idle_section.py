@@ -20,18 +20,19 @@ from tests.analysis.sections import (
     view_of_scenario,
 )
 from traceview.analysis.context import View
-from traceview.analysis.idle.result import Gap, Idle, IdleRow
-from traceview.analysis.idle.section import BRIEF_GAPS, gaps_section, idle_section, numbered_gaps
+from traceview.analysis.facts.idle_report import Gap, Idle, IdleRow
+from traceview.analysis.facts.numbered_gaps import numbered_gaps
+from traceview.analysis.idle.section import BRIEF_GAPS, gaps_section, idle_section
 from traceview.document.model import Bar, Section
-from traceview.document.vocabulary import CAUSES
-from traceview.trace.cause import Cause
+from traceview.document.vocabulary import STATES
+from traceview.ledger.states import State
 
 MS = 10**9
 GAP = Gap(
     start_ps=30 * MS,
     duration_ps=9 * MS,
-    cause="input",
-    causes={"input": 8 * MS, "launch": MS},
+    state="input",
+    states={"input": 8 * MS, "launch": MS},
     before="model/dense/MatMul:MatMul",
     after=None,
     step=1,
@@ -41,27 +42,17 @@ GAP = Gap(
 )
 
 
-class DeviceTimes:
-    """What the section needs of the times of devices: windows of 100 ms."""
-
-    class Row:
-        def __init__(self, device: str) -> None:
-            self.device, self.host, self.window_ps = device, HOST, 100 * MS
-
-    def __init__(self, *devices: str) -> None:
-        self.devices = tuple(map(self.Row, devices))
-
-
-def row(device: str, causes: dict[str, int], *gaps: Gap) -> IdleRow:
+def row(device: str, states: dict[str, int], *gaps: Gap) -> IdleRow:
     return IdleRow(
         host=HOST,
         device=device,
         ordinal=0,
-        idle_ps=sum(causes.values()),
+        window_ps=100 * MS,
+        idle_ps=sum(states.values()),
         gap_count=17,
         longest_gap_ps=9 * MS,
-        causes=causes,
-        causes_per_step=None,
+        states=states,
+        states_per_step=None,
         gaps=gaps,
         left_out_gap_count=17 - len(gaps),
         steps=(),
@@ -70,8 +61,7 @@ def row(device: str, causes: dict[str, int], *gaps: Gap) -> IdleRow:
 
 def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
     result = Idle(rows)
-    times = DeviceTimes(*(row.device for row in rows))
-    return view_of(results={"idle": result, "device_time": times}, **changes), result
+    return view_of(results={"idle": result}, **changes), result
 
 
 def section_of(*rows: IdleRow, **changes: Any) -> Section:
@@ -87,23 +77,18 @@ def test_each_cause_has_its_share_of_the_window_the_largest_first() -> None:
     assert headings_of(table) == [
         "device",
         "idle",
-        "by cause",
-        "waiting for input",
+        "by state",
+        "input",
         "kernel launches",
         "gaps",
         "longest gap",
     ]
-    assert [
-        cells_of(table, heading) for heading in ("idle", "waiting for input", "kernel launches")
-    ] == [
+    assert [cells_of(table, heading) for heading in ("idle", "input", "kernel launches")] == [
         ["20.0%"],
         ["13.0%"],
         ["7.0%"],
     ]
-    assert (
-        section.lead
-        == "Idle 20.0% of the window; the largest cause over all devices: waiting for input."
-    )
+    assert section.lead == "Idle 20.0% of the window; most of it over all devices: input."
     check_printed(section, "GPU:0", "kernel launches", "9.00 ms")
 
 
@@ -117,20 +102,20 @@ def test_the_bar_of_a_device_is_all_of_its_idle_time() -> None:
     ]
 
 
-def test_letters_tell_the_causes_apart() -> None:
-    assert list(CAUSES) == [cause.key for cause in Cause]
-    letters = [look.letter for look in CAUSES.values()]
+def test_letters_tell_the_states_apart() -> None:
+    assert list(STATES) == [state.key for state in State]
+    letters = [look.letter for look in STATES.values()]
     assert len(set(letters)) == len(letters)
     assert all(len(letter) == 1 and letter.isascii() for letter in letters)
 
 
 def test_devices_without_a_kernel_are_named_and_have_no_row() -> None:
-    unused = row("GPU:1", {"unused": 100 * MS}, GAP)
+    unused = row("GPU:1", {"no_work": 100 * MS}, GAP)
     section = section_of(row("GPU:0", {"input": MS}), unused)
     assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
-    assert "No kernel ran on GPU:1." in sentences_of(section)
+    assert "No work was given to GPU:1." in sentences_of(section)
     assert numbered_gaps(view_and_result(unused)[0]) == ()
-    assert section_of(unused).lead == "No kernel ran on GPU:1."
+    assert section_of(unused).lead == "No work was given to GPU:1."
 
 
 def test_no_device_waited() -> None:
@@ -141,9 +126,7 @@ def test_of_many_devices_the_outliers_have_a_row_each() -> None:
     rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
     section = section_of(*rows, others=("GPU:1", "GPU:2", "GPU:3"))
     assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
-    sentence = (
-        "3 other devices: idle 11.0–13.0%. Why GPU:1 was idle: traceview gaps logs --device GPU:1"
-    )
+    sentence = "3 other devices: idle 11.0–13.0%. Why GPU:1 was idle: traceview show gaps logs --device GPU:1"
     assert sentence in sentences_of(section)
 
 
@@ -167,11 +150,11 @@ def test_a_gap_has_its_place_its_cause_and_the_evidence() -> None:
         "start": "30.0 ms",
         "length": "9.00 ms",
         "step": "1",
-        "mostly": "waiting for input",
+        "mostly": "input",
         "evidence on the host": "Python thread: IteratorGetNextOp::DoCompute",
         "previous op": "model/dense/MatMul:MatMul",
     }
-    assert (table.row_count, table.rest) == (17, "traceview gaps logs -o gaps.csv")
+    assert (table.row_count, table.rest) == (17, "traceview show gaps logs -o gaps.csv")
     assert table.anchors == ("gap 1",)
     check_printed(section, "9.00 ms", "IteratorGetNextOp::DoCompute")
 

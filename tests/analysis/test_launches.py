@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Line
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding, the
-from traceview.analysis.launches.result import DeviceLaunches
+from traceview.analysis.launches import DeviceLaunches
 from traceview.report.model import Report
 
 US = 10**6
@@ -131,7 +131,7 @@ def test_graphs_recorded_as_one_event_are_a_finding(tmp_path: Path) -> None:
     trace.kernel(0, ms(3), ms(4))
     finding = the(analyzed(tmp_path, trace), "opaque-cuda-graph")
     assert (finding.severity, finding.devices) == ("info", ("GPU:0",))
-    assert finding.title == "1 CUDA graph recorded without kernels"
+    assert finding.title == "GPU:0 runs 1 CUDA graph recorded without kernels"
 
 
 def test_without_kernels_it_is_skipped(tmp_path: Path) -> None:

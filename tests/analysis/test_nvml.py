@@ -14,18 +14,20 @@ import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.test_findings import check_finding
-from traceview.analysis.activity import activities
 from traceview.analysis.base import Finding
-from traceview.analysis.nvml.findings import (
-    GPU_SHARED,
-    GPU_THROTTLED,
-    NVML_DISAGREES,
-    RULES,
-    diagnose,
+from traceview.analysis.context import Context
+from traceview.analysis.facts.nvml import (
+    NOT_SAMPLED,
+    SHARED_RATIO,
+    THROTTLED_RATIO,
+    Nvml,
+    NvmlRow,
+    throttle_names,
 )
-from traceview.analysis.nvml.result import NOT_SAMPLED, Nvml, NvmlRow, compute
-from traceview.analysis.nvml.throttling import throttle_names
-from traceview.document import numbers, terminal
+from traceview.analysis.nvml import ANALYSIS, NVML_DISAGREES
+from traceview.analysis.selection import select
+from traceview.analysis.words import Number, Part, Size
+from traceview.document import terminal
 from traceview.report.document import document_of
 from traceview.report.saved import to_json
 
@@ -89,9 +91,10 @@ class Compared:
 
 def analyzed(logdir: Path, *devices: Any, trace: CudaTrace | None = None) -> Compared:
     loaded = traceview.load(written(logdir, *devices, trace=trace))
-    result = compute(loaded, tuple(activities(loaded)))
+    context = Context(loaded, select(loaded))
+    result = context.result(ANALYSIS)
     assert isinstance(result, Nvml)
-    findings = diagnose(result)
+    findings = context.findings(ANALYSIS)
     for finding in findings:
         check_finding(finding)
         assert finding.severity == "warning"
@@ -119,11 +122,14 @@ def test_nvml_disagrees(tmp_path: Path, utilization: float, differs: bool) -> No
     assert list(outcome.findings) == (["nvml-disagrees"] if differs else [])
     if differs:
         finding = outcome.findings["nvml-disagrees"]
-        busy, traced = numbers.share(utilization), numbers.share(outcome.row.trace_busy_ratio)
-        assert finding.title == f"GPU:0 is {busy} busy by NVML and {traced} by the trace"
+        assert outcome.row.trace_busy_ratio is not None
+        by_nvml = finding.arguments["by_nvml"]
+        assert isinstance(by_nvml, Part)
+        assert by_nvml.ratio == pytest.approx(utilization)
+        assert finding.arguments["by_trace"] == Part(outcome.row.trace_busy_ratio)
         assert finding.evidence[0].threshold == NVML_DISAGREES.limits["difference_ratio"]
         assert finding.devices == ("GPU:0",)
-        assert ("does not hold" in finding.explanation) == (utilization > 0.5)
+        assert finding.sentences[3] == ("lacking" if utilization > 0.5 else "more")
 
 
 def test_several_gpus_are_one_finding(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def test_several_gpus_are_one_finding(tmp_path: Path) -> None:
     devices = [gpu(0, 0.9), gpu(1, 0.95), gpu(2, 0.5)]
     finding = analyzed(tmp_path, *devices, trace=trace).findings["nvml-disagrees"]
     assert finding.devices == ("GPU:0", "GPU:1")
-    assert finding.title.endswith("by the trace; 1 more GPU likewise")
+    assert finding.title.startswith("GPU:0 and 1 are 92% busy by NVML and ")
 
 
 def test_copies_may_or_may_not_count(tmp_path: Path) -> None:
@@ -228,8 +234,7 @@ def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> Non
     assert list(findings) == (["gpu-shared"] if shared else [])
     if shared:
         (evidence,) = findings["gpu-shared"].evidence
-        limit = GPU_SHARED.limits["shared_ratio"]
-        assert (evidence.threshold, evidence.where) == (limit, "GPU:0, process 4242")
+        assert (evidence.threshold, evidence.where) == (SHARED_RATIO, "GPU:0, process 4242")
         used = "utilization_ratio" in fields
         assert findings["gpu-shared"].confidence == ("high" if used else "medium")
 
@@ -238,7 +243,7 @@ def test_what_a_neighbour_explains_is_no_second_finding(tmp_path: Path) -> None:
     other = process(memory_bytes=20 * 10**9, utilization_ratio=0.4)
     findings = analyzed(tmp_path, gpu(utilization=0.9, other_processes=[other])).findings
     assert list(findings) == ["gpu-shared"]
-    assert findings["gpu-shared"].title == "GPU:0 is shared with another process holding 20.0 GB"
+    assert findings["gpu-shared"].title == "GPU:0 is shared with 1 other process holding 20.0 GB"
     metrics = [evidence.metric for evidence in findings["gpu-shared"].evidence]
     assert metrics == ["memory_ratio", "utilization_ratio", "difference_ratio"]
 
@@ -253,7 +258,8 @@ def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
     other = process(memory_bytes=20 * 10**9)
     devices = [gpu(n, other_processes=[other]) for n in (0, 1)]
     finding = analyzed(tmp_path, *devices, trace=busy_trace(0.5, 0.5)).findings["gpu-shared"]
-    assert finding.title == "GPU:0 and GPU:1 are shared with another process holding 40.0 GB"
+    assert finding.arguments["others"] == Number(1, "other process")
+    assert finding.arguments["memory"] == Size(40 * 10**9)
 
 
 def test_unknown_processes_are_not_none(tmp_path: Path) -> None:
@@ -287,30 +293,38 @@ def test_reasons_in_words(bits: int, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "count", "throttled"),
-    [(0x4, 2, False), (0x4, 3, True), (0x1, 30, False), (0x2, 30, False), (0x40 | 0x8, 30, True)],
+    ("bits", "count", "kind"),
+    [
+        (0x4, 2, None),
+        (0x4, 3, "power"),
+        (0x1, 30, None),
+        (0x2, 30, None),
+        (0x40 | 0x8, 30, "heat"),
+        (0x200, 30, ""),
+    ],
 )
-def test_gpu_throttled(tmp_path: Path, bits: int, count: int, throttled: bool) -> None:
+def test_gpu_throttled(tmp_path: Path, bits: int, count: int, kind: str | None) -> None:
     reasons = [bits] * count + [0] * (30 - count)
     outcome = analyzed(tmp_path, gpu(samples={"throttle_reasons": reasons}))
-    findings = outcome.findings
-    assert list(findings) == (["gpu-throttled"] if throttled else [])
-    if throttled:
-        finding = findings["gpu-throttled"]
+    assert list(outcome.findings) == ([] if kind is None else ["gpu-throttled"])
+    if kind is not None:
+        finding = outcome.findings["gpu-throttled"]
         (name,) = throttle_names(bits)
-        assert finding.evidence[0].threshold == GPU_THROTTLED.limits["throttled_ratio"]
-        share = numbers.share(count / 30)
-        assert finding.title == f"GPU:0 is throttled {share} of the time: {name}"
+        assert finding.evidence[0].threshold == THROTTLED_RATIO
+        assert finding.arguments["ratio"] == Part(count / 30)
+        assert finding.sentences[:2] == (kind, kind)
         assert outcome.row.throttle_reasons == {name: count / 30}
         assert finding.confidence == "high"
+        of = f" ({kind})" if kind else ""
+        assert finding.title == f"GPU:0 is throttled {count * 100 // 30}% of the time{of}"
 
 
 def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
-    samples = {"t_ns": [PROFILE_START_NS], "throttle_reasons": [0x20], "sm_clock_hz": [900_000_000]}
+    samples = {"t_ns": [PROFILE_START_NS], "throttle_reasons": [0x20], "sm_clock_hz": [990_000_000]}
     device = gpu(utilization=None, samples=samples, sm_clock_max_hz=1_980_000_000)
     finding = analyzed(tmp_path, device).findings["gpu-throttled"]
     assert (finding.confidence, finding.confidence_reason) == ("low", "only 1 sample of NVML")
-    assert "GPU:0 ran at 900 MHz (median) of at most 1980 MHz." in finding.explanation
+    assert finding.arguments["clock"] == Part(0.5)
 
 
 # What is not there, and what should not be
@@ -348,7 +362,7 @@ def test_numbers_of_the_row(tmp_path: Path) -> None:
     assert (row.pcie_rx_bytes_per_second, row.pcie_tx_bytes_per_second) == (10, None)
 
 
-CODES = {rule.code for rule in RULES}
+CODES = {rule.code for rule in ANALYSIS.rules}
 HOSTILE = [
     [],
     "devices",

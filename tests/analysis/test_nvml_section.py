@@ -15,8 +15,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.nvml.result import Nvml, NvmlRow, OtherProcess
-from traceview.analysis.nvml.section import BRIEF_GPUS, nvml_section
+from traceview.analysis.facts.nvml import Nvml, NvmlRow, OtherProcess
+from traceview.analysis.nvml import BRIEF_GPUS, nvml_section
 from traceview.document.model import Section
 
 
@@ -87,6 +87,7 @@ def test_a_reason_is_said_once_for_all_its_gpus() -> None:
         "Other processes unknown on GPU:0–3: no permission.",
         "No samples of host1: not installed.",
     ]
+    assert isinstance(made.lead, str)
     assert made.lead.endswith("10 to 30 samples per GPU.")
 
 

@@ -16,7 +16,7 @@ from tests.analysis.sections import (
     view_of,
     view_of_scenario,
 )
-from traceview.analysis.ops import MOST_GROUPS, OpRow, Ops, OpTypeRow, section
+from traceview.analysis.ops import MOST_GROUPS, OpRow, OpTypeRow, TopOps, section
 from traceview.document.model import Section
 
 MS = 10**9
@@ -47,7 +47,7 @@ def op(name: str | None, kernel: str | None = "gemm", **changes: Any) -> OpRow:
 
 def section_of(*rows: OpRow, row_count: int | None = None, **changes: Any) -> Section | None:
     count = len(rows) if row_count is None else row_count
-    return section(view_of(**changes), Ops(rows, count, count - len(rows)))
+    return section(view_of(**changes), TopOps(rows, count, count - len(rows)))
 
 
 def test_an_op_has_its_times_its_share_and_its_kernel() -> None:
@@ -79,7 +79,7 @@ def test_a_table_of_types_sums_up_ops_of_one_type() -> None:
         OpTypeRow("GPU:0", "collective", "NcclAllReduce", 1, 2, 3 * MS, None),
         OpTypeRow("GPU:1", "compute", "Cast", 288, 576, 15 * MS, 0.8),
     )
-    shown = section(view_of(), Ops(rows, 2, 0, types))
+    shown = section(view_of(), TopOps(rows, 2, 0, types))
     of_types, of_ops = tables_of(shown)
     assert {heading: cells_of(of_types, heading) for heading in headings_of(of_types)} == {
         "type of op": ["Cast", "NcclAllReduce"],
@@ -90,15 +90,15 @@ def test_a_table_of_types_sums_up_ops_of_one_type() -> None:
         "class": ["compute", "communication"],
     }
     assert cells_of(of_ops, "op or kernel") == ["layer_1/cast", "layer_2/cast"]
-    assert len(tables_of(section(view_of(is_brief=True), Ops(rows, 2, 0, types)))) == 1
-    assert len(tables_of(section(view_of(), Ops(rows, 2, 0, types[1:2])))) == 1
+    assert len(tables_of(section(view_of(is_brief=True), TopOps(rows, 2, 0, types)))) == 1
+    assert len(tables_of(section(view_of(), TopOps(rows, 2, 0, types[1:2])))) == 1
 
 
 def test_what_has_no_op_is_named_by_its_kernel() -> None:
     copy = op(None, "MemcpyH2D", class_="h2d", op_type=None, share_ratio=None)
     (table,) = tables_of(section_of(copy))
     assert cells_of(table, "op or kernel") == ["MemcpyH2D"]
-    assert cells_of(table, "class") == ["copies to the device"]
+    assert cells_of(table, "class") == ["HtoD copies"]
     assert not {"kernel", "share", "type"} & {*headings_of(table)}
 
 
@@ -107,7 +107,9 @@ def test_devices_with_the_same_ops_share_a_table() -> None:
     shown = section_of(*rows, op("c", device="GPU:3"), row_count=40)
     assert [cells_of(table, "op or kernel") for table in tables_of(shown)] == [["a", "b"], ["c"]]
     assert "and the same ops on GPU:1, 2, with their own times" in sentences_of(shown)
-    assert "37 of 40 rows are not shown; all of them: traceview ops logs" in sentences_of(shown)
+    assert "37 of 40 rows are not shown; all of them: traceview show ops logs" in sentences_of(
+        shown
+    )
 
 
 def test_devices_beyond_the_limits_have_no_table() -> None:
@@ -137,8 +139,8 @@ def test_without_rows() -> None:
 @pytest.mark.parametrize(
     ("changes", "command"),
     [
-        ({"logdir": "my logs/it's"}, """traceview ops 'my logs/it'"'"'s'"""),
-        ({"other_runs": ("run2",)}, "traceview ops logs --run run1"),
+        ({"logdir": "my logs/it's"}, """traceview show ops 'my logs/it'"'"'s'"""),
+        ({"other_runs": ("run2",)}, "traceview show ops logs --run run1"),
     ],
 )
 def test_the_command_for_all_rows_can_be_pasted(changes: dict[str, Any], command: str) -> None:

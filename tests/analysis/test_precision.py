@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import ms, new_trace
 from tests.analysis.test_findings import check_finding
-from traceview.analysis.precision.result import DevicePrecision
+from traceview.analysis.precision import DevicePrecision
 from traceview.report.model import Report
 
 FP32, FP16, NOTHING = "ampere_sgemm_32x128_tn", "volta_h884gemm_64x128_ldg8_nn", "fusion_1"
@@ -104,8 +104,8 @@ def test_products_off_the_tensor_cores_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fp16_ms", "title"),
     [
-        (0, "all compute on GPU:0 is fp32"),
-        (5, "only 5.0% of the compute on GPU:0 is in 16 bits or less"),
+        (0, "GPU:0 computes in float32 only"),
+        (5, "GPU:0 does 5.0% of the compute in 16 bits"),
     ],
 )
 def test_title(tmp_path: Path, fp16_ms: float, title: str) -> None:
@@ -118,7 +118,7 @@ def test_advice_fits_the_gpu(tmp_path: Path) -> None:
     for major, policy in ((7, "mixed_float16"), (8, "mixed_bfloat16")):
         stats: Stats = {**V100_STATS, "compute_cap_major": major, "compute_cap_minor": 0}
         report = analyzed(tmp_path / policy, (FP32, 0, 10), stats=stats)
-        (advice,) = [f.advice for f in report.findings if f.code == "low-precision-unused"]
+        (advice,) = [f.action for f in report.findings if f.code == "low-precision-unused"]
         assert f'"{policy}"' in advice
 
 

@@ -13,13 +13,14 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.precision.result import (
+from traceview.analysis.precision import (
+    BRIEF_KERNELS,
     PRECISIONS,
     DevicePrecision,
     OrdinaryKernel,
     Precision,
 )
-from traceview.analysis.precision.section import BRIEF_KERNELS, section
+from traceview.analysis.precision import precision_section as section
 from traceview.document.model import Section
 
 MS = 10**9

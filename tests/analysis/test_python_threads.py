@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.scenarios.model import ms, new_trace
-from tests.analysis.test_input import steps_of_100
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import Line, Sample, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.base import Finding
@@ -47,7 +46,7 @@ def analyzed(
     samples: list[Sample] = []
     cpu_us: list[int] = []
     used_us = 0.0
-    for step in steps_of_100(trace, 8):
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
         step.host("TFE_Py_Execute", 0, 1 + (wait_ms if lock_ms is None else lock_ms))
         step.host("EagerExecute", 0, 1)
         step.host("FunctionRun", 1 + wait_ms, 100)
@@ -71,13 +70,13 @@ def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
     assert (row.thread, row.python.line) == ("statistics", "train.py:12 in count")
     found = findings["python-thread"]
     assert found.title == (
-        "replica:0 waits 30.0 ms of the mean 100 ms step while thread 'statistics' keeps Python's lock (30.0%)"
+        "replica:0 waits 30.0 of 100 ms (30%) for Python's lock, which statistics keeps in count, train.py:12"
     )
     assert found.severity == "critical"
-    assert found.cost_ps_per_step == pytest.approx(ms(30), rel=1e-3)
+    assert found.loss is not None
+    assert found.loss.ps_per_step == pytest.approx(ms(30), rel=1e-3)
     evidence = {item.metric: item.value for item in found.evidence}
     assert evidence["python_line"] == "train.py:12 in count"
-    assert evidence["lock_wait_ratio"] == pytest.approx(0.3)
     assert evidence["lock_kept_ratio"] == row.kept_ratio
 
 

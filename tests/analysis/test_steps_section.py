@@ -1,4 +1,4 @@
-"""The section on steps shows how long each took, where it was cut, and how busy the devices were in it."""
+"""The section on steps shows how long each took, where it was cut, and how much the devices computed in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.analysis.sections import (
     view_of,
     view_of_scenario,
 )
-from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.steps.section import BRIEF_STEPS, UNSURE, steps_section
 from traceview.document.model import Section
 
@@ -38,17 +38,7 @@ def step(number: int, devices: tuple[str, ...] = ("GPU:0",), **changes: Any) -> 
         "used": True,
         "excluded": None,
         "devices": tuple(
-            StepDevice(
-                device=device,
-                compute_ps=18 * MS,
-                exposed_collective_ps=0,
-                exposed_h2d_ps=0,
-                exposed_d2h_ps=0,
-                exposed_d2d_ps=0,
-                exposed_memset_ps=0,
-                idle_ps=6 * MS,
-            )
-            for device in devices
+            StepDevice(device, {"compute": 18 * MS, "input": 6 * MS}) for device in devices
         ),
     }
     return StepRow(**fields | changes)
@@ -90,9 +80,9 @@ def test_the_statistics_and_a_row_per_step() -> None:
         "standard deviation 5.0% of the mean",
     )
     (table,) = tables_of(section)
-    assert headings_of(table) == ["step", "", "time", "busy, GPU:0", "remark"]
+    assert headings_of(table) == ["step", "", "time", "compute, GPU:0", "remark"]
     assert cells_of(table, "step") == ["0", "1", "2", "3"]
-    assert cells_of(table, "busy, GPU:0") == ["75.0%"] * 4
+    assert cells_of(table, "compute, GPU:0") == ["75.0%"] * 4
     assert cells_of(table, "remark")[0] == "left out: the first step holds tracing or compilation"
     check_printed(section, "24.0 ms", "left out: the first step")
 
@@ -116,10 +106,10 @@ def test_the_middle_of_many_steps_is_left_out() -> None:
     assert (table.shown_count, table.row_count, table.rest) == (
         BRIEF_STEPS,
         100,
-        "traceview steps logs",
+        "traceview show steps logs",
     )
     assert "The first and the last steps are shown." in sentences_of(section)
-    check_printed(section, "traceview steps")
+    check_printed(section, "traceview show steps")
 
 
 # Devices
@@ -132,21 +122,24 @@ def test_the_same_step_of_two_hosts_stands_together() -> None:
     (table,) = tables_of(section)
     assert cells_of(table, "step") == ["0", "0", "1", "1"]
     assert cells_of(table, "host") == ["a", "b", "a", "b"]
-    assert cells_of(table, "busy, GPU:0") == ["75.0%"] * 4
+    assert cells_of(table, "compute, GPU:0") == ["75.0%"] * 4
 
 
 @pytest.mark.parametrize("count", [8, 9])
 def test_many_devices_have_a_least_and_a_mean(count: int) -> None:
     devices = tuple(f"GPU:{n}" for n in range(count))
     row = step(0, devices)
-    idle = replace(row.devices[0], idle_ps=24 * MS, compute_ps=0)
+    idle = replace(row.devices[0], states={"input": 24 * MS})
     section = section_of(replace(row, devices=(idle, *row.devices[1:])))
     (table,) = tables_of(section)
     if count == 8:
-        assert [cells_of(table, f"busy, {device}") for device in devices[:2]] == [["0%"], ["75.0%"]]
+        assert [cells_of(table, f"compute, {device}") for device in devices[:2]] == [
+            ["0%"],
+            ["75.0%"],
+        ]
     else:
-        assert cells_of(table, "busy, least busy device") == ["0%"]
-        assert cells_of(table, "busy, mean") == ["66.7%"]
+        assert cells_of(table, "compute, least") == ["0%"]
+        assert cells_of(table, "compute, mean") == ["66.7%"]
         assert cells_of(table, "devices") == ["9"]
     check_printed(section)
 
@@ -220,4 +213,4 @@ def test_a_step_of_several_training_steps_is_said_once(changes: dict[str, Any], 
 @pytest.mark.parametrize("name", ["plain", "two_hosts", "sixteen_hosts_of_eight", "hostile_names"])
 def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
     shown = view_of_scenario(name, tmp_path)
-    check_printed(steps_section(shown, shown.results["steps"]), "busy")
+    check_printed(steps_section(shown, shown.results["steps"]), "compute")

@@ -17,8 +17,7 @@ import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
 from traceview.analysis.base import Finding
-from traceview.analysis.input.stretched import beyond_median
-from traceview.report.consistency import first_disagreement
+from traceview.analysis.facts.pipeline_threads import beyond_median
 
 WAIT_MS = 10
 
@@ -82,8 +81,11 @@ def crowded(
             )
         sidecar.write_text(json.dumps(facts))
     report = traceview.analyze(folder)
-    assert first_disagreement(report) is None
     return next((row for row in report.findings if row.code == "input-bound"), None)
+
+
+def lost_ps(finding: Finding) -> int | None:
+    return finding.loss.ps_per_step if finding.loss else None
 
 
 def measured(finding: Finding, metric: str) -> float | str | int | None:
@@ -95,17 +97,10 @@ def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: P
     finding = crowded(tmp_path, work=work)
     assert finding is not None
     # In two of six steps two ops take 8 ms longer, and the dispatch 4 ms: Relu ends where it always does.
-    assert finding.cost_ps_per_step == ms(WAIT_MS) + (2 * ms(16) + 2 * ms(4)) // 6
-    assert measured(finding, "input_wait_ps") == ms(WAIT_MS)
+    assert lost_ps(finding) == ms(WAIT_MS) + (2 * ms(16) + 2 * ms(4)) // 6
     assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
-    assert measured(finding, "slowed_dispatch_ps") == 2 * ms(4) // 6
-    assert finding.title.startswith("replica:0 loses 16.7 ms of the mean 100 ms step to the input")
-    parts = ": 10.0 ms waiting for input, 5.33 ms slower ops, 1.33 ms slower dispatch of ops"
-    assert parts in finding.title
-    assert (
-        "Ops in functions of the pipeline keep 2 of 2 cores busy on average." in finding.explanation
-    )
-    assert set(finding.path_causes) == {"input", "host_compute", "python", "unattributed"}
+    assert finding.title.startswith("replica:0 waits 16.7 of 100 ms (17%) for input")
+    assert "Ops of the pipeline keep 2 cores busy on average" in finding.explanation
 
 
 @pytest.mark.parametrize("load", [None, 0.3])
@@ -119,8 +114,7 @@ def test_a_python_function_that_computes_takes_a_core(load: float | None, tmp_pa
 def test_a_python_function_that_waits_takes_no_core(tmp_path: Path) -> None:
     finding = crowded(tmp_path, work="PyFunc:PyFunc", load=0.02)
     assert finding is not None
-    assert finding.cost_ps_per_step == ms(WAIT_MS)
-    assert finding.title.startswith("replica:0 waits 10.0 ms of the mean 100 ms step for input")
+    assert lost_ps(finding) == ms(WAIT_MS)
 
 
 def test_an_op_on_a_thread_that_waits_in_python_takes_a_core(tmp_path: Path) -> None:
@@ -147,9 +141,7 @@ def test_where_the_pipeline_does_not_take_cores_only_the_wait_is_lost(
         tmp_path, cores=cores, pipeline_threads=pipeline_threads, other_threads=other_threads
     )
     assert finding is not None
-    assert finding.cost_ps_per_step == ms(WAIT_MS)
-    assert finding.title.startswith("replica:0 waits 10.0 ms of the mean 100 ms step for input")
-    assert measured(finding, "idle_input_ratio") == pytest.approx(0.1)
+    assert lost_ps(finding) == ms(WAIT_MS)
 
 
 def test_all_threads_of_the_model_need_cores(tmp_path: Path) -> None:
@@ -162,7 +154,7 @@ def test_all_threads_of_the_model_need_cores(tmp_path: Path) -> None:
 def test_a_gpu_needs_no_core(tmp_path: Path) -> None:
     finding = crowded(tmp_path, is_on_gpu=True)
     assert finding is not None
-    assert finding.cost_ps_per_step == ms(WAIT_MS)
+    assert lost_ps(finding) == ms(WAIT_MS)
 
 
 def test_a_pipeline_that_is_ahead_costs_nothing(tmp_path: Path) -> None:

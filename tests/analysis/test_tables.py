@@ -10,16 +10,16 @@ import pytest
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis import balance, device_time, placement, steps
-from traceview.analysis.collectives.table import collective_rows_section, collective_table
+from traceview.analysis import steps
+from traceview.analysis.collectives import collective_rows_section
 from traceview.analysis.context import Context
-from traceview.analysis.device_time.table import device_table, device_table_section
-from traceview.analysis.idle.table import gap_table, gap_table_section
+from traceview.analysis.facts.collectives import collective_table
+from traceview.analysis.facts.listed_gaps import gap_table, gap_table_section
 from traceview.analysis.selection import select
-from traceview.analysis.steps.table import idle_in_steps, step_sections, step_table
+from traceview.analysis.steps.table import step_sections, step_table
 from traceview.document import model
 from traceview.document.terminal import render_section
-from traceview.trace.cause import Cause
+from traceview.ledger.states import IDLE_STATES
 from traceview.trace.load import load
 from traceview.trace.table import Table
 from traceview.trace.windows import StepRange
@@ -33,11 +33,10 @@ def context_of(name: str, folder: Path) -> Context:
 
 def step_rows(context: Context) -> Table:
     keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
-    idle = idle_in_steps(context.trace, context.selection)
-    return step_table(context.record(steps.ANALYSIS), idle, keys)
+    return step_table(context.record(steps.ANALYSIS), keys)
 
 
-def test_gaps_are_chosen_by_device_cause_and_length(tmp_path: Path) -> None:
+def test_gaps_are_chosen_by_device_state_and_length(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace, count=2, marker_ms=50):
         step.kernel(0, 0, 20, launch_ms=0)
@@ -49,9 +48,9 @@ def test_gaps_are_chosen_by_device_cause_and_length(tmp_path: Path) -> None:
 
     def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
         chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
-        rows, left_out = gap_table(context.trace, context.selection, context.idle, **chosen)
+        rows, left_out = gap_table(context, **chosen)
         for row in rows.rows():
-            assert sum(row[f"{cause.key}_ps"] for cause in Cause) == row["duration_ps"]
+            assert sum(row[f"{state.key}_ps"] for state in IDLE_STATES) == row["duration_ps"]
         whole_ms = [length // MS for length in rows["duration_ps"]]
         return list(zip(rows["device"], whole_ms, strict=True)), left_out
 
@@ -59,12 +58,12 @@ def test_gaps_are_chosen_by_device_cause_and_length(tmp_path: Path) -> None:
     assert lengths() == ([*of_gpu_0, ("GPU:1", 1)], 0)
     assert lengths(top=1) == ([("GPU:0", 20)], 2)
     assert lengths(devices={"GPU:1"}) == ([("GPU:1", 1)], 0)
-    assert lengths(causes=["input"]) == (of_gpu_0, 0)
-    assert lengths(causes=["sync"]) == ([], 0)
+    assert lengths(states=["input"]) == (of_gpu_0, 0)
+    assert lengths(states=["sync"]) == ([], 0)
     assert lengths(least_ps=20 * MS) == (of_gpu_0, 0)
     assert lengths(least_ps=20 * MS + 1) == ([], 0)
     narrowed = Context(context.trace, select(context.trace, steps=StepRange(1, 2)))
-    rows, _ = gap_table(narrowed.trace, narrowed.selection, narrowed.idle, devices={"GPU:0"})
+    rows, _ = gap_table(narrowed, devices={"GPU:0"})
     assert rows["step"] == [1]
 
 
@@ -80,8 +79,8 @@ def test_the_longest_gaps_are_the_first_of_all(top: int, tmp_path: Path) -> None
     trace.write(tmp_path)
     context = Context(load(tmp_path), select(load(tmp_path)))
     keys = ("GPU:0", "GPU:1")
-    every, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
-    rows, left = gap_table(context.trace, context.selection, context.idle, devices=keys, top=top)
+    every, _ = gap_table(context, devices=keys)
+    rows, left = gap_table(context, devices=keys, top=top)
     assert list(rows.rows()) == list(every.rows())[:top]
     assert rows.count + left == every.count > 8
     order = list(zip(every["duration_ps"], every["device"], every["start_ps"], strict=True))
@@ -89,7 +88,7 @@ def test_the_longest_gaps_are_the_first_of_all(top: int, tmp_path: Path) -> None
     assert len(set(every["duration_ps"])) < every.count - 2
 
 
-def test_of_two_equal_parts_the_earlier_cause_is_the_largest(tmp_path: Path) -> None:
+def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace, count=2, marker_ms=50):
         step.host("IteratorGetNext:IteratorGetNext", 10, 20)
@@ -98,9 +97,9 @@ def test_of_two_equal_parts_the_earlier_cause_is_the_largest(tmp_path: Path) -> 
         step.kernel(0, 30, 50, launch_ms=30)
     trace.write(tmp_path)
     context = Context(load(tmp_path), select(load(tmp_path)))
-    rows, _ = gap_table(context.trace, context.selection, context.idle, devices={"GPU:0"})
+    rows, _ = gap_table(context, devices={"GPU:0"})
     assert set(zip(rows["input_ps"], rows["launch_ps"], strict=True)) == {(10 * MS, 10 * MS)}
-    assert set(rows["cause"]) == {"input"}
+    assert set(rows["state"]) == {"input"}
 
 
 def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
         step.kernel(1, 2, 42)
     trace.write(tmp_path)
     context = Context(load(tmp_path), select(load(tmp_path)))
-    rows, _ = gap_table(context.trace, context.selection, context.idle, devices=("GPU:0", "GPU:1"))
+    rows, _ = gap_table(context, devices=("GPU:0", "GPU:1"))
     assert rows["device"][-1] == "GPU:0"
     assert set(rows["device"][:-1]) == {"GPU:1"}
 
@@ -119,7 +118,7 @@ def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
 def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
     keys = [f"GPU:{number}" for number in range(4)]
-    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    gaps, _ = gap_table(context, devices=keys)
     of_collectives, _ = collective_table(
         context.trace, context.selection, context.collectives, keys
     )
@@ -135,7 +134,7 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
 def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
     keys = ["GPU:0"]
-    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    gaps, _ = gap_table(context, devices=keys)
     section = gap_table_section(gaps, {"GPU:0": 7_000})
     assert section is not None
     (block,) = section.blocks
@@ -147,7 +146,7 @@ def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
 def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
-    gaps, _ = gap_table(context.trace, context.selection, context.idle, devices=keys)
+    gaps, _ = gap_table(context, devices=keys)
     rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
@@ -173,13 +172,3 @@ def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None
     assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
     words = " ".join(render_section(sections[-1], width=80, color=False).split())
     assert "7 devices: compute " in words
-
-
-def test_devices_that_are_much_alike_are_a_range(tmp_path: Path) -> None:
-    context = context_of("eight_balanced", tmp_path)
-    rows = device_table(context.record(device_time.ANALYSIS), context.record(balance.ANALYSIS))
-    others = [f"GPU:{number}" for number in range(1, 8)]
-    section = device_table_section(rows, others, context.record(placement.ANALYSIS))
-    text = render_section(section, width=80, color=False)
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("GPU:")] == ["GPU:0"]
-    assert "7 other devices: busy " in " ".join(text.split())

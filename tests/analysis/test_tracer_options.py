@@ -38,7 +38,7 @@ def ignored(report: traceview.Report) -> list[traceview.Finding]:
 def test_levels_in_force_that_were_not_asked_for(tmp_path: Path) -> None:
     report = analyzed(tmp_path, {"asked": WITH_PYTHON, "in_force": DEFAULTS})
     (finding,) = ignored(report)
-    assert finding.title == "TensorFlow ignored 1 profiler option: python_tracer_level"
+    assert finding.title == "TensorFlow ignored the profiler's python_tracer_level"
     assert (finding.severity, finding.confidence) == ("info", "high")
     (evidence,) = finding.evidence
     assert (evidence.metric, evidence.value) == ("python_tracer_level", 0)
@@ -55,7 +55,7 @@ def test_the_trace_tells_where_the_sidecar_does_not(tmp_path: Path) -> None:
     options = {"asked": {**WITH_PYTHON, "host_tracer_level": 3}, "in_force": None}
     (finding,) = ignored(analyzed(tmp_path, options, recorded=b"\x10\x02\x18\x01"))
     assert finding.title == (
-        "TensorFlow ignored 2 profiler options: host_tracer_level and python_tracer_level"
+        "TensorFlow ignored the profiler's host_tracer_level and python_tracer_level"
     )
     assert finding.confidence == "high"
 

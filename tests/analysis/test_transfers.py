@@ -11,9 +11,12 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.test_findings import check_finding, codes, the
+from tests.analysis.test_findings import check_finding
 from tests.sidecars import write_sidecar
-from traceview.analysis.transfers.result import DeviceTransfers
+from traceview.analysis.base import Finding
+from traceview.analysis.facts.transfers import DeviceTransfers
+from traceview.analysis.rule import LIMIT
+from traceview.analysis.words import Number, Part
 from traceview.report.model import Report
 from traceview.trace.links import pcie_bytes_per_second
 
@@ -107,29 +110,15 @@ def test_speed_needs_every_size(tmp_path: Path) -> None:
     assert (h2d.bytes, h2d.bytes_per_second) == (1000, None)
 
 
-@pytest.mark.parametrize(
-    ("exposed_ms", "verdict"),
-    [(2.499, "none"), (2.5, "moderate"), (9.999, "moderate"), (10, "high")],
-)
-def test_verdict_on_the_share_of_the_step(tmp_path: Path, exposed_ms: float, verdict: str) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace, count=3, marker_ms=50):
-        step.copy(0, "H2D", 1, 1 + exposed_ms, size=100_000)
-        step.kernel(0, 20, 45)
-    h2d = of_gpu(analyzed(tmp_path, trace)).directions.h2d
-    assert h2d.verdict == verdict
-    assert h2d.exposed_ratio == pytest.approx(exposed_ms / 50)
-    assert h2d.exposed_ps_per_step == ms(exposed_ms)
-
-
-def test_a_copy_in_one_step_only_is_not_typical(tmp_path: Path) -> None:
+def test_a_copy_in_one_step_counts_in_the_mean(tmp_path: Path) -> None:
     trace = new_trace()
     for index, step in enumerate(marked_steps(trace)):
         if index == 1:
             step.copy(0, "D2H", 1, 21, size=100)
         step.kernel(0, 22, 45)
     d2h = of_gpu(analyzed(tmp_path, trace)).directions.d2h
-    assert (d2h.exposed_ps, d2h.exposed_ps_per_step, d2h.exposed_ratio) == (ms(20), 0, 0.0)
+    assert (d2h.exposed_ps, d2h.exposed_ps_per_step) == (ms(20), ms(5))
+    assert d2h.exposed_ratio == pytest.approx(20 / 199.9)
 
 
 # Sources
@@ -256,32 +245,38 @@ def copying(
             start = 1 + index * each
             kind = "pageable" if index < pageable else "pinned"
             step.copy(0, "H2D", start, start + each, size=size, host_kind=kind, launch_ms=0.05)
-        step.kernel(0, 20, 45, launch_ms=0.06)
+        step.kernel(0, 1 + exposed_ms, 45, launch_ms=0.06)
     return trace
 
 
-def transfer_codes(report: Report) -> dict[str, str]:
-    return {code: severity for code, severity in codes(report).items() if code.startswith("h2d")}
+def of_copies(report: Report) -> Finding | None:
+    found = [finding for finding in report.findings if finding.code.startswith("h2d")]
+    assert len(found) <= 1
+    return found[0] if found else None
 
 
 @pytest.mark.parametrize(
     ("exposed_ms", "severity"),
-    [(2.499, None), (2.5, "warning"), (9.999, "warning"), (10, "critical")],
+    [(2.49, None), (2.5, "warning"), (9.99, "warning"), (10, "critical")],
 )
 def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) -> None:
-    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms))
-    assert transfer_codes(report) == ({"h2d-exposed": severity} if severity else {})
-    if severity:
-        finding = the(report, "h2d-exposed")
-        assert (finding.devices, finding.cost_ps_per_step) == (("GPU:0",), ms(exposed_ms))
-        assert finding.cost_ratio == pytest.approx(exposed_ms / 50)
-        assert finding.confidence == "high"
+    finding = of_copies(analyzed(tmp_path, copying(exposed_ms=exposed_ms)))
+    assert (finding and finding.severity) == severity
+    if finding:
+        assert finding.devices == ("GPU:0",)
+        assert finding.loss is not None
+        assert finding.loss.gpu_time_ps == 4 * ms(exposed_ms)
+        assert finding.loss.states == ("h2d",)
+        assert (finding.confidence, finding.sentences[1]) == ("high", "")
+    if severity == "critical":
+        assert finding is not None
+        assert finding.title == "GPU:0 waits 10.0 of 50.0 ms (20%) for HtoD copies"
 
 
 def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, copying(exposed_ms=20, step_count=1))
-    assert transfer_codes(report) == {"h2d-exposed": "info"}
-    assert the(report, "h2d-exposed").confidence == "low"
+    finding = of_copies(analyzed(tmp_path, copying(exposed_ms=18, step_count=1)))
+    assert finding is not None
+    assert (finding.severity, finding.confidence) == ("warning", "low")
 
 
 def test_copies_to_a_gpu_that_computes_nothing_hold_nothing_up(tmp_path: Path) -> None:
@@ -289,41 +284,32 @@ def test_copies_to_a_gpu_that_computes_nothing_hold_nothing_up(tmp_path: Path) -
     for step in marked_steps(trace):
         step.kernel(0, 2, 45)
         step.copy(1, "H2D", 1, 21, size=1000, host_kind="pageable")
-    assert transfer_codes(analyzed(tmp_path, trace)) == {}
+    assert of_copies(analyzed(tmp_path, trace)) is None
 
 
 @pytest.mark.parametrize(
-    ("exposed_ms", "pageable", "found"), [(1, 1, True), (0.99, 10, False), (1, 0, False)]
-)
-def test_h2d_pageable(tmp_path: Path, exposed_ms: float, pageable: int, found: bool) -> None:
-    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, count=10, pageable=pageable))
-    assert transfer_codes(report) == ({"h2d-pageable": "warning"} if found else {})
-    if found:
-        finding = the(report, "h2d-pageable")
-        assert finding.cost_ps_per_step == ms(0.1)
-        assert finding.cost_ratio == pytest.approx(0.002)
-
-
-def test_one_of_eleven_pageable_is_too_few(tmp_path: Path) -> None:
-    assert transfer_codes(analyzed(tmp_path, copying(exposed_ms=1.1, count=11, pageable=1))) == {}
-
-
-@pytest.mark.parametrize(
-    ("count", "size", "exposed_ms", "found"),
+    ("count", "size", "pageable", "action"),
     [
-        (100, 65_535, 1, True),
-        (99, 65_535, 1.98, False),
-        (100, 65_536, 1, False),
-        (100, 4, 0.9, False),
+        (10, 100_000, 0, ""),
+        (10, 100_000, 4, ""),
+        (10, 100_000, 5, "pageable"),
+        (100, 65_536, 0, ""),
+        (100, 65_535, 0, "small"),
+        (100, 65_535, 100, "small"),
     ],
 )
-def test_h2d_small_copies(
-    tmp_path: Path, count: int, size: int, exposed_ms: float, found: bool
+def test_the_action_is_about_what_takes_most_of_the_time(
+    tmp_path: Path, count: int, size: int, pageable: int, action: str
 ) -> None:
-    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, count=count, size=size))
-    assert transfer_codes(report) == ({"h2d-small-copies": "warning"} if found else {})
-    if found:
-        assert "100 copies below 64 KiB to GPU:0" in the(report, "h2d-small-copies").title
+    trace = copying(exposed_ms=5, count=count, size=size, pageable=pageable)
+    finding = of_copies(analyzed(tmp_path, trace))
+    assert finding is not None
+    assert finding.sentences[1] == action
+    if action == "small":
+        assert finding.arguments["count"] == Number(100)
+        assert finding.arguments["small"] == Part(1.0)
+    if action == "pageable":
+        assert finding.arguments["pageable"] == Part(0.5)
 
 
 def sidecar(*gpus: dict[str, int]) -> dict[str, Any]:
@@ -334,26 +320,26 @@ GEN_3 = {"pcie_generation": 1, "pcie_generation_max": 3, "pcie_width": 16, "pcie
 
 
 @pytest.mark.parametrize(
-    ("size", "exposed_ms", "link", "found"),
+    ("size", "link", "is_slow"),
     [
-        (LINK_GEN_3_X16 // 400 + 1, 5, sidecar(GEN_3), False),
-        (LINK_GEN_3_X16 // 400 - 1000, 5, sidecar(GEN_3), True),
-        (1000, 2.4, sidecar(GEN_3), False),
-        (1000, 5, sidecar(), False),
-        (1000, 5, sidecar(GEN_3, {**GEN_3, "pcie_width": 8}), False),
-        (1000, 5, sidecar(GEN_3, GEN_3), True),
-        (1000, 5, None, False),
+        (LINK_GEN_3_X16 // 400 + 1, sidecar(GEN_3), False),
+        (LINK_GEN_3_X16 // 400 - 1000, sidecar(GEN_3), True),
+        (100_000, sidecar(), False),
+        (100_000, sidecar(GEN_3, {**GEN_3, "pcie_width": 8}), False),
+        (100_000, sidecar(GEN_3, GEN_3), True),
+        (100_000, None, False),
     ],
 )
-def test_h2d_slow_link(
-    tmp_path: Path, size: int, exposed_ms: float, link: dict[str, Any] | None, found: bool
+def test_copies_over_a_slow_link(
+    tmp_path: Path, size: int, link: dict[str, Any] | None, is_slow: bool
 ) -> None:
     """Half of the link in 5 ms is a 400th of what it carries in a second."""
-    report = analyzed(tmp_path, copying(exposed_ms=exposed_ms, size=size), link)
-    assert ("h2d-slow-link" in codes(report)) == found
-    if found:
+    report = analyzed(tmp_path, copying(exposed_ms=5, size=size), link)
+    finding = of_copies(report)
+    assert finding is not None
+    assert finding.sentences[1] == ("slow" if is_slow else "")
+    if is_slow:
         assert of_gpu(report).link_bytes_per_second == LINK_GEN_3_X16
-        assert the(report, "h2d-slow-link").severity == "warning"
 
 
 @pytest.mark.parametrize(
@@ -412,6 +398,6 @@ def test_copies_of_bert(shared_traces: Path) -> None:
     row = of_gpu(traceview.analyze(shared_traces / "bert-8xV100"), 6)
     h2d = row.directions.h2d
     assert (h2d.count, h2d.bytes, h2d.small_count, h2d.pageable_bytes) == (101, 40_559, 101, None)
-    assert h2d.verdict == "none"
+    assert (h2d.exposed_ratio or 0.0) < LIMIT
     first = row.top_sources[0]
     assert (first.op, first.thread, first.count) == ("MakeTensorFromProto", "python3", 88)

@@ -15,8 +15,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.transfers.blocking_reads import BlockingReads
-from traceview.analysis.transfers.result import (
+from traceview.analysis.facts.copies import BlockingReads, RoundTrip
+from traceview.analysis.facts.transfers import (
     SIZE_BOUNDS_BYTES,
     CopySource,
     DeviceTransfers,
@@ -24,9 +24,9 @@ from traceview.analysis.transfers.result import (
     Directions,
     Transfers,
 )
-from traceview.analysis.transfers.round_trips import RoundTrip
-from traceview.analysis.transfers.section import BRIEF_ROUND_TRIPS, section
-from traceview.document.vocabulary import CLASSES, VERDICTS
+from traceview.analysis.transfers import BRIEF_ROUND_TRIPS
+from traceview.analysis.transfers import transfers_section as section
+from traceview.document.vocabulary import CLASSES
 
 MS = 10**9
 BRIEF = view_of(is_brief=True)
@@ -40,7 +40,6 @@ def direction(count: int, **changes: Any) -> Direction:
         "exposed_ps": 0,
         "exposed_ps_per_step": 0,
         "exposed_ratio": 0.0,
-        "verdict": "none",
         "bytes_per_second": 1_000_000_000 if count else None,
         "pageable_bytes": 0,
         "small_count": 0,
@@ -51,9 +50,7 @@ def direction(count: int, **changes: Any) -> Direction:
     return Direction(**parts | changes)
 
 
-EXPOSED = direction(
-    4, exposed_ps=4 * MS, exposed_ps_per_step=MS, exposed_ratio=0.0625, verdict="moderate"
-)
+EXPOSED = direction(4, exposed_ps=4 * MS, exposed_ps_per_step=MS, exposed_ratio=0.0625)
 
 
 def trip(op: str = "model/where") -> RoundTrip:
@@ -97,14 +94,11 @@ def transfers(*devices: DeviceTransfers) -> Transfers:
 def test_a_row_for_each_device_and_direction() -> None:
     shown = section(BRIEF, transfers(device(EXPOSED, link_bytes_per_second=15_753_846_144)))
     assert shown is not None
-    assert (
-        shown.lead == "Copies to the device are exposed for 6.2% of the step on GPU:0 (moderate)."
-    )
+    assert shown.lead == "HtoD copies are exposed for 6.2% of the step on GPU:0."
     (table,) = tables_of(shown)
     assert values_of(table, "device") == ("GPU:0", "GPU:0")
     assert values_of(table, "direction") == (CLASSES["h2d"], CLASSES["d2d"])
     assert values_of(table, "exposed") == (0.0625, 0.0)
-    assert values_of(table, "cost") == (VERDICTS["moderate"], VERDICTS["none"])
     assert values_of(table, "per step") == (MS, 0)
     assert values_of(table, "busy") == (4 * MS, 2 * MS)
     assert values_of(table, "count") == (4, 2)
@@ -119,12 +113,12 @@ def test_a_narrow_terminal_leaves_out_what_matters_least() -> None:
     shown = section(BRIEF, transfers(device(EXPOSED)))
     assert shown is not None
     lines = lines_of(shown, 60)
-    assert lines[2:5] == [
-        "                                             per",
-        "device  direction               exposed     step       rate",
-        "GPU:0   copies to the device       6.2%  1.00 ms  1.00 GB/s",
+    assert [line.split() for line in lines[2:5]] == [
+        ["per"],
+        ["device", "direction", "exposed", "step", "size", "rate"],
+        ["GPU:0", "HtoD", "copies", "6.2%", "1.00", "ms", "4.00", "MB", "1.00", "GB/s"],
     ]
-    assert lines[6].startswith("Not shown at 60 columns: cost, busy, count")
+    assert lines[6].startswith("Not shown at 60 columns: busy, count")
 
 
 def test_without_steps_shares_are_of_the_window() -> None:
@@ -208,7 +202,7 @@ def test_sources_of_all_devices_the_longest_exposed_first() -> None:
     assert values_of(table, "thread") == (None, "tf_Compute/9")
     assert values_of(table, "size") == (None, 4000)
     assert values_of(table, "exposed") == (2 * MS, MS)
-    assert (table.hidden_count, table.rest) == (2, "traceview transfers logs")
+    assert (table.hidden_count, table.rest) == (2, "traceview show copies logs")
     brief = section(BRIEF, transfers(*rows))
     assert brief is not None
     assert len(tables_of(brief)) == 1
@@ -216,16 +210,13 @@ def test_sources_of_all_devices_the_longest_exposed_first() -> None:
 
 def test_of_many_devices_those_that_are_alike_are_a_range() -> None:
     ratios = {"GPU:0": 0.5, "GPU:1": 0.1, "GPU:2": 0.2}
-    rows = [
-        device(direction(4, exposed_ratio=ratio, verdict="moderate"), device=key)
-        for key, ratio in ratios.items()
-    ]
+    rows = [device(direction(4, exposed_ratio=ratio), device=key) for key, ratio in ratios.items()]
     shown = section(view_of(outliers=("GPU:0",), others=("GPU:1", "GPU:2")), transfers(*rows))
     assert shown is not None
     (table,) = tables_of(shown)
     assert set(values_of(table, "device")) == {"GPU:0"}
     assert sentences_of(shown) == [
-        "2 other GPUs: exposed copies to the device 10.0–20.0% and copies between devices 0%."
+        "2 other GPUs: exposed HtoD copies 10.0–20.0% and DtoD copies 0%."
     ]
 
 
@@ -234,9 +225,9 @@ def test_it_prints_as_markdown() -> None:
     shown = section(view_of(), transfers(row))
     assert shown is not None
     text = markdown_of(shown)
-    assert "| `GPU:0` | copies to the device | 6.2% | moderate | 1.00 ms |" in text
+    assert "| `GPU:0` | HtoD copies | 6.2% | 1.00 ms |" in text
     assert "| `GPU:0` | `model/where` | `Where` | 16.0 ms |" in text
-    assert "| `GPU:0` | copies to the device | `model/x` |" in text
+    assert "| `GPU:0` | HtoD copies | `model/x` |" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

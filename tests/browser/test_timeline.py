@@ -72,7 +72,7 @@ def test_it_is_drawn(page_of: PageOf) -> None:
         for (let i = 0; i < bytes.length; i += 4) seen.add(bytes.slice(i, i + 3).join());
         const style = getComputedStyle(document.documentElement);
         const rgb = (name) => { const c = d3.rgb(style.getPropertyValue(name)); return [c.r, c.g, c.b].join(); };
-        return ["compute", "communication", "h2d", "idle-input", "idle-launch", "step"]
+        return ["compute", "communication", "h2d", "input", "launch", "step"]
             .filter((one) => !seen.has(rgb(`--tv-${one}`)));
     }"""
     assert page.evaluate(pixels) == []
@@ -148,7 +148,7 @@ def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
     ):
         assert words in text
     page.mouse.move(*at(page, 95, row_of(page, "GPU:0, idle")))
-    assert "waiting for input 6.00 ms, kernel launches 4.00 ms" in tip.inner_text()
+    assert "input 6.00 ms, kernel launches 4.00 ms" in tip.inner_text()
     page.mouse.move(0, 0)
     assert tip.is_hidden()
 

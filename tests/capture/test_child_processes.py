@@ -292,7 +292,10 @@ def test_a_child_that_hangs_is_reported_and_not_the_parent_that_waits(
     (path,) = run.glob("*.hang.json")
     report = json.loads(path.read_text("utf-8"))
     assert (report["step_count"], report["state"]) == (20, "went-on")
-    assert f"traceview: process {pid}: hang-python: the main thread is in train.py:" in done.err
+    assert (
+        f"traceview: process {pid}: hang-python: The main thread has been in hang, train.py:"
+        in done.err
+    )
     assert done.err.count("No step has ended for") == 1
 
 

@@ -23,6 +23,7 @@ from traceview.capture.script import without_our_frames
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.step_range import StepRange
 from traceview.errors import UsageError
+from traceview.ledger.states import IDLE_STATES
 
 WINDOW = StepRange(10, 15)
 
@@ -49,7 +50,7 @@ def costs_of_steps(*steps: int) -> Injections:
 def test_the_sidecar_has_the_costs_of_the_steps_of_the_window() -> None:
     group = group_of(costs_of_steps(8, 9, 10, 12, 13), range(9, 14), [10, 13])
     assert group == {
-        "illnesses": ["input", "one-gpu"],
+        "slowdowns": ["input", "one-gpu"],
         "injected_ns": {"input": {"10": 100, "11": 0, "12": 120}},
         "injected_ns_per_step": {"input": 73},
     }
@@ -124,10 +125,10 @@ def test_a_failure_of_the_demo_script_shows_its_lines() -> None:
     assert frames[-1].filename == str(demo_run._SCRIPT)
 
 
-ILL = """
+SLOW = """
 import sys
 from traceview.capture.demo import run
-run._SCRIPT = run.Path("ill.py")
+run._SCRIPT = run.Path("slow.py")
 from traceview.cli import main
 main()
 """
@@ -147,14 +148,14 @@ for number, batch in enumerate(batches(8)):
 
 
 def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) -> None:
-    (tmp_path / "ill.py").write_text(TRAINING, encoding="utf-8")
+    (tmp_path / "slow.py").write_text(TRAINING, encoding="utf-8")
     options = ["--steps", "4:6", "--devices", "3"]
-    # Once more is not twice as slow. The old name of the option still works.
-    options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--illness", "callback"]
+    # Once more is not twice as slow.
+    options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--slowdown", "callback"]
     environment = environment_with(fake)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
     done = subprocess.run(
-        [sys.executable, "-c", ILL, "capture", "--demo", *options],
+        [sys.executable, "-c", SLOW, "capture", "--demo", *options],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -162,11 +163,10 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("--illness is deprecated") == 1
     run = Path(done.stderr.splitlines()[-1])
     (path,) = run.glob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["demo"] == {
-        "illnesses": ["callback", "one-gpu"],
+        "slowdowns": ["callback", "one-gpu"],
         "injected_ns": {"callback": {"4": 1004, "5": 1005}},
         "injected_ns_per_step": {"callback": 1004},
     }
@@ -191,21 +191,21 @@ for name in sys.argv[1:].copy():
 OTHERS = [slowdown.value for slowdown in Slowdown if slowdown.value not in ("launch", "one-gpu")]
 # First: later there are strategies of other runs in memory, and this one uses none.
 IN_ONE_PROCESS = ["one-gpu", *OTHERS, "input+callback"]
-CAUSE_OF = {
+STATE_OF = {
     "input": "input",
     "sync": "sync",
     "retrace": "compile",
     "checkpoint": "checkpoint",
-    "callback": "callback",
+    "callback": "between",
 }
 SHOWN = 0.8
-"""The share of what was injected that has to be attributed to its cause."""
+"""The share of what was injected that has to be attributed to its state."""
 
 
 @pytest.fixture(scope="module")
-def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One run per slowdown, captured one after the other in one process."""
-    folder = tmp_path_factory.mktemp("ill")
+    folder = tmp_path_factory.mktemp("slow")
     done = subprocess.run(
         [sys.executable, "-c", SEVERAL, *IN_ONE_PROCESS],
         cwd=folder,
@@ -223,17 +223,17 @@ def ill_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def injected_of(run: Path, slowdown: str) -> dict[str, int]:
     (path,) = run.glob("*.traceview.json")
     demo = json.loads(path.read_text("utf-8"))["demo"]
-    assert slowdown in demo["illnesses"]
+    assert slowdown in demo["slowdowns"]
     injected: dict[str, int] = demo["injected_ns"][slowdown]
     return injected
 
 
-def causes_of_replicas(run: Path) -> list[dict[str, int]]:
-    """Idle picoseconds by cause of each of the two replicas."""
+def states_of_replicas(run: Path) -> list[dict[str, int]]:
+    """Idle picoseconds by state of each of the two replicas."""
     idle = traceview.analyze(run).results.idle
     assert idle is not None
     assert [row.device for row in idle.devices] == ["replica:0", "replica:1"]
-    return [row.causes for row in idle.devices]
+    return [row.states for row in idle.devices]
 
 
 @pytest.mark.tensorflow
@@ -273,36 +273,37 @@ print(collected.count(False))
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("slowdown", CAUSE_OF)
-def test_the_cause_is_what_was_injected(slowdown: str, ill_runs: dict[str, Path]) -> None:
-    run = ill_runs[slowdown]
+@pytest.mark.parametrize("slowdown", STATE_OF)
+def test_the_state_is_what_was_injected(slowdown: str, slow_runs: dict[str, Path]) -> None:
+    run = slow_runs[slowdown]
     injected_ps = 1000 * sum(injected_of(run, slowdown).values())
-    for causes in causes_of_replicas(run):
-        assert next(iter(causes)) == CAUSE_OF[slowdown], causes
-        assert causes[CAUSE_OF[slowdown]] >= SHOWN * injected_ps, causes
+    for states in states_of_replicas(run):
+        assert next(iter(states)) == STATE_OF[slowdown], states
+        assert states[STATE_OF[slowdown]] >= SHOWN * injected_ps, states
 
 
 @pytest.mark.tensorflow
-def test_two_causes_are_told_apart(ill_runs: dict[str, Path]) -> None:
-    run = ill_runs["input+callback"]
+def test_two_slowdowns_are_told_apart(slow_runs: dict[str, Path]) -> None:
+    run = slow_runs["input+callback"]
     injected_ps = {
-        cause: 1000 * sum(injected_of(run, cause).values()) for cause in ("input", "callback")
+        STATE_OF[name]: 1000 * sum(injected_of(run, name).values())
+        for name in ("input", "callback")
     }
     injected_share = injected_ps["input"] / sum(injected_ps.values())
-    for causes in causes_of_replicas(run):
-        assert set(list(causes)[:2]) == {"input", "callback"}, causes
-        assert all(causes[cause] >= SHOWN * ps for cause, ps in injected_ps.items()), causes
-        share = causes["input"] / (causes["input"] + causes["callback"])
-        assert share == pytest.approx(injected_share, abs=0.1), causes
+    for states in states_of_replicas(run):
+        assert set(list(states)[:2]) == set(injected_ps), states
+        assert all(states[state] >= SHOWN * ps for state, ps in injected_ps.items()), states
+        share = states["input"] / sum(states[state] for state in injected_ps)
+        assert share == pytest.approx(injected_share, abs=0.1), states
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("slowdown", CAUSE_OF)
+@pytest.mark.parametrize("slowdown", STATE_OF)
 def test_every_replica_waits_for_what_was_injected(
-    slowdown: str, ill_runs: dict[str, Path]
+    slowdown: str, slow_runs: dict[str, Path]
 ) -> None:
-    injected = injected_of(ill_runs[slowdown], slowdown)
-    results = traceview.analyze(ill_runs[slowdown]).results
+    injected = injected_of(slow_runs[slowdown], slowdown)
+    results = traceview.analyze(slow_runs[slowdown]).results
     assert results.steps is not None
     assert results.device_time is not None
     assert [step.number for step in results.steps.steps] == [10, 11, 12, 13, 14]
@@ -311,13 +312,16 @@ def test_every_replica_waits_for_what_was_injected(
         cost_ps = 1000 * injected.get(str(step.number), 0)
         # All of it lies between the marker of its step and the next, and stops both replicas.
         assert step.duration_ps > cost_ps
-        assert [(device.idle_ps or 0) >= 0.8 * cost_ps for device in step.devices] == [True, True]
+        idle = [
+            sum(device.states.get(state.key, 0) for state in IDLE_STATES) for device in step.devices
+        ]
+        assert [ps >= SHOWN * cost_ps for ps in idle] == [True, True]
 
 
 @pytest.mark.tensorflow
-def test_a_straggler_computes_more_and_the_other_waits_for_it(ill_runs: dict[str, Path]) -> None:
-    assert min(injected_of(ill_runs["straggler"], "straggler").values()) > 0
-    results = traceview.analyze(ill_runs["straggler"]).results
+def test_a_straggler_computes_more_and_the_other_waits_for_it(slow_runs: dict[str, Path]) -> None:
+    assert min(injected_of(slow_runs["straggler"], "straggler").values()) > 0
+    results = traceview.analyze(slow_runs["straggler"]).results
     assert results.device_time is not None
     first, last = results.device_time.devices
     assert first.compute_ps
@@ -327,8 +331,8 @@ def test_a_straggler_computes_more_and_the_other_waits_for_it(ill_runs: dict[str
 
 
 @pytest.mark.tensorflow
-def test_one_of_two_devices_has_all_the_work(ill_runs: dict[str, Path]) -> None:
-    run = ill_runs["one-gpu"]
+def test_one_of_two_devices_has_all_the_work(slow_runs: dict[str, Path]) -> None:
+    run = slow_runs["one-gpu"]
     results = traceview.analyze(run).results
     assert results.device_time is not None
     assert [row.device for row in results.device_time.devices] == ["replica:0"]

@@ -72,8 +72,8 @@ LOCK = """
 import threading
 lock = threading.Lock()
 def on_batch_end():
-    lock.acquire()  # waits
     lock.acquire()
+    lock.acquire()  # waits
 for number in range(20):
     train_step(batch)
     if number == 5: on_batch_end()
@@ -198,7 +198,8 @@ def test_a_generator_that_waits_is_named(tmp_path: Path) -> None:
     run = hung(tmp_path, GENERATOR)
     assert run.finding["code"] == "hang-input"
     line = line_of(GENERATOR, "# waits")
-    assert f"train.py:{line} in read_batches waits for a lock" in run.finding["title"]
+    assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
+    assert "The thread waits for a lock" in run.finding["explanation"]
     assert f"hang-input: {run.finding['title']}" in run.err
     assert run.last["threads"][0]["wait"] == "lock"
 
@@ -211,12 +212,10 @@ def test_a_queue_of_tensorflow_that_nobody_fills_is_input(tmp_path: Path) -> Non
 
 
 def test_the_device_that_did_not_come_is_named_where_a_profile_ran(tmp_path: Path) -> None:
-    wanted = "did not come to"
+    wanted = "did not start"
     run = hung(tmp_path, BRANCH, "--steps", "4:20", wanted=wanted)
-    assert run.finding["code"] == "hang-collective"
-    assert run.finding["title"] == (
-        "CPU:1 did not come to CollectiveReduceV2 (group 1), in which CPU:0 waits"
-    )
+    assert run.finding["code"] == "hang-step"
+    assert run.finding["title"] == "CPU:1 did not start CollectiveReduceV2; CPU:0 waits for it"
     assert [row["has_come"] for row in run.last["collectives"]] == [True, False]
     # The profile is kept, so that the steps before can be seen.
     assert list(tmp_path.glob("logs/plugins/profile/*/*.xplane.pb"))
@@ -224,7 +223,7 @@ def test_the_device_that_did_not_come_is_named_where_a_profile_ran(tmp_path: Pat
 
 def test_without_a_profile_a_collective_is_only_suspected(tmp_path: Path) -> None:
     run = hung(tmp_path, BRANCH, "--steps", "15:16")
-    assert (run.finding["code"], run.finding["confidence"]) == ("hang-collective", "low")
+    assert (run.finding["code"], run.finding["confidence"]) == ("hang-step", "low")
     assert [row["device"] for row in run.last["collectives"]] == ["CPU:0", "CPU:1"]
     assert [row["has_come"] for row in run.last["collectives"]] == [None, None]
 
@@ -234,7 +233,7 @@ def test_without_a_profile_a_collective_is_only_suspected(tmp_path: Path) -> Non
     [
         # In the window and before it.
         (DEQUEUE, "--steps 4:20", "in queue_dequeue_v2"),
-        (GENERATOR, "--steps 100:110", "in read_batches waits for a lock"),
+        (GENERATOR, "--steps 100:110", "The thread waits for a lock"),
     ],
     ids=["a queue", "a generator"],
 )
@@ -282,9 +281,10 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
     run = hung(tmp_path, LOCK)
     assert (run.finding["code"], run.finding["severity"]) == ("hang-python", "critical")
-    title = run.finding["title"]
-    assert "in on_batch_end between steps, and waits for a lock" in title
-    assert title.startswith("the main thread is in train.py:")
+    line = line_of(LOCK, "# waits")
+    title = f"The main thread has been in on_batch_end, train.py:{line} between steps"
+    assert run.finding["title"].startswith(title)
+    assert "The thread waits for a lock" in run.finding["explanation"]
 
 
 def test_a_native_call_with_the_lock_of_python_is_reported_afterwards(tmp_path: Path) -> None:
@@ -293,8 +293,8 @@ def test_a_native_call_with_the_lock_of_python_is_reported_afterwards(tmp_path: 
     (report,) = (report for report in run.reports if report["is_lock_held"])
     (finding,) = report["findings"]
     line = line_of(NATIVE, "# holds")
-    assert finding["title"].startswith("no Python could run for ")
-    assert finding["title"].endswith(f"the main thread was in train.py:{line} in on_batch_end")
+    assert finding["title"].startswith("No Python could run for ")
+    assert finding["title"].endswith(f"the main thread was in on_batch_end, train.py:{line}")
     assert report["state"] == "went-on"
     assert not list(tmp_path.glob("logs/.traceview-*"))
 
@@ -388,9 +388,12 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
     line = next(n for n, text in enumerate(WORKERS.splitlines(), 1) if "time.sleep" in text)
-    assert (waiting["code"], waiting["confidence"]) == ("hang-collective", "high")
-    assert f"worker 1 did not come: in train.py:{line} in write_summary" in waiting["title"]
+    assert (waiting["code"], waiting["confidence"]) == ("hang-step", "high")
+    place = f"write_summary, train.py:{line}"
+    title = f"worker 1 did not reach a collective: it is in {place} without a step"
+    assert waiting["title"].startswith(title)
     assert by_task["worker 0"]["workers"][0]["is_answering"] is True
     assert late["code"] == "hang-python"
-    assert late["title"].endswith("and sleeps; it keeps worker 0 waiting in a step")
+    assert late["title"].startswith(f"The main thread has been in {place} between steps")
+    assert late["explanation"].endswith("The thread sleeps. It keeps worker 0 waiting in a step.")
     assert {report["state"] for report in reports} == {"went-on"}

@@ -494,8 +494,8 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
         "evaluate",
         "--run",
         "mine",
-        "--no-sync",
-        "--no-python",
+        "--without",
+        "sync,python",
     )
     done = launch(*options, sys.executable, "named.py")
     captured = done.captured()

@@ -404,7 +404,7 @@ def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [((), "this process uses no GPU: CUDA is not loaded"), (("--no-nvml",), NOT_ASKED)],
+    [((), "this process uses no GPU: CUDA is not loaded"), (("--without", "nvml"), NOT_ASKED)],
 )
 def test_a_capture_says_why_there_is_no_view(
     capture: Capture, options: tuple[str, ...], reason: str

@@ -346,7 +346,7 @@ def test_what_cannot_be_done_is_one_line(
         ("file:///tmp/logs", "--out file:///tmp/logs: traceview captures into a local or mounted"),
     ],
 )
-@pytest.mark.parametrize("command", ["capture", "demo", "remote", "doctor"])
+@pytest.mark.parametrize("command", ["capture", "demo", "remote", "check"])
 def test_an_output_that_is_no_folder_is_said_before_anything_runs(
     tmp_path: Path, command: str, out: str, line: str
 ) -> None:
@@ -355,7 +355,7 @@ def test_an_output_that_is_no_folder_is_said_before_anything_runs(
         "capture": ["capture", "--out", out, "x.py"],
         "demo": ["capture", "--out", out, "--demo"],
         "remote": ["capture", "--out", out, "--remote", "host:1"],
-        "doctor": ["doctor", "--out", out, "x.py"],
+        "check": ["capture", "--check", "--out", out, "x.py"],
     }
     done = as_python(tmp_path, "-m", "traceview", *ways[command], fake=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -484,7 +484,7 @@ def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
 
 def test_without_synchronising(capture: Capture) -> None:
     script = LOOP + "print(tf.test.experimental.synchronised)\n"
-    assert capture(script, "--no-sync").out == "0\n"
+    assert capture(script, "--without", "sync").out == "0\n"
     assert capture(script).out == "4\n"
 
 

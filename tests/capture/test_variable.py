@@ -17,7 +17,7 @@ from traceview.errors import UsageError
 
 NOT_BELOW_A_LAUNCHER = {
     *("--module", "--remote", "--duration", "--timeout", "--demo", "--devices", "--slowdown"),
-    *("--illness", "--analyze", "--help", "-m", "-h"),
+    *("--analyze", "--check", "--format", "--help", "-m", "-h"),
 }
 """Options of the command that make no sense in a process that trains anyway."""
 

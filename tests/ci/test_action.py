@@ -11,7 +11,7 @@ import pytest
 from tests.ci.action import ACTION, Runner, read_yaml
 
 HOLDS = "step_time_ms <= 66\nfinding:unused-gpu absent\n"
-FAILS = "step_time_ms <= 60\n\nidle.input_ratio <= 5%"
+FAILS = "step_time_ms <= 60\n\nstate.input_ratio <= 5%"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What docs/ci.md shows is read by the code that it is about."""
+"""What docs/runs.md shows is read by the code that it is about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.ci.action import ACTION, ROOT, read_yaml
 from traceview.gate.budget import budget_in
 from traceview.gate.conditions import condition_of
 
-TEXT = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 
 
 def below(heading: str, language: str) -> str:
@@ -27,7 +27,8 @@ def test_every_condition_is_one() -> None:
         assert condition_of(text).text == text
     for text in (
         "steps.median_ms <= 118",
-        "findings[input-bound].cost_ratio <= 0.1",
+        "findings[input-bound].loss.gpu_time_ratio <= 0.1",
+        "findings[input-bound].loss.ratio <= 0.1",
         "device_time.devices[worker-0/GPU:1].memory_peak_gb <= 70",
         "capture.quality == ok",
         "balance.straggler absent",

@@ -17,6 +17,7 @@ from tests.ci.action import ROOT, Runner
 
 pytestmark = pytest.mark.tensorflow
 LONGEST_S = 500
+PAGE = ROOT / "docs" / "runs.md"
 
 
 def block_below(file: Path, heading: str) -> str:
@@ -56,9 +57,9 @@ def run(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def recipe() -> list[str]:
-    """The lines of the README's recipe: capture, baseline, gate."""
-    lines = block_below(ROOT / "README.md", "In CI").splitlines()
-    assert [line.split()[1] for line in lines] == ["capture", "baseline", "gate"]
+    """The lines of the recipe: capture, save the baseline, judge."""
+    lines = block_below(PAGE, "In CI").splitlines()
+    assert [line.split()[1] for line in lines] == ["capture", "gate", "gate"]
     return lines
 
 
@@ -78,7 +79,7 @@ def ill(
     return run(workspace, f"{slow}\n{gate.replace('gate logs', 'gate slow')}")
 
 
-def test_the_recipe_of_the_readme_passes(healthy: subprocess.CompletedProcess[str]) -> None:
+def test_the_recipe_passes(healthy: subprocess.CompletedProcess[str]) -> None:
     assert healthy.returncode == 0, healthy.stdout
     assert "Gate passed: all 2 conditions hold." in healthy.stdout
 
@@ -99,7 +100,7 @@ def test_the_action_captures_judges_and_comments(tmp_path: Path, workspace: Path
     runner.environment = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     outcome = runner.run(
         capture="--demo --slowdown input --steps 10:16",
-        require="finding:input-bound absent\nidle.input_ratio <= 5%",
+        require="finding:input-bound absent\nstate.input_ratio <= 5%",
     )
     assert outcome.code == 10, outcome.printed
     assert "Gate failed: 2 of 2 conditions fail." in runner.comment_bodies()[0]
@@ -109,7 +110,7 @@ def test_the_action_captures_judges_and_comments(tmp_path: Path, workspace: Path
 def test_the_job_for_gitlab(
     workspace: Path, ill: subprocess.CompletedProcess[str], tmp_path: Path
 ) -> None:
-    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8").partition("\n## GitLab\n")[2]
+    text = PAGE.read_text(encoding="utf-8").partition("\n## GitLab\n")[2]
     block = text.partition("```yaml\n")[2].partition("```")[0]
     lines = re.findall(r"^    - (.+)$", block.partition("  artifacts:")[0], re.MULTILINE)
     install, capture, *judged = lines

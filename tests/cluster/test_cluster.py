@@ -142,10 +142,10 @@ def test_commands_on_sixteen_hosts_of_eight_gpus(
     """Paths below the folder of the user mean the same where the workers are."""
     write_hosts(tmp_path / "logs", 16)
     monkeypatch.chdir(tmp_path)
-    for words in (("analyze", "logs", "--full"), ("gaps", "logs", "--format", "csv")):
+    for words in (("analyze", "logs", "--full"), ("show", "gaps", "logs", "--format", "csv")):
         alone = command(*words)
         assert alone.code == 0, alone.err
-        assert command(*words, "--scheduler", two_workers.address) == alone
+        assert command(*words, "--workers", two_workers.address) == alone
 
 
 def test_an_unreadable_host_is_a_problem_as_in_one_process(
@@ -174,7 +174,7 @@ def large_hosts(logdir: Path) -> Path:
 
 
 def analyzing(logdir: Path, address: str, output: Path) -> subprocess.Popen[bytes]:
-    words = ["-m", "traceview", "analyze", str(logdir), "--scheduler", address, "-o", str(output)]
+    words = ["-m", "traceview", "analyze", str(logdir), "--workers", address, "-o", str(output)]
     return subprocess.Popen([sys.executable, *words], cwd=ROOT, stderr=subprocess.PIPE)
 
 
@@ -296,14 +296,14 @@ def test_a_cluster_without_workers(cluster: Cluster, fixtures: Path) -> None:
         loaded_by(cluster, fixtures / FIXTURES[0])
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense", "a://b:1"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "127.0.0.1:1", "a://b:1"])
 def test_no_scheduler(address: str, command: Command, fixtures: Path) -> None:
     begun = time.monotonic()
-    done = command("analyze", str(fixtures / FIXTURES[0]), "--scheduler", address)
+    done = command("analyze", str(fixtures / FIXTURES[0]), "--workers", address)
     assert time.monotonic() - begun < 20
     assert (done.code, done.out) == (WorkerError.exit_code, "")
     line, hint = done.err.splitlines()
-    assert line.startswith(f"traceview: error: --scheduler {address}: no scheduler answers there")
+    assert line.startswith(f"traceview: error: --workers {address}: no scheduler answers there")
     assert "dask scheduler" in hint
 
 

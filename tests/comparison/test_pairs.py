@@ -7,18 +7,21 @@ from pathlib import Path
 import pytest
 
 from scripts.scenarios.pairs import PAIRS
-from traceview.comparison.build import compare
+from traceview.comparison.build import compare, reports_of
 from traceview.comparison.model import Comparison
-from traceview.comparison.sides import reports_of
 
-CHANGED = [name for name in PAIRS if name not in ("gpu_gone", "changes_cancel", "noise_only")]
+CHANGED = [
+    name
+    for name in PAIRS
+    if name not in ("gpu_gone", "straggler_begun", "changes_cancel", "noise_only")
+]
 REASONS = {
     "op_slower": "because model/dense takes 5.90 ms longer",
-    "copy_added": "because copies to the device and waits for them take 1.98 ms longer",
+    "copy_added": "because HtoD copies take 1.98 ms longer",
     "input_doubled": "because GPU:0–3 wait 3.99 ms more for input",
     "collective_slower": "because communication takes 2.98 ms longer",
-    "callback_added": "because GPU:0–3 lose 3.58 ms more to Python between steps",
-    "retracing_begun": "because GPU:0–3 lose 4.48 ms more to tracing and compilation",
+    "callback_added": "because GPU:0–3 wait 3.58 ms more for Python between steps",
+    "retracing_begun": "because GPU:0–3 wait 4.48 ms more for tracing and compilation",
 }
 FINDINGS = {
     "op_slower": [],
@@ -41,12 +44,12 @@ def compared(
 def assert_exact(comparison: Comparison) -> None:
     step = comparison.step
     assert step.difference_ps == step.after_ps - step.before_ps
-    assert sum(part.before_ps for part in comparison.parts) == step.before_ps
-    assert sum(part.after_ps for part in comparison.parts) == step.after_ps
-    assert sum(part.difference_ps for part in comparison.parts) == step.difference_ps
+    assert sum(row.before_ps for row in comparison.states) == step.before_ps
+    assert sum(row.after_ps for row in comparison.states) == step.after_ps
+    assert sum(row.difference_ps for row in comparison.states) == step.difference_ps
     for device in comparison.devices:
-        assert sum(part.before_ps for part in device.parts) == device.before_ps
-        assert sum(part.after_ps for part in device.parts) == device.after_ps
+        assert sum(row.before_ps for row in device.states) == device.before_ps
+        assert sum(row.after_ps for row in device.states) == device.after_ps
         if device.status == "both":
             assert (device.before_ps, device.after_ps) == (step.before_ps, step.after_ps)
 
@@ -55,13 +58,13 @@ def assert_exact(comparison: Comparison) -> None:
 def test_a_change_is_explained_with_its_size(tmp_path: Path, name: str) -> None:
     comparison, changes = compared(tmp_path, name)
     assert_exact(comparison)
-    ((cause, expected_ps),) = changes.items()
+    ((state, expected_ps),) = changes.items()
     assert comparison.step.direction == "slower"
     assert comparison.step.difference_ps == pytest.approx(expected_ps, rel=0.1)
-    largest = comparison.parts[0]
-    assert (largest.cause, largest.direction) == (cause, "slower")
+    largest = comparison.states[0]
+    assert (largest.state, largest.direction) == (state, "slower")
     assert largest.difference_ps == pytest.approx(expected_ps, rel=0.05)
-    assert all(part.direction == "none" for part in comparison.parts[1:])
+    assert all(row.direction == "none" for row in comparison.states[1:])
     assert comparison.verdict.endswith(REASONS[name])
     found = [(row.code, row.status) for row in comparison.findings]
     assert found == FINDINGS[name]
@@ -79,7 +82,7 @@ def test_one_op_is_named_with_its_share(tmp_path: Path) -> None:
 
 def test_the_parts_of_a_class_are_those_of_its_ops(tmp_path: Path) -> None:
     comparison, _ = compared(tmp_path, "op_slower")
-    compute = next(part for part in comparison.parts if part.cause == "compute")
+    compute = next(row for row in comparison.states if row.state == "compute")
     of_ops = sum(op.path_ps for op in comparison.ops if op.class_ == "compute")
     assert of_ops == pytest.approx(compute.difference_ps, abs=2)
 
@@ -93,23 +96,35 @@ def test_a_gpu_that_is_gone_is_named(tmp_path: Path) -> None:
         ("GPU:2", "both"),
         ("GPU:3", "gone"),
     ]
-    assert comparison.verdict.startswith("No difference shown: ")
+    assert comparison.verdict.startswith(
+        "The runs do different work (devices 4 → 3), so their step"
+    )
     assert comparison.verdict.endswith("; no longer used: GPU:3")
     assert [(row.name, row.before, row.after) for row in comparison.conditions] == [
         ("devices", "4", "3")
     ]
 
 
+def test_the_gpu_that_others_wait_for_is_the_reason(tmp_path: Path) -> None:
+    comparison, changes = compared(tmp_path, "straggler_begun")
+    assert_exact(comparison)
+    by_state = {row.state: row for row in comparison.states}
+    slower_ps = changes["compute"]
+    assert by_state["compute"].difference_ps == pytest.approx(slower_ps / 4, rel=0.2)
+    assert by_state["device_wait"].difference_ps == pytest.approx(slower_ps * 3 / 4, rel=0.1)
+    assert comparison.verdict.endswith(", because model/dense takes 3.89 ms longer on GPU:0")
+
+
 def test_changes_that_cancel_are_both_named(tmp_path: Path) -> None:
     comparison, changes = compared(tmp_path, "changes_cancel")
     assert_exact(comparison)
     assert comparison.step.direction == "none"
-    shown = {part.cause: part for part in comparison.parts if part.direction != "none"}
+    shown = {row.state: row for row in comparison.states if row.direction != "none"}
     assert set(shown) == {"input", "compute"}
-    for cause, part in shown.items():
-        assert part.difference_ps == pytest.approx(changes[cause], rel=0.05)
+    for state, row in shown.items():
+        assert row.difference_ps == pytest.approx(changes[state], rel=0.05)
     assert comparison.verdict.endswith(
-        ". Two changes cancel: model/dense takes 2.91 ms longer, and GPU:0–3 wait 3.00 ms less for input"
+        ". Opposite changes: model/dense takes 2.91 ms longer, and GPU:0–3 wait 3.00 ms less for input"
     )
     assert {op.share_ratio for op in comparison.ops} == {None}
 
@@ -119,11 +134,11 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     assert_exact(comparison)
     assert changes == {}
     assert comparison.step.direction == "none"
-    assert {part.direction for part in comparison.parts} == {"none"}
+    assert {row.direction for row in comparison.states} == {"none"}
     assert {op.status for op in comparison.ops} == {"same"}
-    assert (comparison.findings, comparison.values) == ((), ())
-    assert comparison.verdict == (
-        "No difference shown: 29.1 → 29.0 ms per step; these runs can only show a change of 2.3% or more"
+    assert comparison.findings == ()
+    assert comparison.verdict.startswith(
+        "No clear change: 29.1 → 29.0 ms per step. These runs would show a change of "
     )
 
 

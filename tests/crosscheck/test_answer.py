@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.crosscheck.answer import Answer, KernelAnswer, StepAnswer, parse
 from tests.viewers.fake_xprof import table
-from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer, parse
 
 STEP_COLUMNS = [
     "stepnum",

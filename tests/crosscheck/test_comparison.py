@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import traceview
+from scripts.crosscheck.answer import Answer, KernelAnswer
+from scripts.crosscheck.comparison import Compared, compare
+from scripts.crosscheck.facts import facts_of
+from scripts.crosscheck.kernels import kernels_of
+from scripts.crosscheck.reasons import REASONS
+from scripts.crosscheck.recount import recount
 from scripts.scenarios import SCENARIOS
-from traceview.crosscheck.answer import Answer, KernelAnswer
-from traceview.crosscheck.comparison import Compared, compare
-from traceview.crosscheck.facts import facts_of
-from traceview.crosscheck.kernels import kernels_of
-from traceview.crosscheck.reasons import REASONS
-from traceview.crosscheck.recount import recount
 
 MS = 1_000_000_000
 
@@ -25,6 +25,7 @@ def rows(logdir: Path, theirs: Answer | None = None, top: int = 3) -> dict[str, 
     redone = recount(trace)
     found = compare(
         traceview.analyze(trace),
+        trace.ledger(),
         kernels_of(trace),
         theirs or replace(redone, half_ratio=0.0),
         redone,
@@ -140,11 +141,15 @@ def test_the_longest_kernels_come_first_and_the_rest_is_left_out(tmp_path: Path)
     redone = recount(trace)
     theirs = replace(redone, kernels={"other": KernelAnswer(1, 500 * MS)})
     report, ours, facts = traceview.analyze(trace), kernels_of(trace), facts_of(trace)
-    found = compare(report, ours, theirs, redone, facts, 2)
+    found = compare(report, trace.ledger(), ours, theirs, redone, facts, 2)
     named = [row.name for row in found if row.metric == "kernel_ps"]
     assert named[0] == "other"
     assert len(named) == 2
-    assert not [row for row in compare(report, ours, theirs, redone, facts, 0) if row.is_of_kernel]
+    assert not [
+        row
+        for row in compare(report, trace.ledger(), ours, theirs, redone, facts, 0)
+        if row.is_of_kernel
+    ]
 
 
 def test_steps_at_the_ends_are_left_out_of_ours_too(fixtures: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 
@@ -11,22 +10,20 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.cells import cell_len
 
-from scripts.xprof_answers import PINNED
-from tests.hostile import HOSTILE
-from traceview.crosscheck.comparison import Compared
-from traceview.crosscheck.document import (
+from scripts.crosscheck.comparison import Compared
+from scripts.crosscheck.document import (
     LABELS,
     STATUSES,
     crosscheck_data,
     crosscheck_section,
-    crosscheck_table,
 )
-from traceview.crosscheck.reasons import REASONS
-from traceview.crosscheck.recount import KNOWN_VERSION
+from scripts.crosscheck.reasons import REASONS
+from scripts.crosscheck.recount import KNOWN_VERSION
+from scripts.xprof_answers import PINNED
+from tests.hostile import HOSTILE
 from traceview.document import markdown
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.export import csv as csv_tables
 from traceview.version import VERSION
 
 MS = 1_000_000_000
@@ -60,7 +57,7 @@ step time                             50.0 ms  38.0 ms  explained (1)
 compute                    5.00 ms to 40.0 ms  40.0 ms  explained (2, 1)
 compute in 16 bits                       100%       0%  known (3)
 input-bound                              high     none  not explained
-Zero in both: copies from the device.
+Zero in both: DtoH copies.
 
 Kernels  by name, over all devices and the whole profile
 kernel  traceview  count    XProf  count  difference
@@ -91,11 +88,6 @@ def rendered(
 
 def as_markdown(rows: list[Compared], *, run: str = "run1", version: str = PINNED) -> str:
     return markdown.render_section(crosscheck_section(run, version, rows))
-
-
-def as_csv(rows: list[Compared], *, is_escaped: bool = False) -> str:
-    table = crosscheck_table(rows)
-    return b"".join(csv_tables.written(table, is_escaped=is_escaped)).decode()
 
 
 def test_the_page() -> None:
@@ -164,9 +156,6 @@ def test_hostile_names(name: str) -> None:
     assert text.count("\n| ") == 3
     data = json.loads(dumped(crosscheck_data("logs", run, PINNED, rows)))
     assert len(data["rows"]) == 2
-    table = list(csv.reader(as_csv(rows).splitlines(keepends=True)))
-    assert [len(row) for row in table] == [8, 8, 8]
-    assert all(line.isprintable() for line in as_csv(rows, is_escaped=True).splitlines())
 
 
 def test_json_holds_all_rows_and_the_sentences() -> None:
@@ -178,33 +167,9 @@ def test_json_holds_all_rows_and_the_sentences() -> None:
     assert (data["run"], data["xprof_version"]) == ("run1", "2.24.2")
 
 
-def test_csv_has_a_line_per_number() -> None:
-    header, *lines = csv.reader(as_csv(ROWS).splitlines())
-    assert header == [
-        "metric",
-        "name",
-        "traceview_least",
-        "traceview_most",
-        "xprof",
-        "expected",
-        "status",
-        "reasons",
-    ]
-    assert len(lines) == len(ROWS)
-    assert lines[2][2:] == [
-        str(5 * MS),
-        str(40 * MS),
-        str(40 * MS),
-        str(40 * MS),
-        "reproduced",
-        "merges-devices device-span",
-    ]
-    assert lines[-1][2:5] == ["", "", str(MS)]
-
-
 def test_markdown_tables_and_reasons() -> None:
     text = as_markdown(ROWS)
     assert "| step time | 50.0 ms | 38.0 ms | explained (1) |" in text
     assert "| `copy` | – | – | 1.00 ms | 3 | explained (4) |" in text
     assert f"\n- (1) {REASONS['device-span']}" in text
-    assert "Zero in both: copies from the device." in text
+    assert "Zero in both: DtoH copies." in text

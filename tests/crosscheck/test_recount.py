@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts.crosscheck.answer import Answer, KernelAnswer, StepAnswer
+from scripts.crosscheck.recount import recount, without_ends
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Scenario, marked_steps
-from traceview.crosscheck.answer import Answer, KernelAnswer, StepAnswer
-from traceview.crosscheck.recount import recount, without_ends
 from traceview.trace.load import load
 
 MS = 1_000_000_000

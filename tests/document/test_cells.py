@@ -19,7 +19,7 @@ from traceview.document.model import (
     table,
     times,
 )
-from traceview.document.vocabulary import CAUSES
+from traceview.document.vocabulary import STATES
 
 MS = 10**9
 
@@ -38,7 +38,7 @@ MS = 10**9
         (rates("", [500_000_000, 12_500_000_000]), ["0.500 GB/s", "12.5 GB/s"]),
         (shares("", [0.125, None]), ["12.5%", "–"]),
         (counts("", [1_234_567]), ["1,234,567"]),
-        (looks("", [CAUSES["input"]]), ["waiting for input"]),
+        (looks("", [STATES["input"]]), ["input"]),
         (names("", ["model/dense", None]), ["model/dense", "–"]),
         (
             links("", [(Link("finding 1", "a"), Link("finding 2", "b")), ()]),

@@ -20,7 +20,8 @@ from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.html import MOST_BYTES, render
 from traceview.document.html_anatomy import anatomy
-from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, name, prose
+from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, prose
+from traceview.document.html_text import name as cell_name
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,
@@ -38,7 +39,8 @@ from traceview.document.model import (
     table,
     times,
 )
-from traceview.document.vocabulary import STEP_PARTS
+from traceview.document.phrase import name, plain
+from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
 from traceview.report.formats import html
 
@@ -123,23 +125,17 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
 def test_the_first_screen_says_what_matters() -> None:
     summary = full_document().summary
     screen = page_of(full_document()).one("section", id="summary")
-    assert screen.one("h1").text == summary.answer
-    assert screen.one("p", class_="verdict").text == summary.headline
+    assert screen.one("h1").text == f"warning {plain(summary.answer)}"
+    assert screen.one("p", class_="verdict").text == plain(summary.action)
     assert screen.one("p", class_="quality").text == (
         "The capture is degraded: some numbers are incomplete. Can it be trusted?"
     )
-    tiles = [tile.text for tile in screen.one("dl", class_="tiles").children]
-    assert tiles[0] == "Step time 24.0 ms median of 4 steps"
-    assert tiles[2].endswith("by one change: unused-gpu")
     job = screen.one("p", class_="job")
     assert "MirroredStrategy on 2 replicas" in job.text
     assert not job.all("code")  # neither the time of day nor a share is code
     findings = page_of(full_document()).one("section", id="findings")
     assert findings.one("code", id="command").text == COMMAND
-    assert "costs" in findings.one("details", id="finding-1").text
-    assert (
-        "costs" not in findings.one("details", id="finding-2").text
-    )  # its title says what it costs
+    assert "66.7% of the GPU time" in findings.one("details", id="finding-1").text
     assert "1 more finding" in findings.text
 
 
@@ -177,10 +173,9 @@ def test_an_anatomy_has_its_numbers() -> None:
 
 
 def test_the_list_below_a_bar_has_its_letters() -> None:
-    lengths = {"compute": 900, "collective_wait": 40, "input": 35, "launch": 25}
+    lengths = {"compute": 900, "device_wait": 40, "input": 35, "launch": 25}
     parts = tuple(
-        AnatomyPart(STEP_PARTS[key], STEP_PARTS[key].words, ps, ps / 1000)
-        for key, ps in lengths.items()
+        AnatomyPart(STATES[key], STATES[key].words, ps, ps / 1000) for key, ps in lengths.items()
     )
     row = AnatomyRow("GPU:0", ("GPU:0",), 4, 1000, parts)
     root = parsed(f"<!DOCTYPE html>\n<main>{anatomy((row,))}</main>")
@@ -214,15 +209,10 @@ def test_every_finding_is_whole() -> None:
     assert block is not None
     for shown in block.findings:
         article = root.one("details", id=f"finding-{shown.number}")
-        for part in (
-            shown.title,
-            shown.severity.words,
-            shown.code,
-            shown.explanation,
-            shown.advice,
-        ):
+        sentences = (shown.title, shown.explanation, shown.evidence, shown.whole_advice)
+        for part in (shown.severity.words, shown.code, *map(plain, sentences)):
             assert part in article.text
-        assert f"{shown.confidence}: {shown.confidence_reason}" in article.text
+        assert f"{shown.confidence}: {plain(shown.confidence_reason)}" in article.text
         assert shown.severity.style in article.attributes["class"].split()
 
 
@@ -232,7 +222,6 @@ def test_findings_gaps_and_devices_lead_to_each_other() -> None:
     assert "#finding-1" in targets(root.one("tr", id="gap-2"))
     assert "#finding-1" not in targets(root.one("tr", id="gap-1"))
     assert root.one("tr", id="device-2").children[0].text == "GPU:1"
-    assert "#finding-1" in targets(root.one("dl", class_="tiles"))
 
 
 def test_a_number_stays_with_its_word() -> None:
@@ -298,8 +287,8 @@ def test_the_figure_holds_its_data() -> None:
     # Gap 7 has no row to lead to.
     assert data["gaps"] == [[0, 90 * MS, 100 * MS, 1]]
     assert data["folded"] == []
-    assert data["causes"]["latency"] == ["idle-latency", "T", "launch latency", True]
-    assert data["thread_causes"]["latency"] == ["host", "T", "launch latency", False]
+    assert data["states"]["latency"] == ["latency", "T", "launch latency", True]
+    assert data["thread_states"]["latency"] == ["host", "T", "launch latency", False]
     assert data["activities"]["compute"] == ["compute", "", "compute", False]
 
 
@@ -315,8 +304,9 @@ def test_calls_and_commands_are_set_as_code() -> None:
     root = page_of(full_document())
     codes = [element.text for element in root.one("section", id="findings").all("code")]
     assert "dataset.map(f, num_parallel_calls=4).prefetch(2)" in codes
-    assert "traceview input" in codes
-    assert str(prose("<b>.c(d)")) == "<code>&lt;b&gt;.c(d)</code>"
+    assert "traceview show input logs" in codes
+    assert str(prose("is `<b>.c(d)`")) == "is <code>&lt;b&gt;.c(d)</code>"
+    assert str(prose((name("`<b>`"),))) == "<code>`&lt;b&gt;`</code>"
 
 
 def test_numbers_sort_by_what_they_are() -> None:
@@ -404,7 +394,7 @@ def test_cut() -> None:
     assert cut("a" * 10, 10) == "a" * 10
     assert cut("a" * 20 + "b" * 80, 30) == "a" * 20 + "…" + "b" * 10 + " (100 characters)"
     assert cut("\u202e\n", 10) == r"\u202e\n"
-    assert str(name("a/<b")) == "a/<wbr>&lt;b"
+    assert str(cell_name("a/<b")) == "a/<wbr>&lt;b"
 
 
 @pytest.mark.parametrize("device_count", [1, 8, 64, 512])
@@ -414,7 +404,7 @@ def test_many_devices_fit(device_count: int) -> None:
     section = parsed(page).one("section", id="devices")
     rows = section.one("tbody").children
     cut_notes = [note.text for note in section.all("p", class_="cut")]
-    command = "traceview devices logs --run 2026_01_02"
+    command = "traceview show devices logs --run 2026_01_02"
     hidden = [f"{len(rows)} of {device_count} rows; all of them: {command}"]
     assert cut_notes == (hidden if len(rows) < device_count else [])
     assert bool(section.all("input")) == (device_count >= 10)
@@ -437,7 +427,7 @@ def test_a_page_that_is_too_long_has_fewer_rows() -> None:
     ids = {element.attributes.get("id") for element in root.all("*")}
     assert all(target[1:] in ids for target in targets(root))
     (note,) = root.one("section", id="devices").all("p", class_="cut")
-    assert re.fullmatch(r"\d+ of 512 rows; all of them: traceview devices .*", note.text)
+    assert re.fullmatch(r"\d+ of 512 rows; all of them: traceview show devices .*", note.text)
 
 
 def test_findings_without_a_cost_or_advice() -> None:

@@ -12,6 +12,7 @@ from tests.documents import bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from traceview.document.html import NOTEBOOK_FINDINGS, NOTEBOOK_ROWS, render_notebook
 from traceview.document.model import Findings, Section
+from traceview.document.phrase import plain
 
 TAGS = {
     *("div", "style", "p", "span", "strong", "code", "i", "details", "summary", "wbr"),
@@ -54,12 +55,11 @@ def test_it_says_what_matters() -> None:
     text = read(render_notebook(full_document())).text
     summary = full_document().summary
     for part in (
-        summary.answer,
-        summary.headline,
-        "24.0 ms",
-        "16.0 ms",
-        summary.findings[0].title,
-        summary.findings[0].advice,
+        plain(summary.answer),
+        plain(summary.action),
+        "66.7% of the GPU time",
+        plain(summary.findings[0].title),
+        plain(summary.findings[0].whole_advice),
         "confidence high",
         "traceview explain unused-gpu",
         "GPU:0",

@@ -9,11 +9,10 @@ import pytest
 
 from tests.colour_vision import SIGHTS, ciede2000, contrast, difference
 from traceview.document.vocabulary import (
-    CAUSES,
     COLOURS,
     PARTS,
-    PATH_PARTS,
     SLICE_COLOURS,
+    STATES,
     STEP_KINDS,
     Look,
 )
@@ -64,7 +63,7 @@ def test_text_on_every_slice_can_be_read(style: str) -> None:
 
 @pytest.mark.parametrize("ground", [0, 1])
 @pytest.mark.parametrize("sight", SIGHTS)
-@pytest.mark.parametrize("looks", [PATH_PARTS, PARTS, STEP_KINDS], ids=["path", "parts", "steps"])
+@pytest.mark.parametrize("looks", [STATES, PARTS, STEP_KINDS], ids=["states", "parts", "steps"])
 def test_neighbours_can_be_told_apart(looks: Mapping[str, Look], sight: str, ground: int) -> None:
     assert close_pairs(looks, sight, ground) == []
 
@@ -89,7 +88,7 @@ def test_a_slice_differs_from_the_empty_row(sight: str, ground: int) -> None:
 
 
 def test_letters_cannot_be_mistaken() -> None:
-    letters = [look.letter for look in CAUSES.values()]
+    letters = [look.letter for look in STATES.values()]
     assert not set(letters) & set("l1O0|")
-    assert all(letter.isupper() or letter == "?" for letter in letters)
-    assert CAUSES["latency"].letter == "T"
+    assert all(letter.isupper() or not letter.isalnum() for letter in letters)
+    assert STATES["latency"].letter == "T"

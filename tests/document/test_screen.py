@@ -14,8 +14,9 @@ from rich.cells import cell_len
 from scripts.scenarios import SCENARIOS
 from tests.hostile import HOSTILE
 from traceview.document.model import AnatomyPart, AnatomyRow, Screen, ShortFinding
+from traceview.document.phrase import name, phrase
 from traceview.document.screen import render_screen
-from traceview.document.vocabulary import PATH_PARTS, QUALITIES, SEVERITIES
+from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, VERDICT_STATUSES
 from traceview.report.build import analyze
 from traceview.report.screen import screen_of
 
@@ -29,54 +30,45 @@ BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
 NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
 FINDING = ShortFinding(
     SEVERITIES["warning"],
-    "copies to GPU:0 are exposed for 12.5% of the step (6.00 ms per step)",
-    ("Copy the next batch while this one is computed",),
+    phrase("GPU:0 waits 6.00 of 50.0 ms (12%) for HtoD copies."),
+    phrase("Copy the next batch while this one is computed: `dataset.prefetch(2)`."),
 )
 
 
 def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
     """A step of these parts in milliseconds; what they lack of it has no recorded cause."""
     rest = step_ps // MS - sum(parts.values())
-    lengths = {**parts, "unattributed": rest} if rest else parts
+    lengths = {**parts, "unknown": rest} if rest else parts
     return AnatomyRow(
         label,
         (label,),
         4,
         step_ps,
         tuple(
-            AnatomyPart(PATH_PARTS[key], PATH_PARTS[key].words, ps * MS, ps * MS / step_ps)
+            AnatomyPart(STATES[key], STATES[key].words, ps * MS, ps * MS / step_ps)
             for key, ps in lengths.items()
         ),
     )
-
-
-def test_the_line_of_python_stands_below_the_answer() -> None:
-    place = "Python: train.py:87 in on_train_batch_end (72.0% of the sampled time)"
-    lines = render_screen(screen(place=place), width=80, color=False).splitlines()
-    answer = next(n for n, line in enumerate(lines) if line.startswith("GPU:1 waits"))
-    assert lines[answer + 1].strip() == place
 
 
 def screen(**changes: Any) -> Screen:
     """Two GPUs, one of which waits; a degraded capture."""
     parts: dict[str, Any] = {
         "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
-        "answer": "GPU:1 waits 20.0 ms of each 50.0 ms step for input (40.0%).",
-        "label": None,
-        "place": "",
-        "actions": ("Let the pipeline run ahead of the step: dataset.prefetch(tf.data.AUTOTUNE)",),
-        "headline": "",
+        "answer": "GPU:1 waits 20.0 of 50.0 ms (40%) for input.",
+        "label": SEVERITIES["critical"],
+        "action": "Let the pipeline run ahead of the step: `dataset.prefetch(tf.data.AUTOTUNE)`.",
         "anatomy": (
-            row("GPU:0", compute=20, collective=2, peer=18, input=10),
+            row("GPU:0", compute=20, communication=2, device_wait=18, input=10),
             row("GPU:1", 40 * MS, compute=20, input=20),
         ),
-        "anatomy_remark": "",
         "anatomy_reason": "",
+        "compute": (),
         "findings": (FINDING,),
         "hidden_count": 3,
         "quality": QUALITIES["degraded"],
         "trust": ("Capture: degraded, the tracer dropped 15 events", "4 steps used of 5"),
-        "next_command": "traceview gaps logs --cause input",
+        "next_command": "traceview show gaps logs --cause input",
         "full_command": "traceview analyze logs --full",
     }
     return Screen(**parts | changes)
@@ -86,11 +78,10 @@ def shown(content: Screen, width: int = 80, *, unicode: bool = True) -> str:
     return render_screen(content, width=width, color=False, unicode=unicode)
 
 
-def test_information_is_called_that() -> None:
-    """What is no problem must not read like one, and a problem needs no label: it stands first."""
-    lines = shown(screen(label=SEVERITIES["info"])).splitlines()
-    assert lines[2].startswith("INFO  GPU:1 waits")
-    assert shown(screen()).splitlines()[2].startswith("GPU:1 waits")
+def test_how_bad_it_is_stands_before_the_answer() -> None:
+    for label in (SEVERITIES["info"], VERDICT_STATUSES["healthy"]):
+        lines = shown(screen(label=label)).splitlines()
+        assert lines[2].startswith(f"{label.words.upper()}  GPU:1 waits")
 
 
 def fits(content: Screen) -> None:
@@ -165,11 +156,10 @@ def test_real_gpu_traces_fit(name: str, shared_traces: Path) -> None:
 
 def test_what_is_too_much_is_counted() -> None:
     """Four devices that all differ, long texts and many findings."""
-    long = replace(FINDING, title=FINDING.title * 4, actions=(FINDING.actions[0] * 4,))
+    long = replace(FINDING, title=FINDING.title * 4, action=FINDING.action * 4)
     content = screen(
         answer="GPU:1 waits. " * 40,
-        actions=("Prefetch. " * 40,),
-        headline="3 of 4 GPUs ran kernels. " * 9,
+        action="Prefetch. " * 40,
         anatomy=tuple(row(f"GPU:{n}", compute=n, input=50 - n) for n in (10, 20, 30, 40)),
         findings=(long,) * 4,
         trust=("Capture: degraded, " + "the tracer dropped events " * 9,),
@@ -184,23 +174,22 @@ def test_what_is_too_much_is_counted() -> None:
 def test_a_long_path_leaves_the_commands_whole() -> None:
     path = "/data/" + "x" * 300
     content = screen(
-        next_command=f"traceview gaps {path} --cause input",
+        next_command=f"traceview show gaps {path} --cause input",
         full_command=f"traceview analyze {path} --full",
     )
     fits(content)
-    assert f"Next:\ntraceview gaps {path} --cause input\n" in shown(content)
+    assert f"Next:\ntraceview show gaps {path} --cause input\n" in shown(content)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "表" * 300], ids=range(len(HOSTILE) + 1))
 def test_hostile_names_do_no_harm(text: str) -> None:
     content = screen(
-        captured=(f"run {text}", text),
-        answer=text,
-        actions=(text,),
-        headline=text,
+        captured=(phrase("run ", name(text)), (name(text),)),
+        answer=(name(text),),
+        action=(name(text),),
         anatomy=(replace(row("GPU:0", compute=20), label=text),),
-        findings=(ShortFinding(SEVERITIES["warning"], text, (text,)),),
-        trust=(text,),
+        findings=(ShortFinding(SEVERITIES["warning"], (name(text),), (name(text),)),),
+        trust=((name(text),),),
         next_command="",
     )
     for width in WIDTHS:
@@ -209,14 +198,6 @@ def test_hostile_names_do_no_harm(text: str) -> None:
         assert max(map(cell_len, page.splitlines())) <= width
         assert len(page.splitlines()) <= 24
     assert ESCAPES.sub("", render_screen(content, width=80, color=True)) == shown(content)
-
-
-def test_of_what_to_do_as_much_is_said_as_fits() -> None:
-    code = f"dataset.map({'f' * 200})"
-    content = screen(actions=(f"Map in parallel: {code}", "Map in parallel"))
-    assert "\n  Map in parallel\n" in shown(content)
-    assert "\n  Map in parallel" in shown(content, 200)
-    assert "ff…" not in shown(content, 200)
 
 
 # Anatomy
@@ -241,7 +222,7 @@ def test_a_small_part_has_a_small_bar() -> None:
 
 def test_numbers_add_up_to_the_step() -> None:
     """Parts that have no room are one number."""
-    parts = dict.fromkeys(("compute", "collective", "input", "sync", "launch", "callback"), 8)
+    parts = dict.fromkeys(("compute", "communication", "input", "sync", "launch", "between"), 8)
     content = screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4)))
     (line, *_) = re.findall(r"^  # compute .*$", shown(content, 60), re.M)
     times = [float(ms) for ms in re.findall(r"([\d.]+) ms", line)]
@@ -251,7 +232,7 @@ def test_numbers_add_up_to_the_step() -> None:
 
 def test_every_letter_is_explained() -> None:
     """Also that of a part which the numbers of a device add up with others."""
-    parts = dict.fromkeys(("compute", "collective", "input", "sync", "launch", "callback"), 8)
+    parts = dict.fromkeys(("compute", "communication", "input", "sync", "launch", "between"), 8)
     text = shown(screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))), 60)
     assert unexplained(text.splitlines()) == set()
     (line,) = re.findall(r"^  other: .*$", text, re.M)
@@ -269,18 +250,18 @@ def test_a_bar_of_alike_devices_says_that_it_is_a_mean() -> None:
 
 def test_a_large_part_is_never_other_time() -> None:
     """Four devices with three lines of text each: a finding makes room for 10 % of the step."""
-    parts = {"compute": 20, "collective": 14, "peer": 11, "callback": 4, "launch": 1}
+    parts = {"compute": 20, "communication": 14, "device_wait": 11, "between": 4, "launch": 1}
     rows = tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))
     text = shown(screen(anatomy=rows, findings=(FINDING,) * 2))
     assert len(text.splitlines()) <= 24
-    assert text.count("P another device still busy 11.0 ms") == 4
+    assert text.count(f"{STATES['device_wait'].words} 11.0 ms") == 4
 
 
 def test_a_part_that_another_device_names_is_not_explained_again() -> None:
-    rows = (row("GPU:0", compute=20, peer=26, input=4), row("GPU:1", compute=20, input=30))
+    rows = (row("GPU:0", compute=20, device_wait=26, input=4), row("GPU:1", compute=20, input=30))
     text = shown(screen(anatomy=rows), 60)
-    assert "I waiting for input 30.0 ms" in text
-    assert "I waiting for input\n" not in text
+    assert "I input 30.0 ms" in text
+    assert "I input\n" not in text
 
 
 def test_without_steps_the_window_stands_in_their_place() -> None:
@@ -288,6 +269,6 @@ def test_without_steps_the_window_stands_in_their_place() -> None:
     assert "What each device did in the window\n" in shown(screen(anatomy=rows))
 
 
-def test_a_report_of_an_earlier_version_has_no_anatomy() -> None:
-    text = shown(screen(anatomy=(), anatomy_reason="not in reports of earlier versions"))
-    assert "Step anatomy: not in reports of earlier versions.\n" in text
+def test_without_bars_the_reason_stands_in_their_place() -> None:
+    text = shown(screen(anatomy=(), anatomy_reason="the trace holds no device event"))
+    assert "Step anatomy: the trace holds no device event.\n" in text

@@ -72,7 +72,9 @@ def test_colours_are_all_that_colour_adds() -> None:
 def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
     for device_count in (2, 20):
         lines = shown(full_document(device_count=device_count), width, unicode=unicode).splitlines()
-        assert [line for line in lines if cell_len(line) > max(width, 40)] == []
+        too_wide = [line for line in lines if cell_len(line) > max(width, 40)]
+        # A command is never broken.
+        assert [line for line in too_wide if not line.startswith("traceview ")] == []
         assert [line for line in lines if line != line.rstrip()] == []
 
 
@@ -197,10 +199,10 @@ def test_columns_that_always_stay_go_from_the_right_where_nothing_else_helps() -
 
 def test_hidden_rows_are_counted() -> None:
     column = words("a", ["1", "2"])
-    assert lines_of([column], 80, row_count=1500, rest="traceview ops logs")[-1] == (
-        "1,498 of 1,500 rows are not shown; all of them: traceview ops logs"
+    assert lines_of([column], 80, row_count=1500, rest="traceview show ops logs")[-1] == (
+        "1,498 of 1,500 rows are not shown; all of them: traceview show ops logs"
     )
-    assert lines_of([column], 80, row_count=3)[-1].endswith("; --top N shows more")
+    assert lines_of([column], 80, row_count=3)[-1].endswith("1 of 3 rows are not shown")
     assert len(lines_of([column], 80, row_count=2)) == 3
 
 
@@ -225,11 +227,11 @@ def test_a_remark_is_printed_once() -> None:
     remark = Remark("Shares are of the window.")
     section = Section("a", "A", (remark, remark))
     document = Document("0", full_document().summary, (section, section))
-    assert shown(document).count(remark.text) == 1
+    assert shown(document).count("Shares are of the window.") == 1
 
 
 def test_findings_without_a_cost_or_advice_have_no_line_for_it() -> None:
-    findings = Findings((finding(cost="", advice=""),), hidden_count=12)
+    findings = Findings((finding(cost="", action="", advice=""),), hidden_count=12)
     text = render_section(Section("findings", "Findings", (findings,)), width=80, color=False)
     assert "  cost" not in text
     assert "  advice" not in text
@@ -238,13 +240,13 @@ def test_findings_without_a_cost_or_advice_have_no_line_for_it() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_a_command_in_a_sentence_is_never_broken(width: int) -> None:
-    command = "traceview gaps '/data/my logs/of today' --run 2026_01_02_07_57_18 --steps 14:15"
+    command = "traceview show gaps '/data/my logs/of today' --run 2026_01_02_07_57_18 --steps 14:15"
     note = (
-        f"Compare step 14 with step 12, a usual one: {command}, then capture {'more ' * 20}steps."
+        f"Compare step 14 with step 12, a usual one: `{command}`, then capture {'more ' * 20}steps."
     )
     section = Section("steps", "Steps", notes(note))
     lines = render_section(section, width=width, color=False).splitlines()
     (line,) = [line for line in lines if "traceview" in line]
     assert command in line
     assert all(cell_len(other) <= width for other in lines if other is not line)
-    assert " ".join(" ".join(lines).split()).endswith(note)
+    assert " ".join(" ".join(lines).split()).endswith(note.replace("`", ""))

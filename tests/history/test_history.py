@@ -18,8 +18,8 @@ from tests.hostile import HOSTILE
 from tests.html_page import parsed
 from tests.reports import bare_report, device
 from traceview.analysis.capture.result import HostCapture
-from traceview.analysis.device_time.result import DeviceTime
-from traceview.report.model import Report, VerdictNumber
+from traceview.analysis.facts.device_report import DeviceTime
+from traceview.report.model import Report
 from traceview.report.saved import to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -32,10 +32,10 @@ def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
     made = with_steps(length_ms - 1, length_ms, length_ms + 1)
     steps, bare = made.results.steps, bare_report()
     assert steps is not None
-    median = int(length_ms * MS)
     results = replace(
         bare.results,
-        steps=replace(steps, median_ps=median),
+        steps=replace(steps, median_ps=int(length_ms * MS)),
+        ledger=made.results.ledger,
         device_time=DeviceTime((device(0, model=model), device(1)), ()),
     )
     return replace(
@@ -44,13 +44,7 @@ def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
         capture=replace(
             bare.capture, hosts=(HostCapture("a", day * DAY_NS, None, None, 1, 1, 0, None, (), ()),)
         ),
-        verdict=replace(
-            bare.verdict,
-            numbers=(
-                VerdictNumber("median_step_ps", "step", median),
-                VerdictNumber("least_busy_ratio", "busy", 0.75),
-            ),
-        ),
+        verdict=replace(bare.verdict, compute_ratio=0.75),
         source=replace(
             bare.source,
             run=f"run{day}",
@@ -83,7 +77,8 @@ def test_the_order_and_the_change(folder: Path, command: Command) -> None:
     assert days == [f"{day:02}" for day in range(1, 13)]
     assert re.search(r"1970-01-07 .* 25\.0 ms +25% slower", done.out)
     assert "25% slower from run6 on: 20.1 ms before, 25.1 ms since" in " ".join(done.out.split())
-    assert "5.0% of series without a change" in " ".join(done.out.split())
+    assert "medians of the reports; compute: +5.00 ms." in " ".join(done.out.split())
+    assert "in at most 5.0% of such series" in " ".join(done.out.split())
 
 
 def test_no_change(tmp_path: Path, command: Command) -> None:
@@ -115,7 +110,9 @@ def test_json_and_csv_have_the_same_rows(folder: Path, command: Command) -> None
     assert change["level_ps"] / data["rows"][5]["level_ps"] - 1 == pytest.approx(
         change["change_ratio"]
     )
-    assert [row["change_ratio"] for row in data["rows"]].count(None) == 11
+    assert (change["state"], change["state_change_ps"]) == ("compute", 5 * MS)
+    for key in ("change_ratio", "state"):
+        assert [row[key] for row in data["rows"]].count(None) == 11
 
 
 def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path: Path) -> None:
@@ -183,7 +180,7 @@ def test_hostile_names_are_text(tmp_path: Path, command: Command) -> None:
                 (folder / "a.json").write_text('{"schema_version": 9}'),
             ),
             4,
-            "schema_version is 9; this version reads 1",
+            "schema_version is 9; this version reads 2",
         ),
     ],
 )

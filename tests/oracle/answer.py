@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.anatomy import anatomy_rows
 from tests.oracle.balance import balance_row
 from tests.oracle.classes import (
     CLASSES,
@@ -15,6 +14,7 @@ from tests.oracle.classes import (
     Activity,
     classify,
     classify_tpu,
+    is_loop_of_ops,
     line_never_counts,
 )
 from tests.oracle.clocks import find_clocks
@@ -22,6 +22,7 @@ from tests.oracle.collectives import collective_answer
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
 from tests.oracle.launches import launch_rows
+from tests.oracle.ledger import ledger_answer, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.op_steps import op_step_rows
@@ -30,6 +31,7 @@ from tests.oracle.path import path_rows
 from tests.oracle.reading import Event, Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
+from tests.oracle.segments import Ledger
 from tests.oracle.step_ops import step_op_rows
 from tests.oracle.steps import (
     METHODS,
@@ -41,6 +43,7 @@ from tests.oracle.steps import (
     number_steps,
 )
 from tests.oracle.transfers import transfer_rows
+from tests.oracle.xla_devices import find_xla_devices
 
 # Devices
 
@@ -62,7 +65,11 @@ def _tpu(host: Host, plane: Plane, ordinal: int) -> Device:
     device = Device(host.name, "tpu", ordinal, None)
     for line in plane.lines:
         if line.name == "XLA Ops":
-            device.activities += [classify_tpu(event) for event in line.events]
+            device.activities += [
+                classify_tpu(event)
+                for event in line.events
+                if not is_loop_of_ops(event, line.events)
+            ]
     return device
 
 
@@ -111,6 +118,10 @@ def _read(host: Host) -> HostAnswer:
         devices.append(_gpu(host, plane, ordinal, links) if gpu else _tpu(host, plane, ordinal))
     replicas, shared = find_replicas(host, links)
     devices += [Device(host.name, "replica", k, None, own) for k, own in replicas.items()]
+    if not replicas:
+        found = find_xla_devices(host)
+        devices += [Device(host.name, "replica", k, "CPU", own) for k, own in found.items()]
+        shared = [] if found else shared
     devices.sort(key=lambda device: (device.kind, device.ordinal))
     _memory(host, devices)
     return HostAnswer(host, links, devices, shared)
@@ -278,7 +289,7 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
     return rows
 
 
-def _step_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+def _step_rows(answers: list[HostAnswer], ledger: Ledger, several: bool) -> list[Row]:
     rows = []
     for answer in answers:
         for step in answer.steps:
@@ -292,7 +303,11 @@ def _step_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                     "duration_ps": step.end - step.start,
                     "kind": step.kind,
                     "devices": [
-                        {**device_name(device, several), **_parts(device, window)}
+                        {
+                            **device_name(device, several),
+                            **_parts(device, window),
+                            "states": ledger.states_of(device, step),
+                        }
                         for device in answer.devices
                     ],
                 }
@@ -358,7 +373,8 @@ def run_answer(
             busy = length(clip(own, answer.window))
             shared[answer.host.name] = {"count": len(own), "total_ps": busy}
     ops = op_rows(answers, several)
-    paths = path_rows(answers, several)
+    ledger = Ledger(answers)
+    paths = path_rows(ledger, answers)
     return {
         "windows": [
             {
@@ -377,18 +393,19 @@ def run_answer(
             "count": sum(len(answer.steps) for answer in answers),
             "used_count": len(used),
             "median_ps": median(used),
-            "steps": _step_rows(answers, several),
+            "steps": _step_rows(answers, ledger, several),
         },
         "ops": ops,
         "op_types": op_type_rows(ops),
-        "op_steps": op_step_rows(answers),
-        "step_ops": step_op_rows(answers, paths, several),
+        "op_steps": op_step_rows(ledger, answers, paths),
+        "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several),
         "launches": launch_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": paths,
-        "anatomy": anatomy_rows(answers, several),
+        "ledger": ledger_answer(ledger, several),
+        "segments": plain_rows(ledger, several),
         # Processes that each work at their own pace are not compared.
         "balance": None if several and _have_servers(files) else balance_row(answers, several),
     }

@@ -54,10 +54,11 @@ class Activity:
     bytes: int | None = None
     unknown_direction: bool = False
     self_ps_children: bool = False  # self time needs the events nested in it (host ops, TPU)
+    end: int | None = None  # where it ends on another thread
 
     @property
     def span(self) -> tuple[int, int]:
-        return (self.event.start, self.event.end)
+        return (self.event.start, self.event.end if self.end is None else self.end)
 
 
 def line_never_counts(line: Line) -> bool:
@@ -216,10 +217,37 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
 
 
 def classify_tpu(event: Event) -> Activity:
-    """The `XLA Ops` line of a TPU: compute, collectives by op name."""
-    collective = re.match(
-        r"%?(all-reduce|all-gather|all-to-all|reduce-scatter|collective-)", event.name
-    )
-    cls = "collective" if collective else "compute"
+    """The `XLA Ops` line of a TPU: compute, collectives and asynchronous copies by op name; loops of ops are none."""
+    name = event.name.removeprefix("%")
     op, op_type = op_of(event)
-    return Activity(event, cls, event.name, op, op_type, self_ps_children=True)
+    if re.match(
+        r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-)", name
+    ):
+        return Activity(event, "collective", event.name, op, op_type, self_ps_children=True)
+    if re.match(r"(send|recv)(-done)?\b", name):
+        return Activity(event, "collective", event.name, op, op_type, self_ps_children=True)
+    copy = re.match(r"(copy|slice|dynamic-slice|dynamic-update-slice)-(start|done)\b", name)
+    if copy is None:
+        return Activity(event, "compute", event.name, op, op_type, self_ps_children=True)
+    result, opened, operands = name.partition(f"-{copy[2]}(")
+    spaces = ["S(5)" in result, "S(5)" in operands]
+    if copy[2] == "start":
+        cls = "h2d" if spaces[1] else "d2h" if spaces[0] else "d2d"
+    else:
+        cls = "d2h" if spaces[0] else "h2d" if spaces[1] else "d2d"
+    return Activity(
+        event,
+        cls if opened else "d2d",
+        event.name,
+        op,
+        op_type,
+        unknown_direction=not opened,
+        self_ps_children=True,
+    )
+
+
+def is_loop_of_ops(event: Event, others: list[Event]) -> bool:
+    """Whether an event of the `XLA Ops` line is a loop or a call with ops inside."""
+    if not re.match(r"%?(while|conditional|call)\b", event.name):
+        return False
+    return sum(event.start <= other.start < event.end for other in others) > 1

@@ -180,7 +180,7 @@ def _times(
         "count": len(shared),
         "incomplete_count": len(shared) - len(complete),
         "transfer_ps": sum(collective.transfer for collective in complete),
-        "transfer_per_step_ps": _median(
+        "transfer_per_step_ps": _mean(
             [sum(c.transfer for c in complete if c.number == number) for number in numbers]
         ),
         "wait_ps": {
@@ -193,12 +193,12 @@ def _times(
             for key, (_, device) in devices.items()
         },
         "exposed_ps": {key: times["exposed"] for key, times in busy.items()},
-        "exposed_transfer_ps": {key: times["transfer"] for key, times in busy.items()},
-        "exposed_transfer_per_step_ps": {
-            key: median
+        "communication_ps": {key: times["transfer"] for key, times in busy.items()},
+        "communication_per_step_ps": {
+            key: mean
             for key, (answer, device) in devices.items()
             if (
-                median := _median(
+                mean := _mean(
                     [
                         _busy(answer, device, collectives, (step.start, step.end))["transfer"]
                         for step in answer.steps
@@ -237,9 +237,6 @@ def _busy(
     }
 
 
-def _median(values: list[int]) -> int | None:
-    """The median rounded down; None without values."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
+def _mean(values: list[int]) -> int | None:
+    """The mean rounded down; None without values."""
+    return sum(values) // len(values) if values else None

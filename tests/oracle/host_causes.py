@@ -268,10 +268,10 @@ class HostCauses:
         result += [(cause, [others.strong[cause], calls]) for cause in STRONG]
         result += [("launch", [own.launch]), ("launch", [others.launch, calls])]
         if self.markers:
-            result.append(("callback", [Outside(self.markers)]))
+            result.append(("between", [Outside(self.markers)]))
         result += self._peers()
-        result += [("host_compute", [own.host_compute]), ("input", [own.pipeline])]
-        result += [("host_compute", [others.host_compute, calls])]
+        result += [("host_ops", [own.host_compute]), ("input", [own.pipeline])]
+        result += [("host_ops", [others.host_compute, calls])]
         dispatching = _union((own.scheduling, own.launch, calls)).bridged(BACK_TO_BACK_PS)
         result.append((self._scheduling(), [dispatching]))
         python = self.python[thread]
@@ -282,12 +282,12 @@ class HostCauses:
         result: list[Layer] = [(cause, [own.strong[cause]]) for cause in STRONG]
         result.append(("launch", [own.launch]))
         if self.has_queue:
-            result.append(("host_compute", [own.host_compute]))
+            result.append(("host_ops", [own.host_compute]))
         result.append(("input", [own.pipeline]))
         result += [(cause, [others.strong[cause]]) for cause in STRONG]
         result.append(("launch", [others.launch]))
         result += self._peers()
-        result.append(("host_compute", [others.host_compute]))
+        result.append(("host_ops", [others.host_compute]))
         result.append((self._scheduling(), [others.scheduling.bridged(BACK_TO_BACK_PS)]))
         result += [("input", [others.pipeline]), (self._scheduling(), [self.handovers])]
         python = self.python[thread]
@@ -299,10 +299,10 @@ class HostCauses:
     def _peers(self) -> list[Layer]:
         if self.has_queue:
             return []
-        return [("peer", [_cover(activity.event for activity in self.answer.activities())])]
+        return [("device_wait", [_cover(activity.event for activity in self.answer.activities())])]
 
     def _scheduling(self) -> str:
-        return "launch" if self.has_queue else "host_compute"
+        return "launch" if self.has_queue else "host_ops"
 
     def handed_over(self, event: Event) -> tuple[int | None, int]:
         """When the caller handed over the work of an event of another thread, and the thread that was late then.

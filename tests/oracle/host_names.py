@@ -109,7 +109,10 @@ def kind_of(name: str) -> str:
         return "sync"
     if re.fullmatch(r"\$[^ ]+:[0-9]+ block_until_ready", name):
         return "sync"
-    compiles = re.search(r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad", name)
+    compiles = re.search(
+        r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)",
+        name,
+    )
     if compiles and "/" not in name and not name.startswith("$"):
         return "compile"
     if name in DISPATCHING or re.fullmatch(r"EagerLocalExecute: .*|TFE_\w+", name):

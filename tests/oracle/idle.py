@@ -13,8 +13,8 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 LATENCY_PS = 20_000_000
 CAUSES = (
-    *("input", "h2d", "compile", "sync", "checkpoint", "launch", "callback", "host_compute"),
-    *("python", "peer", "dependency", "latency", "unattributed", "unused"),
+    *("input", "h2d", "compile", "sync", "checkpoint", "launch", "between", "host_ops"),
+    *("python", "device_wait", "dependency", "latency", "unknown", "no_work"),
 )
 KERNELS = ("compute", "collective")
 # A stretch of time with one cause.
@@ -104,7 +104,7 @@ def find_gaps(
     busy = [activity.span for activity in device.activities]
     spans = subtract([answer.window], busy)
     if not any(overlaps(a.span, answer.window) for a in device.of_class(*KERNELS)):
-        return [Gap(start, end, [(start, end, "unused")]) for start, end in spans]
+        return [Gap(start, end, [(start, end, "no_work")]) for start, end in spans]
     peers = Cover(
         activity.span
         for other in answers
@@ -144,7 +144,7 @@ def _parts(
     launches = [(launch_of(answer, activity), activity) for activity in starting]
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
-        return [(start, end, "unattributed")]
+        return [(start, end, "unknown")]
     # Of several events that begin together, the one launched first counts.
     launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
     late_end = launch.start
@@ -168,7 +168,7 @@ def _parts(
     if end - late_end < LATENCY_PS:
         rest = "launch" if causes and _largest(causes) == "launch" else "latency"
     bounds = [late_end, *peers.edges(late_end, end), end]
-    return late + [(a, b, "peer" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
+    return late + [(a, b, "device_wait" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
 
 
 def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:
@@ -176,7 +176,7 @@ def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Pa
     if start >= end:
         return []
     if thread is None:
-        return [(start, end, "unattributed")]
+        return [(start, end, "unknown")]
     layers = host.layers(thread)
     edges = {edge for _, covers in layers for cover in covers for edge in cover.edges(start, end)}
     return [
@@ -185,7 +185,7 @@ def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Pa
             b,
             next(
                 (cause for cause, covers in layers if all(cover.holds(a) for cover in covers)),
-                "unattributed",
+                "unknown",
             ),
         )
         for a, b in pairwise(sorted({start, end, *edges}))

@@ -35,6 +35,8 @@ class Device:
 
     @property
     def short_name(self) -> str:
+        if self.model == "CPU":
+            return f"CPU:{self.ordinal}"
         return {"gpu": "GPU:", "tpu": "TPU:", "replica": "replica:"}[self.kind] + str(self.ordinal)
 
     def of_class(self, *classes: str) -> list[Activity]:

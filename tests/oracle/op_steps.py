@@ -6,6 +6,7 @@ import re
 
 from tests.oracle.classes import Activity
 from tests.oracle.model import HostAnswer, Row
+from tests.oracle.segments import Ledger, Segment
 
 
 def stem_of(kernel: str) -> str:
@@ -36,33 +37,43 @@ def error_of(series: list[int]) -> float:
     return float((sum(squares) / count * length / (count - length)) ** 0.5)
 
 
-def op_step_rows(answers: list[HostAnswer]) -> list[Row]:
-    """One row per class, op and kernel, over all devices; an event counts in the step in which it starts."""
+def _key_of(activity: Activity) -> tuple[str, str, str, str]:
+    kernel = stem_of(activity.kernel) if activity.kernel else ""
+    return activity.cls, activity.op, activity.op_type, kernel
+
+
+def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) -> list[Row]:
+    """One row per class, op and kernel, over all devices; each instant is of the event that began first."""
     numbers = sorted({step.number for answer in answers for step in answer.steps if step.used})
-    groups: dict[tuple[str, str, str, str], list[tuple[int, str, Activity]]] = {}
-    for answer in answers:
-        for device in answer.devices:
-            for activity in device.activities:
-                for step in answer.steps:
-                    if step.used and step.start <= activity.span[0] < step.end:
-                        kernel = stem_of(activity.kernel) if activity.kernel else ""
-                        key = (activity.cls, activity.op, activity.op_type, kernel)
-                        where = f"{device.host} {device.short_name}"
-                        groups.setdefault(key, []).append((step.number, where, activity))
+    groups: dict[tuple[str, str, str, str], list[tuple[int, int, Segment]]] = {}
+    for place, device in enumerate(ledger.devices):
+        for segment in ledger.segments[id(device)]:
+            if segment.activity is not None and segment.step is not None and segment.step.used:
+                row = (segment.step.number, place, segment)
+                groups.setdefault(_key_of(segment.activity), []).append(row)
+    on_path: dict[tuple[str, str, str, str], int] = {}
+    for path in paths:
+        for segment, low, high in path["spans"]:
+            if segment.activity is not None:
+                key = _key_of(segment.activity)
+                on_path[key] = on_path.get(key, 0) + high - low
     rows = []
-    for key, events in groups.items():
+    for key in groups.keys() | (on_path.keys() if numbers else set()):
+        parts = groups.get(key, [])
         by_step = dict.fromkeys(numbers, 0)
-        for number, _, activity in events:
-            by_step[number] += activity.span[1] - activity.span[0]
+        for number, _, segment in parts:
+            by_step[number] += segment.end - segment.start
         series = list(by_step.values())
+        events = {id(segment.activity): segment.activity for _, _, segment in parts}
         rows.append(
             {
                 **dict(zip(("class", "op", "op_type", "kernel"), key, strict=True)),
-                "device_count": len({where for _, where, _ in events}),
+                "device_count": len({place for _, place, _ in parts}),
                 "count": len(events),
                 "ps_per_step": sum(series) // len(numbers),
                 "error_ps": error_of(series) if len(numbers) > 1 else None,
-                "shapes": sorted(set(filter(None, (shape_of(event) for _, _, event in events)))),
+                "path_ps": on_path.get(key, 0),
+                "shapes": sorted({shape_of(one) for one in events.values() if one} - {""}),
             }
         )
     return rows

@@ -157,7 +157,7 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:
     """Whether a span includes a call `traced-*` or a compilation, by these names without op scopes."""
-    compiling = r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad"
+    compiling = r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)"
     for event in host.host_events():
         if not start <= event.start < end:
             continue

@@ -28,7 +28,7 @@ def transfer_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
         for answer in answers
         if any(device.activities for device in answer.devices)
         for device in answer.devices
-        if device.kind == "gpu"
+        if device.kind in ("gpu", "tpu")
     ]
 
 
@@ -45,10 +45,10 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     exposed_ps = _exposed(device, cls, answer.window)
     steps = [(step.start, step.end) for step in answer.steps if step.used]
     per_step = [_exposed(device, cls, step) for step in steps]
-    # The share of the step time is the median of the shares of the used steps, not the share of sums.
-    shares = [Fraction(e, b - a) for e, (a, b) in zip(per_step, steps, strict=True) if b > a]
     window_ps = answer.window[1] - answer.window[0]
-    ratio = median(shares) if shares else Fraction(exposed_ps, window_ps) if window_ps else None
+    whole_ps = sum(b - a for a, b in steps)
+    parts = (sum(per_step), whole_ps) if whole_ps else (exposed_ps, window_ps)
+    ratio = Fraction(*parts) if parts[1] else None
     small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
     # A copy belongs to the step in which it starts.
     small_in = [sum(a <= s.event.start < b for s in small) for a, b in steps]
@@ -57,7 +57,7 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
         "count": len(copies),
         "busy_ps": busy_ps,
         "exposed_ps": exposed_ps,
-        "exposed_ps_per_step": int(median(per_step)) if per_step else None,
+        "exposed_ps_per_step": sum(per_step) // len(per_step) if per_step else None,
         "exposed_ratio": None if ratio is None else float(ratio),
         "bytes_per_second": (
             sum(sizes) * 10**12 // busy_ps

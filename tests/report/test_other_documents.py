@@ -31,7 +31,7 @@ def test_a_comparison_is_no_history(
     folder.mkdir()
     file = written(folder / "a.json", command, "compare", *runs, "--format", "json", "--force")
     hint = ""
-    for given in (("history", str(folder)), ("history", str(file)), ("render", str(file))):
+    for given in (("history", str(folder)), ("history", str(file)), ("analyze", str(file))):
         done = command(*given)
         error, hint = done.err.splitlines()
         assert (done.code, done.out) == (4, "")
@@ -49,8 +49,8 @@ def test_a_comparison_is_no_history(
     [
         (("gate", "RUN", "--require", "busy_ratio>=0"), "a verdict, written by traceview gate"),
         (("history", "REPORTS"), "a history, written by traceview history"),
-        (("devices", "RUN"), "a table of traceview"),
-        (("runs", "RUN"), "a list of runs, written by traceview runs"),
+        (("show", "devices", "RUN"), "a table of traceview"),
+        (("show", "runs", "RUN"), "a table of traceview"),
     ],
 )
 def test_each_document_is_known(
@@ -62,6 +62,6 @@ def test_each_document_is_known(
     places = {"RUN": runs[0], "REPORTS": str(reports)}
     filled = [places.get(word, word) for word in words]
     file = written(tmp_path / "x.json", command, *filled, "--format", "json")
-    done = command("render", str(file))
+    done = command("analyze", str(file))
     assert (done.code, f"{file}: this is {name}, and no saved report" in done.err) == (4, True)
     assert "traceview report LOGDIR --format json -o FOLDER/NAME.json saves a report" in done.err

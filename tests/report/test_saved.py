@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
-from traceview.analysis.ops import Ops
+from traceview.analysis.ops import TopOps
+from traceview.document import terminal
 from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.report.absent import with_reasons
 from traceview.report.build import analyze
+from traceview.report.document import document_of
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
 
@@ -73,7 +75,7 @@ def test_reports_of_real_traces_come_back(name: str, shared_traces: Path, tmp_pa
 def test_what_json_cannot_hold_is_absent(tmp_path: Path) -> None:
     rows = (op("a", "b", 10**9, share_ratio=float("nan")),)
     report = full_report()
-    report = replace(report, results=replace(report.results, ops=Ops(rows, 1, 0)))
+    report = replace(report, results=replace(report.results, ops=TopOps(rows, 1, 0)))
     ops = returned(report, tmp_path).results.ops
     assert ops is not None
     assert ops.rows[0].share_ratio is None
@@ -108,11 +110,11 @@ def test_added_keys_are_passed_over_and_later_ones_are_absent(tmp_path: Path) ->
         ('{"schema_version": "1"}', 'schema_version is "1"'),
         ('{"schema_version": null}', "schema_version is null"),
         ('{"schema_version": [1]}', "schema_version is [1]"),
-        ('{"schema_version": 1.0}', "$.schema_version: expected `int`"),
+        ('{"schema_version": 2.0}', "$.schema_version: expected `int`"),
         ('{"schema_version": "' + "v" * 5000 + '"}', "…"),
-        ('{"schema_version": 1, "schema_version": 2}', "schema_version is 2"),
-        ('{"schema_version": 1}', "$.traceview_version: is missing"),
-        ('{"schema_version": 1, "later": ' + "[" * 100_000, "not a saved report"),
+        ('{"schema_version": 2, "schema_version": 3}', "schema_version is 3"),
+        ('{"schema_version": 2}', "$.traceview_version: is missing"),
+        ('{"schema_version": 2, "later": ' + "[" * 100_000, "not a saved report"),
         (b"\xff\xfe", "byte 0: not UTF-8"),
         ("<!DOCTYPE html>", "byte 0: not JSON"),
     ],
@@ -145,17 +147,17 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
 
 def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
     def change(data: Any) -> None:
-        data["schema_version"], data["traceview_version"] = 2, "9.0"
+        data["schema_version"], data["traceview_version"] = 3, "9.0"
 
     error = refused(changed(change), tmp_path)
-    assert error.reason == "schema_version is 2; this version reads 1"
+    assert error.reason == "schema_version is 3; this version reads 2"
     assert error.hint == "it was written by traceview 9.0"
 
 
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [
-        (("findings", 0, "cost_ps_per_step"), 1.5, "expected `int | null`, got `float`"),
+        (("findings", 0, "arguments"), {"Who?": {}}, "is not a word"),
         (("findings", 0, "title"), None, "expected `str`, got `null`"),
         (("findings", 0, "severity"), "fatal", "is not a word that this version knows"),
         (("findings", 0, "evidence"), {}, "expected `array`, got `object`"),
@@ -164,9 +166,9 @@ def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
         (("results", "steps", "count"), True, "expected `int`, got `bool`"),
         (("results", "device_time"), [], "expected `object | null`, got `array`"),
         (("skipped",), [], "expected `object`, got `array`"),
-        (("verdict", "numbers", 0, "value"), "24", "got `str`"),
+        (("verdict", "compute_ratio"), "24", "got `str`"),
         (("results", "steps", "median_ps"), 1 << 63, "<= 9223372036854775807"),
-        (("results", "idle", "devices", 0, "gaps", 0, "cause"), "moon", "is not a word"),
+        (("results", "idle", "devices", 0, "gaps", 0, "state"), "moon", "is not a word"),
         (("results", "steps", "median_ps"), 1 << 200, "<= 9223372036854775807"),
         (("results", "steps", "median_ps"), -1, ">= 0"),
     ],
@@ -190,7 +192,7 @@ def test_a_timeline_has_all_of_its_slices(tmp_path: Path) -> None:
         data["results"]["timeline"]["devices"][1]["idle_ps"].pop()
 
     reason = refused(changed(change), tmp_path).reason
-    assert reason == "$.results.timeline.devices[1]: expected 240 slices"
+    assert reason == "$.results.timeline: expected 240 slices"
 
 
 def test_a_missing_key_is_refused_by_its_place(tmp_path: Path) -> None:
@@ -198,6 +200,32 @@ def test_a_missing_key_is_refused_by_its_place(tmp_path: Path) -> None:
         del data["results"]["steps"]["method"]
 
     assert refused(changed(change), tmp_path).reason == "$.results.steps.method: is missing"
+
+
+def test_sentences_are_made_again_from_their_arguments(tmp_path: Path) -> None:
+    """A saved sentence cannot say what its arguments do not."""
+    SCENARIOS["profiler_error"]().write(tmp_path)
+    report = analyze(tmp_path)
+    data = json.loads(to_json(report))
+    number = next(n for n, row in enumerate(data["findings"]) if row["code"] == "profiler-error")
+    data["findings"][number]["title"] = data["verdict"]["headline"] = "anything"
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert load_report(path) == report
+    del data["findings"][number]["arguments"]["hosts"]
+    assert refused(json.dumps(data), tmp_path).reason == (
+        f"$.findings[{number}].arguments.hosts: is missing"
+    )
+
+
+def test_a_finding_of_an_unknown_code_keeps_its_text(tmp_path: Path) -> None:
+    def change(data: Any) -> None:
+        data["findings"][0] |= {"code": "of-later", "title": "\x1b[2J `a`"}
+
+    (tmp_path / "report.json").write_text(changed(change), encoding="utf-8")
+    report = load_report(tmp_path / "report.json")
+    assert report.findings[0].title == "\x1b[2J `a`"
+    assert r"\x1b[2J `a`" in terminal.render(document_of(report), width=100, color=False)
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

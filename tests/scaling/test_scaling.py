@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 
 import pytest
@@ -10,10 +11,9 @@ from msgspec.structs import replace
 from tests.charts import MS
 from tests.gate.test_judge import with_steps
 from tests.html_page import parsed
-from tests.reports import balance_result, bare_report, device, environment
+from tests.reports import balance_result, bare_report, device, environment, step_states
 from traceview.analysis.base import Skipped
-from traceview.analysis.environment.result import Environment
-from traceview.analysis.path.result import CriticalPath
+from traceview.analysis.facts.environment_report import Environment
 from traceview.document.html import render_sections
 from traceview.document.terminal import render_section
 from traceview.errors import ComparisonError
@@ -24,34 +24,26 @@ from traceview.scaling.section import headline, scaling_section
 
 
 def run(
-    count: int, step_ms: float, batch: int | None, model: str = "V100", **parts_ms: float
+    count: int, step_ms: float, batch: int | None, model: str = "V100", **states_ms: float
 ) -> Report:
-    """A run on so many devices, whose critical path has these parts."""
+    """A run on so many devices, whose mean step has these states."""
     report = with_steps(step_ms, step_ms)
     times, balance = report.results.device_time, balance_result()
     assert times is not None
     devices = tuple(device(ordinal, model=model) for ordinal in range(count))
-    by_cause = {cause: int(length * MS) for cause, length in parts_ms.items()}
-    path = CriticalPath(
-        by_cause=by_cause,
-        mean_by_cause=by_cause,
-        share_by_cause={},
-        unexplained_ratio=0.0,
-        steps=(),
-        ops=(),
-        op_count=0,
-        longest=(),
-        unexplained=(),
-    )
+    ledger = report.results.ledger
+    assert ledger is not None
+    states = {key: int(length * MS) for key, length in states_ms.items()}
+    sums = replace(ledger, steps=(step_states(0, **states), step_states(1, **states)))
     throughput = replace(balance.throughput, batch_size=batch)
     results = replace(
         report.results,
         device_time=replace(times, devices=devices),
         balance=replace(balance, throughput=throughput),
-        path=path,
+        ledger=sums,
     )
     # Each of another trace, or it would count as one run.
-    digest = sha256(repr((count, step_ms, batch, model, parts_ms)).encode()).hexdigest()
+    digest = sha256(repr((count, step_ms, batch, model, states_ms)).encode()).hexdigest()
     files = tuple(replace(file, sha256=digest) for file in report.source.files)
     source = replace(report.source, run=f"{count}-gpus", files=files)
     return replace(report, results=results, source=source)
@@ -64,9 +56,9 @@ def scaled(*reports: Report) -> ScaledRuns:
 
 
 WEAK = (
-    run(4, 50, 400, compute=40, collective=10),
+    run(4, 50, 400, compute=40, communication=10),
     run(1, 40, 100, compute=40),
-    run(2, 44, 200, compute=40, collective=4),
+    run(2, 44, 200, compute=40, communication=4),
 )
 
 
@@ -83,15 +75,29 @@ def test_each_device_with_the_same_batch() -> None:
     assert [row.efficiency_ratio for row in result.rows] == [1, pytest.approx(0.909, abs=1e-3), 0.8]
     assert (result.basis, result.remarks) == ("examples", ())
     (part,) = result.growing
-    assert (part.cause, part.difference_ps) == ("collective", 10 * MS)
+    assert (part.state, part.difference_ps) == ("communication", 10 * MS)
     assert (part.least_share_ratio, part.most_share_ratio) == (0, 0.2)
+
+
+def test_runs_that_differ_make_the_efficiency_uncertain() -> None:
+    result = scaled(
+        *(run(1, length, 100, compute=length) for length in (40, 41, 42)),
+        *(run(4, length, 400, compute=length) for length in (50, 51, 52)),
+    )
+    (remark,) = result.remarks
+    found = re.fullmatch(
+        r"95% interval of the efficiency on 4 devices: ([\d.]+)% to ([\d.]+)%\.", remark
+    )
+    assert found
+    low, high = map(float, found.groups())
+    assert 70 < low < 100 * result.rows[1].efficiency_ratio < high < 90
 
 
 def test_one_batch_for_all_devices() -> None:
     result = scaled(run(1, 40, 100, compute=40), run(2, 25, 100, compute=20, input=5))
     assert [row.speedup for row in result.rows] == [1, 1.6]
     assert result.rows[1].efficiency_ratio == 0.8
-    assert (result.growing[0].cause, result.growing[0].most_share_ratio) == ("input", 0.2)
+    assert (result.growing[0].state, result.growing[0].most_share_ratio) == ("input", 0.2)
 
 
 def test_without_batch_sizes_it_says_so() -> None:
@@ -102,10 +108,10 @@ def test_without_batch_sizes_it_says_so() -> None:
 
 
 def test_several_runs_of_one_count_are_one_row() -> None:
-    result = scaled(*WEAK, run(4, 60, 400, compute=40, collective=20))
+    result = scaled(*WEAK, run(4, 60, 400, compute=40, communication=20))
     assert result.rows[-1].runs == ("4-gpus", "4-gpus")
     assert result.rows[-1].step_ps == 55 * MS
-    assert result.rows[-1].parts_ps == {"compute": 40 * MS, "collective": 15 * MS}
+    assert result.rows[-1].states_ps == {"compute": 40 * MS, "communication": 15 * MS}
 
 
 def test_a_run_given_again_counts_once() -> None:
@@ -212,4 +218,4 @@ def test_recorded_runs_on_1_2_and_4_replicas(fixtures: object) -> None:
     names = ("plain-1", "custom-loop-2", "custom-loop-4")
     result = scaled(*(analyze(f"{folder}/{name}") for name in names))
     assert [row.device_count for row in result.rows] == [1, 2, 4]
-    assert result.growing[0].cause == "collective"
+    assert result.growing[0].state == "device_wait"

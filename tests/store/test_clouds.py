@@ -84,7 +84,7 @@ def test_without_rights(command: Command, bucket: str, objects: Objects, fixture
     objects.is_closed = True
     for words in (
         ("analyze", f"{bucket}/logs"),
-        ("gaps", str(fixtures / FIXTURE), "-o", f"{bucket}/gaps.csv"),
+        ("show", "gaps", str(fixtures / FIXTURE), "-o", f"{bucket}/gaps.csv"),
     ):
         done = command(*words)
         assert (done.code, done.out) == (11, "")
@@ -99,7 +99,7 @@ def test_tables_and_reports_are_written(
 ) -> None:
     logs = str(fixtures / FIXTURE)
     for place in (str(tmp_path), f"{bucket}/out"):
-        assert command("gaps", logs, "-o", f"{place}/gaps.csv").code == 0
+        assert command("show", "gaps", logs, "-o", f"{place}/gaps.csv").code == 0
         done = command("report", logs, "-o", f"{place}/report")
         assert done.code == 0, done.err
     written = {name for name in objects.content if name.startswith("out/")}
@@ -107,8 +107,6 @@ def test_tables_and_reports_are_written(
     assert written == {"out/gaps.csv", *(f"out/report/{name}" for name in names)}
     for name in written:
         assert objects.content[name] == (tmp_path / name.removeprefix("out/")).read_bytes()
-    again = command("gaps", logs, "-o", f"{bucket}/out/gaps.csv")
+    again = command("show", "gaps", logs, "-o", f"{bucket}/out/gaps.csv")
     assert (again.code, "--force replaces it" in again.err) == (6, True)
-    objects.content["out/report/data/gaps.parquet"] = b"of a report with data"
     assert command("report", logs, "-o", f"{bucket}/out/report", "--force").code == 0
-    assert "out/report/data/gaps.parquet" not in objects.content

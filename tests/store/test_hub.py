@@ -100,7 +100,7 @@ def test_a_private_repository_without_a_token(run: Run, hub: Hub) -> None:
         assert message.startswith(f"traceview: error: {LOGS}: access denied: HTTP 401")
         assert hint.startswith("hint: run hf auth login, or set HF_TOKEN")
         assert "hf_wrong" not in done.stderr
-    assert run("runs", LOGS, token="hf_right").returncode == 0
+    assert run("show", "runs", LOGS, token="hf_right").returncode == 0
 
 
 @pytest.mark.parametrize("place", ["datasets/ann/none/logs", "datasets/ann/runs/none"])
@@ -115,12 +115,12 @@ def test_nothing_there(run: Run, place: str) -> None:
 def test_tables_and_reports_are_written(run: Run, hub: Hub, fixtures: Path, tmp_path: Path) -> None:
     logs, out = str(fixtures / FIXTURE), "hf://datasets/ann/runs/out"
     hub.token = "hf_right"
-    denied = run("gaps", logs, "-o", f"{out}/gaps.csv")
+    denied = run("show", "gaps", logs, "-o", f"{out}/gaps.csv")
     assert (denied.returncode, "access denied: HTTP 401" in denied.stderr) == (11, True)
-    assert run("gaps", logs, "-o", f"{out}/gaps.csv", token="hf_right").returncode == 0
-    run("gaps", logs, "-o", str(tmp_path / "gaps.csv"))
+    assert run("show", "gaps", logs, "-o", f"{out}/gaps.csv", token="hf_right").returncode == 0
+    run("show", "gaps", logs, "-o", str(tmp_path / "gaps.csv"))
     assert hub.files["out/gaps.csv"] == (tmp_path / "gaps.csv").read_bytes()
-    again = run("gaps", logs, "-o", f"{out}/gaps.csv", token="hf_right")
+    again = run("show", "gaps", logs, "-o", f"{out}/gaps.csv", token="hf_right")
     assert (again.returncode, "--force replaces it" in again.stderr) == (6, True)
     done = run("report", logs, "-o", f"{out}/report", token="hf_right")
     assert done.returncode == 0, done.stderr

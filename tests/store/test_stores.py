@@ -18,6 +18,7 @@ from scripts.growth import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
 from traceview.cli.progress import reading
+from traceview.cli.tables import TABLES
 from traceview.store import ranges, service
 from traceview.store.address import location_of
 
@@ -68,8 +69,8 @@ def test_a_report_from_s3_is_the_local_one(
         s3.put_object(Bucket="bucket", Key=f"logs/{name}", Body=content)
     for place in ("s3://bucket", "s3://bucket/logs", f"s3://bucket/logs/{TRACE}"):
         assert report_of(command, place) == local_report
-    runs = command("runs", "s3://bucket/logs", "--format", "json")
-    assert json.loads(runs.out)["runs"][0]["files"][0]["bytes"] == len(recorded[TRACE])
+    runs = command("show", "runs", "s3://bucket/logs", "--format", "json")
+    assert json.loads(runs.out)["rows"][0]["bytes"] == len(recorded[TRACE])
 
 
 def test_a_report_from_a_web_server_is_the_local_one(
@@ -143,7 +144,7 @@ def test_events_are_read_again(in_memory: str, fixtures: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["gaps", "steps", "input", "transfers", "collectives", "devices", "balance", "ops", "runs"],
+    [f"show {name}" for name in (*TABLES, "runs")],
 )
 def test_every_command_takes_an_address(words: str, command: Command, in_memory: str) -> None:
     done = command(*words.split(), in_memory)
@@ -154,7 +155,7 @@ def test_every_command_takes_an_address(words: str, command: Command, in_memory:
 def test_two_runs_are_compared_across_places(
     command: Command, in_memory: str, fixtures: Path
 ) -> None:
-    done = command("balance", str(fixtures / FIXTURE), "--baseline", in_memory)
+    done = command("analyze", str(fixtures / FIXTURE), "--baseline", in_memory)
     assert done.code == 0, done.err
 
 
@@ -179,16 +180,16 @@ def test_a_report_is_written_to_s3_and_read_again(
         6,
         "traceview: error: s3://bucket/reports/today/report.html exists\nhint: --force replaces it\n",
     )
-    shown = command("render", "s3://bucket/reports/today/report.json")
+    shown = command("analyze", "s3://bucket/reports/today/report.json")
     assert shown.code == 0, shown.err
-    assert "wait 41.2 ms" in shown.out
+    assert "wait 41.2 of 65.4 ms (63%) for input" in shown.out
 
 
 @pytest.mark.parametrize(
     ("words", "name"),
     [
         ("analyze", "report.json"),
-        ("gaps", "gaps.csv"),
+        ("show gaps", "gaps.csv"),
         ("report --format html", "report.html"),
         ("export", "trace.pftrace"),
     ],
@@ -216,9 +217,6 @@ def test_tables_replace_those_of_another_report(
     assert command(*forced).code == 0
     assert memory.cat_file("/out/gaps.csv") != b"old"
     assert memory.cat_file("/out/notes.txt") == b"mine"
-    memory.pipe_file("/out/data/gaps.parquet", b"of a report with data")
-    assert command("report", str(fixtures / FIXTURE), "-o", "memory://out", "--force").code == 0
-    assert not memory.exists("/out/data/gaps.parquet")
 
 
 def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
@@ -300,7 +298,7 @@ def test_nothing_there_in_s3(place: str, command: Command, s3: Any) -> None:
 def test_a_bucket_that_is_not_there_takes_no_report(
     command: Command, s3: Any, fixtures: Path
 ) -> None:
-    done = command("gaps", str(fixtures / FIXTURE), "-o", "s3://no-such-bucket/gaps.csv")
+    done = command("show", "gaps", str(fixtures / FIXTURE), "-o", "s3://no-such-bucket/gaps.csv")
     assert (done.code, done.err) == (
         2,
         "traceview: error: cannot write s3://no-such-bucket/gaps.csv: there is no s3://no-such-bucket\n",
@@ -363,7 +361,7 @@ def test_names_of_files_reach_no_terminal(
 ) -> None:
     run = "/logs/plugins/profile/\x1b[2Jrun\n"
     memory.pipe_file(f"{run}/h\x1b]0;x\x07.xplane.pb", recorded[TRACE])
-    for words in ("runs", "analyze", "analyze --full"):
+    for words in ("show runs", "analyze", "analyze --full"):
         done = command(*words.split(), "memory://logs")
         assert done.code == 0, done.err
         assert not {"\x1b", "\x07"} & set(done.out + done.err)

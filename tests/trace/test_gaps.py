@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec import Struct
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.idle_attribution import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
+from traceview.intervals import Int32Array, Int64Array
 from traceview.trace.cause import Cause
-from traceview.trace.gap_spans import cause_spans
+from traceview.trace.gaps import Gaps
 from traceview.trace.load import load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WindowKind
@@ -27,9 +29,33 @@ EVENTS = {
     "sync": "cuStreamSynchronize",
     "checkpoint": "SaveV2:SaveV2",
     "launch": "EagerExecute",
-    "host_compute": "model/PyFunc:PyFunc",
+    "host_ops": "model/PyFunc:PyFunc",
 }
 STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
+
+
+class CauseSpans(Struct, frozen=True, eq=False):
+    """Spans of one cause each, in time order; all arrays `[n]`.
+
+    int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `gap`, the number of the gap.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    cause: npt.NDArray[np.uint8]
+    gap: Int32Array
+
+
+def cause_spans(gaps: Gaps, chosen: Int64Array) -> CauseSpans:
+    """The causes of the gaps with the numbers `chosen`, instant by instant; touching spans of one cause are joined."""
+    spans = gaps.idle_spans_of(np.sort(chosen))
+    gap = gaps.gap[spans.piece]
+    # Spans of a gap touch each other.
+    opens = np.ones(gap.size, dtype=np.bool_)
+    opens[1:] = (spans.cause[1:] != spans.cause[:-1]) | (gap[1:] != gap[:-1])
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], gap.size)[: first.size] - 1
+    return CauseSpans(spans.start_ps[first], spans.end_ps[last], spans.cause[first], gap[first])
 
 
 class Small:
@@ -109,9 +135,9 @@ def test_in_a_graph_call_the_executors_show_it(cause: str, tmp_path: Path) -> No
     small.event("FunctionRun", 120, 185)
     small.event(EVENTS[cause], 100, 185, thread=small.trace.thread("worker", 2))
     if cause == "launch":
-        expected: Causes = {"unattributed": 20, "launch": 80}
+        expected: Causes = {"unknown": 20, "launch": 80}
     else:
-        expected = {"unattributed": 20, cause: 65, "launch": 5, "latency": 10}
+        expected = {"unknown": 20, cause: 65, "launch": 5, "latency": 10}
     assert causes(small, tmp_path) == [expected]
 
 
@@ -134,7 +160,7 @@ def test_what_the_thread_does_itself_comes_before_what_others_do(tmp_path: Path)
 
 
 def test_nothing_recorded_shows_nothing(tmp_path: Path) -> None:
-    assert causes(Small(190), tmp_path) == [{"unattributed": 90, "latency": 10}]
+    assert causes(Small(190), tmp_path) == [{"unknown": 90, "latency": 10}]
 
 
 def test_between_markers_is_callback(tmp_path: Path) -> None:
@@ -143,16 +169,16 @@ def test_between_markers_is_callback(tmp_path: Path) -> None:
     small.marker(1, 170, 310)
     small.event(EVENTS["input"], 130, 140)
     # Also CPU ops between the markers are the callback's.
-    small.event(EVENTS["host_compute"], 100, 165)
+    small.event(EVENTS["host_ops"], 100, 165)
     first, last = causes(small, tmp_path)
     assert first == {
-        "host_compute": 20,
-        "callback": 40,
+        "host_ops": 20,
+        "between": 40,
         "input": 10,
-        "unattributed": 20,
+        "unknown": 20,
         "latency": 10,
     }
-    assert last == {"unattributed": 10}
+    assert last == {"unknown": 10}
 
 
 # Launches
@@ -161,7 +187,7 @@ def test_between_markers_is_callback(tmp_path: Path) -> None:
 def test_launch_after_the_end_of_the_gap(tmp_path: Path) -> None:
     small = Small(210)
     small.event(EVENTS["input"], 150, 230)
-    assert causes(small, tmp_path) == [{"unattributed": 50, "input": 50}]
+    assert causes(small, tmp_path) == [{"unknown": 50, "input": 50}]
 
 
 def test_launch_before_the_gap(tmp_path: Path) -> None:
@@ -196,7 +222,7 @@ def test_a_launch_call_that_blocks_is_the_hosts_time(
 
 
 def test_holes_of_100_us_between_launches_are_launching(tmp_path: Path) -> None:
-    for hole, expected in ((100, {"launch": 100}), (101, {"unattributed": 90, "latency": 10})):
+    for hole, expected in ((100, {"launch": 100}), (101, {"unknown": 90, "latency": 10})):
         small = Small(190)
         small.launch(190 - hole - 5, small.trace.kernel(0, 90 * US, 91 * US))
         folder = tmp_path / str(hole)
@@ -206,7 +232,7 @@ def test_holes_of_100_us_between_launches_are_launching(tmp_path: Path) -> None:
 def test_a_copy_call_that_blocks_is_h2d(tmp_path: Path) -> None:
     small = Small(190)
     small.event("cuMemcpyHtoD_v2", 110, 180)
-    assert causes(small, tmp_path) == [{"unattributed": 20, "h2d": 70, "latency": 10}]
+    assert causes(small, tmp_path) == [{"unknown": 20, "h2d": 70, "latency": 10}]
 
 
 def test_queued_behind_a_copy_is_h2d(tmp_path: Path) -> None:
@@ -228,13 +254,13 @@ def test_another_copy_did_not_wait_for_the_copy(tmp_path: Path) -> None:
     trace.copy(0, "H2D", 150 * US, 160 * US, size=8, launch_ps=60 * US)
     small = Small()
     small.trace = trace
-    assert causes(small, tmp_path) == [{"dependency": 40}, {"unattributed": 40}]
+    assert causes(small, tmp_path) == [{"dependency": 40}, {"unknown": 40}]
 
 
 def test_no_launch_recorded(tmp_path: Path) -> None:
     small = Small()
     small.event(EVENTS["input"], 100, 200)
-    assert causes(small, tmp_path) == [{"unattributed": 100}]
+    assert causes(small, tmp_path) == [{"unknown": 100}]
 
 
 def test_of_events_that_begin_together_the_one_launched_first_ends_the_gap(tmp_path: Path) -> None:
@@ -284,7 +310,7 @@ def test_without_any_call_before_it_the_thread_itself_was_late(tmp_path: Path) -
     small.launch(185, 2, thread=worker)
     small.event(EVENTS["checkpoint"], 100, 120, thread=worker)
     small.event(EVENTS["input"], 100, 185)
-    assert causes(small, tmp_path) == [{"checkpoint": 20, "unattributed": 65, "latency": 15}]
+    assert causes(small, tmp_path) == [{"checkpoint": 20, "unknown": 65, "latency": 15}]
 
 
 def test_an_iterator_on_a_data_thread_counts_where_a_call_waits_for_it(tmp_path: Path) -> None:
@@ -307,7 +333,7 @@ def test_a_read_that_no_call_shows(tmp_path: Path) -> None:
         small.event("busy", ends, ends + 1)
         first, _ = causes(small, tmp_path / str(ends))
         # Until its launch at 105 nothing is known, then the copy is queued.
-        assert first == {"unattributed": 5, "latency": 15}
+        assert first == {"unknown": 5, "latency": 15}
         other = Small(190)
         number = other.trace.copy(1, "D2H", 120 * US, 150 * US, size=4)
         other.trace.launch("cuMemcpyDtoHAsync_v2", 105 * US, number, duration_ps=US)
@@ -322,11 +348,11 @@ def test_two_gpus_of_one_executor_thread(tmp_path: Path) -> None:
     small.launch(190, 2, thread=worker)
     small.trace.kernel(1, 0, 100 * US)
     small.launch(150, small.trace.kernel(1, 155 * US, 300 * US), thread=worker)
-    small.event(EVENTS["host_compute"], 100, 150, thread=worker)
+    small.event(EVENTS["host_ops"], 100, 150, thread=worker)
     small.event("python", 0, 1)
     # The hole between the two launches is launching for GPU:0.
-    assert causes(small, tmp_path / "0") == [{"host_compute": 50, "launch": 40, "latency": 10}]
-    assert causes(small, tmp_path / "1", device=1) == [{"host_compute": 50, "latency": 5}]
+    assert causes(small, tmp_path / "0") == [{"host_ops": 50, "launch": 40, "latency": 10}]
+    assert causes(small, tmp_path / "1", device=1) == [{"host_ops": 50, "latency": 5}]
 
 
 # Ends and bounds
@@ -336,7 +362,7 @@ def test_a_gap_at_the_end_of_the_window_is_the_hosts(tmp_path: Path) -> None:
     small = Small(50)
     small.marker(0, 0, 400)
     small.event(EVENTS["input"], 320, 380)
-    assert causes(small, tmp_path) == [{"dependency": 100}, {"input": 60, "unattributed": 40}]
+    assert causes(small, tmp_path) == [{"dependency": 100}, {"input": 60, "unknown": 40}]
 
 
 def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
@@ -352,7 +378,38 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     # The host was late by launching, in the first step; what was queued in the second counts as that too.
     assert (gaps.cause_ps[Cause.LAUNCH] / US).tolist() == [88, 12]
     assert (found.causes_of_steps[0][Cause.LAUNCH] / US).tolist() == [88, 12]
+    pieces, whole = gaps.idle_spans, cause_spans(gaps, np.arange(1))
+    assert pieces.piece.tolist() == [0, 1]
+    assert (pieces.start_ps.tolist(), pieces.end_ps.tolist()) == (
+        gaps.start_ps.tolist(),
+        gaps.end_ps.tolist(),
+    )
+    assert (whole.start_ps / US).tolist() + (whole.end_ps / US).tolist() == [101, 201]
+    assert pieces.cause.tolist() == [*whole.cause.tolist()] * 2 == [Cause.LAUNCH] * 2
     assert len(trace.steps_by_host[0].steps) == 2
+
+
+def test_idle_spans_fill_the_pieces_of_the_gaps_that_are_asked_for(tmp_path: Path) -> None:
+    SCENARIOS["late_by_turns"]().write(tmp_path)
+    trace = load(tmp_path)
+    for gaps in attribute_idle_time(trace, select(trace)).gaps.values():
+        assert gaps.gap.size > gaps.count > 2
+        spans = gaps.idle_spans
+        begins = np.flatnonzero(np.diff(spans.piece, prepend=np.int32(-1)))
+        ends = np.append(begins[1:], spans.piece.size) - 1
+        assert spans.piece[begins].tolist() == list(range(gaps.gap.size))
+        assert spans.start_ps[begins].tolist() == gaps.start_ps.tolist()
+        assert spans.end_ps[ends].tolist() == gaps.end_ps.tolist()
+        assert spans.end_ps[:-1][np.diff(spans.piece) == 0].tolist() == (
+            spans.start_ps[1:][np.diff(spans.piece) == 0].tolist()
+        )
+        assert (spans.end_ps > spans.start_ps).all()
+        for chosen in ([], [0, 2], range(gaps.count)):
+            numbers = np.array(chosen, dtype=np.int64)
+            found, rows = gaps.idle_spans_of(numbers), np.isin(gaps.gap[spans.piece], numbers)
+            for key in spans.__struct_fields__:
+                assert getattr(found, key).tolist() == getattr(spans, key)[rows].tolist()
+            assert np.unique(cause_spans(gaps, numbers[::-1]).gap).tolist() == list(chosen)
 
 
 def test_gaps_keep_no_more_than_their_columns(tmp_path: Path) -> None:
@@ -390,18 +447,18 @@ def test_a_device_without_a_kernel_is_unused(direction: str | None, tmp_path: Pa
     if direction:
         small.trace.copy(1, direction, 0, 50 * US, size=8)
     expected = 250 if direction else 300
-    assert causes(small, tmp_path, device=1) == [{"unused": expected}]
-    trace, found = loaded(small.trace, tmp_path)
+    assert causes(small, tmp_path, device=1) == [{"no_work": expected}]
+    _, found = loaded(small.trace, tmp_path)
     gaps = found.gaps[1]
-    spans = cause_spans(trace, gaps, found.states[0], np.arange(gaps.count))
-    assert set(spans.cause.tolist()) == {Cause.UNUSED}
+    spans = cause_spans(gaps, np.arange(gaps.count))
+    assert set(spans.cause.tolist()) == {Cause.NO_WORK}
 
 
 def test_a_host_without_threads_shows_nothing(tmp_path: Path) -> None:
     small = Small()
     small.trace.kernel(1, 0, 120 * US)
-    assert causes(small, tmp_path / "0") == [{"unattributed": 100}]
-    assert causes(small, tmp_path / "1", device=1) == [{"unattributed": 180}]
+    assert causes(small, tmp_path / "0") == [{"unknown": 100}]
+    assert causes(small, tmp_path / "1", device=1) == [{"unknown": 180}]
 
 
 def test_no_gap_at_all(tmp_path: Path) -> None:
@@ -418,7 +475,7 @@ def test_another_device_in_a_collective(tmp_path: Path) -> None:
     small.event(EVENTS["input"], 100, 110)
     small.trace.kernel(1, 105 * US, 160 * US, name=NCCL_NAME)
     small.trace.kernel(1, 170 * US, 200 * US)
-    assert causes(small, tmp_path) == [{"input": 10, "peer": 50, "dependency": 40}]
+    assert causes(small, tmp_path) == [{"input": 10, "device_wait": 50, "dependency": 40}]
 
 
 def test_the_other_host_does_not_explain_but_its_collectives_do(tmp_path: Path) -> None:
@@ -428,7 +485,7 @@ def test_the_other_host_does_not_explain_but_its_collectives_do(tmp_path: Path) 
     other.event(EVENTS["input"], 100, 200)
     other.trace.kernel(0, 180 * US, 190 * US, name=NCCL_NAME)
     other.trace.write(tmp_path)
-    assert causes(small, tmp_path) == [{"unattributed": 50, "peer": 10, "dependency": 40}]
+    assert causes(small, tmp_path) == [{"unknown": 50, "device_wait": 10, "dependency": 40}]
 
 
 def test_replicas_wait_for_each_other(tmp_path: Path) -> None:
@@ -448,8 +505,8 @@ def test_replicas_wait_for_each_other(tmp_path: Path) -> None:
     small.trace = trace
     # What launches on such a host is no launch, and nothing is queued.
     first.add("cuLaunchKernel", 30 * US, 59 * US, {"correlation_id": 5})
-    assert causes(small, tmp_path / "0", device=0) == [{"peer": 30, "host_compute": 10}]
+    assert causes(small, tmp_path / "0", device=0) == [{"device_wait": 30, "host_ops": 10}]
     assert causes(small, tmp_path / "1", device=1) == [
-        {"peer": 8},
-        {"peer": 40, "host_compute": 10},
+        {"device_wait": 8},
+        {"device_wait": 40, "host_ops": 10},
     ]

@@ -123,7 +123,7 @@ def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: P
 def test_what_hosts_answer_is_not_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The causes of idle time, the ops of steps, and the topics that can be joined."""
+    """The causes of idle time, what input pipelines deliver, and the topics that can be joined."""
     readers = Elsewhere()
     trace = load(write_hosts(tmp_path, 3), readers=readers)
     alone = to_json(analyze(trace))
@@ -195,15 +195,13 @@ def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: 
 
 
 COMPUTED_BY_HOSTS = (
-    "analysis.idle_attribution.gaps_of_device",
+    "analysis.facts.idle_time.gaps_of_device",
     "trace.host_states.stacked",
-    "analysis.op_steps._devices_in_steps",
     "analysis.ops.op_table",
-    "analysis.launches.result.computing_gpus",
-    "analysis.transfers.result.copies_of",
-    "analysis.input.result.pipelines_of",
-    "analysis.idle.result.gap_rows",
-    "analysis.precision.result.computing_gpus",
+    "analysis.launches.computing_gpus",
+    "analysis.facts.transfers.copies_of",
+    "analysis.facts.input_supply.pipelines_of",
+    "analysis.precision.computing_gpus",
 )
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from scripts.cuda_trace import MS, CudaTrace, Line, Stats
-from traceview.analysis.idle.result import gap_rows
-from traceview.analysis.idle_attribution import attribute_idle_time
+from traceview.analysis.context import Context
+from traceview.analysis.facts.idle_report import Gap, gap_rows
+from traceview.analysis.facts.idle_time import attribute_idle_time
+from traceview.analysis.facts.listed_gaps import gaps_of
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load
@@ -77,14 +79,14 @@ def test_a_hole_before_what_a_graph_runs_has_no_recorded_cause(name: str, tmp_pa
     recording.event("EagerExecute", 0, 2)
     recording.event(name, 9, 11, {"correlation_id": 777} if name == "cuLaunchKernel" else None)
     recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"launch": 3, "unattributed": 7}
+    assert recording.causes(tmp_path) == {"launch": 3, "unknown": 7}
 
 
 def test_before_the_first_event_of_a_thread_nothing_is_known(tmp_path: Path) -> None:
     recording = Recording()
     recording.event("EagerExecute", 9, 11)
     recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"unattributed": 8, "launch": 2}
+    assert recording.causes(tmp_path) == {"unknown": 8, "launch": 2}
 
 
 def test_a_call_of_a_function_is_pythons(tmp_path: Path) -> None:
@@ -115,13 +117,13 @@ def test_between_markers_it_is_callback_and_in_them_python(tmp_path: Path) -> No
     # The rest of the second step, from 12 to 13, is the device's last gap.
     assert recording.causes(tmp_path) == {
         "launch": 3,
-        "callback": 3,
+        "between": 3,
         "python": 4,
-        "unattributed": 1,
+        "unknown": 1,
     }
 
 
-@pytest.mark.parametrize(("thread", "cause"), [("python3", "python"), ("worker", "unattributed")])
+@pytest.mark.parametrize(("thread", "cause"), [("python3", "python"), ("worker", "unknown")])
 def test_a_copy_outside_of_ops_is_called_by_python_on_its_threads_only(
     thread: str, cause: str, tmp_path: Path
 ) -> None:
@@ -153,10 +155,10 @@ def test_a_thread_per_replica_outside_of_graphs_is_judged_by_its_own_python(tmp_
     recording.event("EagerExecute", 9, 9.5, {"_pt": 2, "_p": 5}, thread=replica)
     recording.event("RunClosure", 9.5, 11, {"_ct": 2, "_c": 5}, thread=pool)
     recording.launched(10.99, thread=pool)
-    assert recording.causes(tmp_path) == {"launch": 1.5, "python": 7, "unattributed": 1.5}
+    assert recording.causes(tmp_path) == {"launch": 1.5, "python": 7, "unknown": 1.5}
 
 
-@pytest.mark.parametrize(("silent", "cause"), [(1.0, "launch"), (1.001, "unattributed")])
+@pytest.mark.parametrize(("silent", "cause"), [(1.0, "launch"), (1.001, "unknown")])
 def test_executors_are_woken_up_within_a_millisecond(
     silent: float, cause: str, tmp_path: Path
 ) -> None:
@@ -168,12 +170,12 @@ def test_executors_are_woken_up_within_a_millisecond(
     recording.event("ExecutorState::Process", begun, 11, {"_ct": 2, "_c": 5}, thread=executor)
     recording.launched(10.99, thread=executor)
     found = recording.causes(tmp_path)
-    assert found.get("unattributed", 0) == (1 if cause == "unattributed" else 0)
+    assert found.get("unknown", 0) == (1 if cause == "unknown" else 0)
     assert found["launch"] == (10 if cause == "launch" else 9)
 
 
 @pytest.mark.parametrize(
-    ("id_", "expected"), [(7, {"input": 10}), (8, {"host_compute": 9.8, "launch": 0.1})]
+    ("id_", "expected"), [(7, {"input": 10}), (8, {"host_ops": 9.8, "launch": 0.1})]
 )
 def test_what_an_input_function_runs_on_an_executor_is_input(
     id_: int, expected: dict[str, float], tmp_path: Path
@@ -215,23 +217,22 @@ def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:
     recording.event("augment", 4, 6)
     recording.event("convert_to_tensor", 9, 11)
     recording.launched(10.99)
-    recording.trace.write(tmp_path)
-    trace = load(tmp_path)
-    selection = select(trace)
-    idle = attribute_idle_time(trace, selection)
-    (scope,) = gap_rows(trace, selection, idle.gaps[0], idle, np.array([0]))
-    assert (scope.cause, scope.thread, scope.host_event) == ("python", "python3", "augment")
+    scope = first_gap(recording, tmp_path)
+    assert (scope.state, scope.thread, scope.host_event) == ("between_calls", "python3", "augment")
     assert (scope.previous_event, scope.next_event) == (None, None)
 
     without = Recording()
     without.event("EagerExecute", 0, 2)
     without.event("convert_to_tensor", 9, 11)
     without.launched(10.99)
-    folder = tmp_path / "without"
-    without.trace.write(folder)
-    trace = load(folder)
-    selection = select(trace)
-    idle = attribute_idle_time(trace, selection)
-    (bare,) = gap_rows(trace, selection, idle.gaps[0], idle, np.array([0]))
-    assert (bare.cause, bare.thread, bare.host_event) == ("python", "python3", None)
+    bare = first_gap(without, tmp_path / "without")
+    assert (bare.state, bare.thread, bare.host_event) == ("between_calls", "python3", None)
     assert (bare.previous_event, bare.next_event) == ("EagerExecute", "convert_to_tensor")
+
+
+def first_gap(recording: Recording, folder: Path) -> Gap:
+    recording.trace.write(folder)
+    trace = load(folder)
+    context = Context(trace, select(trace))
+    (gap,) = gap_rows(context, gaps_of(context, 0).at(np.array([0])))
+    return gap

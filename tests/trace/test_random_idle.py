@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
 from tests.oracle import run_answer
-from traceview.analysis.idle.result import compute
-from traceview.analysis.idle_attribution import attribute_idle_time
+from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.trace.cause import Cause
 from traceview.trace.load import load
@@ -208,22 +207,31 @@ def test_every_gap_is_as_the_oracle_says(recording: Recording) -> None:
     assume(not has_nested_runs(recording))
     with written(built(recording)) as (folder, file):
         trace = load(folder)
-        result = compute(trace, select(trace), attribute_idle_time(trace, select(trace)), top=None)
+        selection = select(trace)
+        idle = attribute_idle_time(trace, selection)
         answer = run_answer([file])["idle"]
-    rows = getattr(result, "devices", ())
-    assert [row.device for row in rows] == [row["device"] for row in answer]
-    for row, expected in zip(rows, answer, strict=True):
-        assert row.idle_ps == sum(expected["causes"].values())
+    assert [trace.device_key(device) for device in idle.gaps] == [row["device"] for row in answer]
+    for gaps, expected in zip(idle.gaps.values(), answer, strict=True):
+        steps = selection.steps[trace.device_list[gaps.device].host]
+        numbers = [*(step.number for step in steps), None]
+        start, end = gaps.spans
+        causes = gaps.causes_of(np.arange(gaps.count))
+        step_of = gaps.longest_steps.tolist()
         assert [
-            (gap.start_ps, gap.duration_ps, gap.cause, gap.causes, gap.step) for gap in row.gaps
+            (int(start[i]), int(end[i] - start[i]), by_cause(causes[:, i]), numbers[step_of[i]])
+            for i in range(gaps.count)
         ] == [
-            (gap["start_ps"], gap["duration_ps"], gap["cause"], gap["causes"], gap["step"])
-            for gap in expected["gaps"]
+            (gap["start_ps"], gap["duration_ps"], gap["causes"], gap["step"])
+            for gap in sorted(expected["gaps"], key=lambda gap: int(gap["start_ps"]))
         ]
-        assert [(step.number, step.causes) for step in row.steps] == [
+        of_steps = idle.causes_of_steps[gaps.device]
+        assert [(step.number, by_cause(of_steps[:, i])) for i, step in enumerate(steps)] == [
             (step["number"], step["causes"]) for step in expected["steps"]
         ]
-        assert all(sum(step.causes.values()) == step.idle_ps for step in row.steps)
+
+
+def by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
+    return {Cause(i).key: int(ps) for i, ps in enumerate(picoseconds) if ps}
 
 
 @quick

@@ -202,25 +202,24 @@ class TestBert:
         (first, *_) = report.findings
         assert report.verdict.finding == first.code == "first-call"
         assert "Cast, RandomUniform" in first.explanation
+        assert first.loss is not None
+        assert (first.loss.ps_per_step, first.loss.step_ps) == (599000353000, 668866125000)
         evidence = {row.metric: row.value for row in first.evidence if "explains" not in row.metric}
         assert (evidence["constant_copy_count"], evidence["kernel_count"]) == (88, 1330)
-        assert "Capture later" in first.advice
+        assert "Capture later" in first.action
 
     def test_what_is_found(self, bert: Trace) -> None:
         report = traceview.analyze(bert)
         assert {
             finding.code: (finding.severity, finding.devices) for finding in report.findings
         } == {
-            "first-call": ("critical", ("GPU:6", "GPU:4")),
+            "first-call": ("critical", ()),
             "duplicate-host-file": ("warning", ()),
             "no-step-marker": ("info", ()),
         }
         evidence = report.findings[0].evidence
-        explained = {row.where for row in evidence if row.metric.startswith("explains")}
+        explained = {row.value for row in evidence if row.metric == "explains"}
         assert explained == {"unused-gpu", "copy-only-gpu", "few-steps"}
-        assert report.verdict.devices == (
-            "2 of 8 GPUs ran kernels (GPU:4 and GPU:6); GPU:1 only copied data; 5 recorded nothing."
-        )
 
 
 @pytest.fixture(scope="module")
@@ -277,13 +276,11 @@ class TestMi300x:
             62331020000,
         ]
         assert set(mi300x.active_devices["devices"]) == {", ".join(f"GPU:{n}" for n in range(8))}
-        assert report.results.balance.uneven_step_count == 0
 
     def test_the_host_waits_in_block_until_ready(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
         assert {finding.code: finding.severity for finding in report.findings} == {
-            "d2h-sync": "warning",
-            "unexplained-idle": "info",
+            "d2h-sync": "critical",
             "launch-bound": "warning",
             "no-step-marker": "info",
         }
@@ -291,7 +288,6 @@ class TestMi300x:
         evidence = {row.metric: row.value for row in first.evidence}
         assert report.verdict.finding == first.code == "d2h-sync"
         assert evidence["host_event"] == "$api.py:3154 block_until_ready"
-        assert report.verdict.devices == "8 of 8 GPUs ran kernels."
 
 
 @pytest.fixture(scope="module")
@@ -373,9 +369,8 @@ def test_half_a_file_has_no_device_and_says_so(shared_traces: Path) -> None:
     # What stood after the cut is unknown: no word against the GPU tracer, and none about steps.
     assert codes == {"damaged-file": "critical"}
     assert report.verdict.headline == (
-        "The file of host is cut off, so what its GPUs did, if it had any, is lost; what is readable was used."
+        "The file of host is cut off: events and whole devices may be lost."
     )
-    assert report.verdict.devices == "No device is readable: what the devices did is lost."
     assert report.capture.problems[-1].code == "devices-unknown"
 
 

@@ -21,17 +21,17 @@ FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
 
 
-def component(step: Step, number: int, start_ms: float, *ops: str) -> None:
-    """One part of a step function that runs on a thread of its own: its ops of 2 ms each, one after the other."""
+def component(step: Step, number: int, start_ms: float, *ops: str, each_ms: float = 2.0) -> None:
+    """One part of a step function that runs on a thread of its own: its ops, one after the other."""
     executor = step.trace.thread(f"tf_Compute_{number}", 900 + number)
     key = round(step.start_ms) * 10 + number
-    end_ms = start_ms + 2 * len(ops)
+    end_ms = start_ms + each_ms * len(ops)
     step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
     consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
     step.host("ExecutorState::Process", start_ms, end_ms, consumed, thread=executor)
     for place, op in enumerate(ops):
-        begin_ms = start_ms + 2 * place
-        step.host(op, begin_ms + 0.1, begin_ms + 1.9, thread=executor)
+        begin_ms = start_ms + each_ms * place
+        step.host(op, begin_ms + 0.1, begin_ms + each_ms - 0.1, thread=executor)
 
 
 def two_components(first: list[str], second: list[str]) -> CudaTrace:
@@ -44,9 +44,9 @@ def two_components(first: list[str], second: list[str]) -> CudaTrace:
 
 def gradients_of(report: Report) -> dict[str, int]:
     """Gradient ops by device."""
-    balance = report.results.balance
-    assert balance is not None
-    return {row.device: row.backward_count for row in balance.gradients.devices}
+    gradients = report.results.gradients
+    assert gradients is not None
+    return {row.device: row.backward_count for row in gradients.devices}
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,18 @@ def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
 def replicas_with_compute(report: Report) -> dict[str, int]:
     assert report.results.device_time is not None
     return {row.device: row.kernel_count or 0 for row in report.results.device_time.devices}
+
+
+def test_ops_that_begin_together_are_in_the_order_of_kernels(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, "a:MatMul")
+        component(step, 2, 2, "b:MatMul", each_ms=3)
+    trace.write(tmp_path)
+    columns = traceview.load(tmp_path).device_columns
+    ties = np.flatnonzero(np.diff(columns.start_ps) == 0)
+    assert ties.size
+    assert (columns.duration_ps[ties] > columns.duration_ps[ties + 1]).all()
 
 
 def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:

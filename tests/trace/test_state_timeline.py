@@ -46,7 +46,7 @@ def of_union(one: IntervalSet) -> Bools:
 def test_the_first_layer_that_covers_an_instant_tells_its_cause(
     layers: list[tuple[Cause, list[tuple[int, int]]]], spans: list[tuple[int, int]]
 ) -> None:
-    expected = np.full(LENGTH, Cause.UNATTRIBUTED)
+    expected = np.full(LENGTH, Cause.UNKNOWN)
     for cause, covered in reversed(layers):
         expected[instants(covered)] = cause
     timeline = stacked([(cause, union_of(covered)) for cause, covered in layers])
@@ -61,7 +61,7 @@ def test_the_first_layer_that_covers_an_instant_tells_its_cause(
 
 def test_a_timeline_without_layers_knows_nothing() -> None:
     inside = stacked([]).within([-(10**18)], [10**18])
-    assert inside[Cause.UNATTRIBUTED].tolist() == [2 * 10**18]
+    assert inside[Cause.UNKNOWN].tolist() == [2 * 10**18]
     assert inside.sum() == 2 * 10**18
 
 

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from scripts.crosscheck.xprof import installed_version
 from tests.viewers.fake_xprof import SERVER, VERSION, write_fake
 from traceview.errors import UsageError, ViewerError
 from traceview.trace.locate import find_runs
@@ -126,4 +127,4 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_version_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
-    assert (installed.xprof_module(), installed.xprof_version()) == ("xprof", VERSION)
+    assert (installed.xprof_module(), installed_version()) == ("xprof", VERSION)

@@ -2,75 +2,65 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from msgspec import Struct
 
-from traceview.watch.change import step_change
-
-MS = 10**9
+from traceview.comparison.difference import REPLICA_RUN_SPREAD, Level, step_level
+from traceview.watch.change import StepChange, change_since
 
 
-class Run(Struct, frozen=True):
-    step_ps: int | None
-    step_iqr_ps: int | None = 0
-    step_count: int = 5
+def levels(*lengths: float, noise: float = 0.001) -> list[Level | None]:
+    """Runs of ten steps that vary by a share of this length."""
+    random = np.random.default_rng(4)
+    return [step_level(length * (1 + noise * random.normal(size=10))) for length in lengths]
 
 
-def run(ms: float, *, iqr_ms: float = 0, count: int = 5) -> Run:
-    return Run(round(ms * MS), round(iqr_ms * MS), count)
-
-
-def runs(*milliseconds: float, iqr_ms: float = 0, count: int = 5) -> list[Run]:
-    return [run(ms, iqr_ms=iqr_ms, count=count) for ms in milliseconds]
-
-
-@pytest.mark.parametrize("before", [[], [Run(None)], [Run(0)]])
-def test_without_a_run_before_there_is_no_change(before: list[Run]) -> None:
-    assert step_change(Run(10 * MS), before) is None
-    assert step_change(Run(None), runs(10)) is None
-
-
-def test_a_change_in_words() -> None:
-    for step, before, text in (
-        (12, (10, 10, 10), "20.0% slower than the last 3 runs"),
-        (8, (10, 10, 10), "20.0% faster than the last 3 runs"),
-        (10.1, (10, 10, 10), "as the last 3 runs (within 2.0%)"),
-        (10.4, (10,), "as the run before (within 5.0%)"),
-        (11, (10,), "10.0% slower than the run before"),
-    ):
-        change = step_change(run(step), runs(*before))
-        assert change is not None
-        assert change.text == text
-
-
-@pytest.mark.parametrize(("step_ms", "is_beyond"), [(10.19, False), (10.21, True), (9.79, True)])
-def test_the_least_change_of_several_runs(step_ms: float, is_beyond: bool) -> None:
-    change = step_change(run(step_ms), runs(10, 10, 10))
+def since(*lengths: float, noise: float = 0.001) -> StepChange:
+    """How the last of these runs differs from the others."""
+    *before, run = levels(*lengths, noise=noise)
+    change = change_since(run, before)
     assert change is not None
-    assert change.is_beyond_noise is is_beyond
+    return change
 
 
-def test_runs_that_differ_are_noise() -> None:
-    """Medians of 9, 10 and 11 ms: their median absolute deviation is 1 ms, so 2 × 1.4826 ms of 10 say nothing."""
-    change = step_change(run(12.9), runs(9, 10, 11))
-    assert change is not None
-    assert change.noise_ratio == pytest.approx(2 * 1.4826 / 10)
-    assert not change.is_beyond_noise
-    assert (step_change(run(13), runs(9, 10, 11)) or change).is_beyond_noise
+def test_without_a_run_before_there_is_no_change() -> None:
+    (run,) = levels(10)
+    for before in ([], [None]):
+        assert change_since(run, before) is None
+    assert change_since(None, [run]) is None
+    assert change_since(step_level([10]), [step_level([10])]) is None
 
 
-def test_one_odd_run_before_changes_nothing() -> None:
-    change = step_change(run(10), runs(10, 10, 10, 10, 50))
-    assert change is not None
-    assert (change.ratio, change.noise_ratio) == (0, 0.02)
+@pytest.mark.parametrize(
+    ("lengths", "text"),
+    [
+        ((10, 10, 10, 12), "20.0% slower than the last 3 runs"),
+        ((10, 10, 10, 8), "20.0% faster than the last 3 runs"),
+        ((10, 10, 10, 10.1), "as the last 3 runs (within 2.0%)"),
+        ((10, 10.4), "as the run before (within 5.0%)"),
+        ((10, 11), "10.0% slower than the run before"),
+        ((9, 9.5, 9, 9.5, 9.4), "as the last 4 runs (within "),
+        ((9, 10, 11, 12), "too noisy to compare with the last 3 runs"),
+    ],
+)
+def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
+    assert since(*lengths, noise=1e-5).text.startswith(text)
 
 
 def test_steps_that_differ_are_noise() -> None:
-    """Steps with an interquartile range of 2 ms: the median of 4 has an error of 0.929 ms, the others' of the same."""
-    change = step_change(run(11, iqr_ms=2, count=4), runs(10, 10, 10, iqr_ms=2, count=4))
+    assert since(10, 11, noise=0.01).is_beyond_noise
+    assert not since(10, 11, noise=0.2).is_beyond_noise
+
+
+def test_runs_on_shared_cores_differ_without_a_change() -> None:
+    before, run = levels(10, 12)
+    assert (change_since(run, [before]) or since(1, 1)).is_beyond_noise
+    of_replicas = change_since(run, [before], REPLICA_RUN_SPREAD)
+    assert of_replicas is not None
+    assert not of_replicas.is_beyond_noise
+
+
+def test_two_steps_say_nothing() -> None:
+    change = change_since(step_level([1, 2**62]), [step_level([2**62, 1])])
     assert change is not None
-    assert change.noise_ratio == pytest.approx(2 * 0.929 * 2**0.5 / 10)
-    assert not change.is_beyond_noise
-    of_many = step_change(run(11, iqr_ms=2, count=400), runs(10, 10, 10, iqr_ms=2, count=400))
-    assert of_many is not None
-    assert of_many.is_beyond_noise
+    assert change.text == "too noisy to compare with the run before"

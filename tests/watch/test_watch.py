@@ -69,8 +69,8 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     done = once(command, logs)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        "2026_01_01_00_00_00 · median step 67.0 ms · busy 31.9% · replica:0 and replica:1 wait 35.3 ms of the mean 58.2 ms "
-        "step for input (60.7%).\n"
+        "2026_01_01_00_00_00 · median step 67.0 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
+        "for input: Map is too slow.\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
@@ -80,7 +80,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
         "2026_01_02_00_00_00",
         "2026_01_03_00_00_00",
     ]
-    assert " · as the run before (within 12.2%) · " in lines[1]
+    assert " · too noisy to compare with the run before · " in lines[1]
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
@@ -314,7 +314,7 @@ def test_a_state_goes_on_where_the_last_call_ended(
     assert once(command, logs, *state).out == ""
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
-    assert "as the run before" in line
+    assert "too noisy to compare with the run before" in line
     (tmp_path / "state.json").write_text("{}[]")
     done = once(command, logs, *state)
     assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
@@ -325,7 +325,17 @@ def test_a_state_goes_on_where_the_last_call_ended(
 
 def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
     finding = FindingFacts("input-bound", "critical", title, 0.5)
-    return RunFacts(run, 1, 2 * 10**9, 0, 5, 0.25, title, (finding,), (DeviceFacts("GPU:0", 0.25),))
+    return RunFacts(
+        run,
+        1,
+        2 * 10**9,
+        0.25,
+        "problem",
+        title,
+        (finding,),
+        (DeviceFacts("GPU:0", 0.25),),
+        {"compute": 0.25, "input": 0.75},
+    )
 
 
 def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
@@ -402,6 +412,12 @@ def test_metrics_of_the_newest_run(command: Command, logs: Path, tmp_path: Path)
     assert f"traceview_step_time_seconds{{{place}}} 0.066959623" in lines
     assert f'traceview_run_info{{{place},run="2026_01_01_00_00_00"}} 1.0' in lines
     assert f'traceview_finding{{{place},code="input-bound",severity="critical"}} 1.0' in lines
+    assert f'traceview_verdict{{{place},status="problem"}} 1.0' in lines
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    states = [float(values[key]) for key in values if key.startswith("traceview_state_ratio")]
+    assert sum(states) == pytest.approx(1)
+    key = f'traceview_state_ratio{{{place},state="compute"}}'
+    assert values[key] == values[f"traceview_compute_ratio{{{place}}}"]
     assert not any("step_time_change" in line for line in lines)
     # The same again, over the own file.
     assert once(command, logs, "--prometheus", str(file)).code == 0

@@ -130,11 +130,12 @@ def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures:
         ):
             for point in (*metric.gauge.data_points, *metric.sum.data_points):
                 labels = {pair.key: pair.value.string_value for pair in point.attributes}
-                about = labels.get("traceview.device") or labels.get("traceview.finding") or ""
+                names = ("traceview.device", "traceview.finding", "traceview.state")
+                about = "".join(labels.get(name, "") for name in names)
                 values[metric.name, about] = point.as_double or point.as_int
     assert values["traceview.step.time", ""] == pytest.approx(0.067197355)
-    assert values["traceview.device.busy", "replica:0"] == pytest.approx(0.3018, abs=1e-4)
-    assert values["traceview.finding.cost", "input-bound"] == pytest.approx(0.6298, abs=1e-4)
+    assert values["traceview.device.compute", "replica:0"] == pytest.approx(0.2582, abs=1e-4)
+    assert values["traceview.finding.gpu_time", "input-bound"] == pytest.approx(0.6298, abs=1e-4)
     assert values["traceview.runs", ""] == 1
 
 

@@ -13,12 +13,12 @@ from traceview.xplane.planes import (
     details_bytes,
     details_direction,
     details_host_memory,
-    is_collective_op,
     is_derived_line,
     is_never_busy_line,
     name_kind,
     parse_details,
     plane_kind,
+    xla_op_kind,
 )
 
 FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
@@ -237,19 +237,43 @@ def test_copy_directions(call: bytes, kind: NameKind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "collective"),
+    ("name", "kind"),
     [
-        (b"all-reduce.1", True),
-        (b"%all-gather-start", True),
-        (b"reduce-scatter", True),
-        (b"all-to-all", True),
-        (b"collective-permute-done.2", True),
-        (b"reduce.1", False),
-        (b"fusion.all-reduce", False),
+        (b"all-reduce.1", NameKind.COLLECTIVE),
+        (b"%all-gather-start", NameKind.COLLECTIVE),
+        (b"reduce-scatter", NameKind.COLLECTIVE),
+        (b"ragged-all-to-all", NameKind.COLLECTIVE),
+        (b"collective-permute-done.2", NameKind.COLLECTIVE),
+        (b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)", NameKind.COLLECTIVE),
+        (b"reduce.1", NameKind.COMPUTE),
+        (b"fusion.all-reduce", NameKind.COMPUTE),
+        (b"%copy.3 = f32[8]{0} copy(f32[8]{0:S(5)} %x)", NameKind.COMPUTE),
+        (b"%sender.1", NameKind.COMPUTE),
+        (b"copy-done.7", NameKind.COPY),
+        (
+            b"%copy-start.7 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(f32[8]{0:S(5)} %x)",
+            NameKind.H2D,
+        ),
+        (
+            b"%copy-start.7 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %x)",
+            NameKind.D2H,
+        ),
+        (
+            b"%copy-done.7 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:S(5)}, u32[]) %y)",
+            NameKind.H2D,
+        ),
+        (
+            b"%copy-done.7 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %y)",
+            NameKind.D2H,
+        ),
+        (
+            b"%slice-done.7 = f32[8]{0:S(1)} slice-done((f32[9]{0}, f32[8]{0:S(1)}) %y)",
+            NameKind.D2D,
+        ),
     ],
 )
-def test_collective_ops(name: bytes, collective: bool) -> None:
-    assert is_collective_op(name) is collective
+def test_xla_ops(name: bytes, kind: NameKind) -> None:
+    assert xla_op_kind(name) is kind
 
 
 @pytest.mark.parametrize(

@@ -65,21 +65,6 @@ class DeviceActivity(Struct, frozen=True, eq=False):
             np.concatenate([part.end for part in filled]),
         )
 
-    def within_up_to(self, class_: int, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
-        """The time inside each `[start, end)` with anything of the classes 0 to `class_`."""
-        lengths = [part.within(start, end) for part in self.added[: class_ + 1] if part.length]
-        result: Int64Array = sum(lengths, np.zeros(np.shape(start), dtype=np.int64))
-        return result
-
-    def last_within(self, start_ps: int, end_ps: int) -> int:
-        """Until when it did anything in `[start_ps, end_ps)`; `start_ps` if it did nothing."""
-        last_ps = start_ps
-        for part in self.added:
-            place = int(np.searchsorted(part.start, end_ps)) - 1
-            if place >= 0:
-                last_ps = max(last_ps, min(part.end_of(place), end_ps))
-        return last_ps
-
     def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Exclusive parts of each span, int64 `[7, spans]`, in the order of the fields of `Parts`."""
         begin, finish = np.asarray(start, dtype=np.int64), np.asarray(end, dtype=np.int64)

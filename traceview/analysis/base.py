@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from traceview.analysis.cost import Bound, Cost, Statistic
-from traceview.document import numbers
+from traceview.analysis.words import Argument
+from traceview.ledger.states import KEYS as STATE_KEYS
 from traceview.record import (
-    Count,
     DeviceKey,
     Hostname,
     Integer,
+    Key,
     MetricName,
-    Ratio,
+    Picoseconds,
     Record,
+    Share,
     one_of,
 )
-from traceview.trace.cause import PATH_KEYS
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
@@ -27,8 +26,6 @@ Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 LEAST_SHOWN_RATIO: Final = 0.001
 """Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
-FEWEST_STEPS: Final = 2
-"""Findings about speed from fewer used steps are information only."""
 
 
 class Skipped(Struct, frozen=True):
@@ -67,150 +64,63 @@ class Evidence(Record, frozen=True):
     where: str
 
 
+class FindingLoss(Record, frozen=True):
+    """How much of the GPU time the rows of the ledger are that a finding is about.
+
+    Attributes:
+        ps_per_step: Mean per step over the devices that the finding names, rounded down, picoseconds; in a run without
+            steps the mean in the window.
+        step_ps: Mean length of the steps of these devices, or of their windows, rounded down, picoseconds.
+        ratio: The exact share of the first of the second.
+        gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices. It ranks findings.
+        gpu_time_ps: The sum of the rows over all visible devices and used steps, picoseconds.
+        bound_ps_per_step: By how much the mean step would be shorter at most, at best, without them: their part of the
+            critical path, picoseconds; null where that is not known.
+        states: Keys of the states of the rows.
+        has_steps: Whether these are times per step; false where they are of the window.
+    """
+
+    ps_per_step: Picoseconds
+    step_ps: Picoseconds
+    ratio: Share
+    gpu_time_ratio: Share
+    gpu_time_ps: Picoseconds
+    bound_ps_per_step: Picoseconds | None
+    states: tuple[Annotated[str, one_of(*STATE_KEYS)], ...]
+    has_steps: bool = True
+
+
 class Finding(Record, frozen=True):
     """A conclusion: one cause, what it costs, what to change, and the evidence for it.
 
     Attributes:
         code: Stable name; `traceview explain CODE` describes it.
         severity: critical, warning or info.
-        title: One sentence with the number in it.
+        title: Who, what, how much of what, and where in the code, in one sentence.
         explanation: What it means here.
+        action: The one thing to do first.
+        loss: How much of the GPU time it is about; null where it is about no time.
+        arguments: What its sentences are made of, by name; the titles of the rule say what each is.
+        sentences: Which of the sentences of its rule it has: keys of title, action and reason, then of notes.
         advice: What to change, with the call; LOGDIR in a command is source.logdir.
         confidence: How sure the conclusion is.
         confidence_reason: Why it is as sure as that.
         evidence: Measured values past their thresholds.
         devices: Keys of the devices that it is about; empty where it is about the run or a host.
         steps: Numbers of the steps that it is about; empty for all.
-        cost_ps_per_step: Picoseconds that it costs each step; a bound where the explanation says so; null where
-            that is not known.
-        cost_ratio: The same as a share of the step that cost_statistic names; without steps a share of the window.
-        cost_statistic: mean: the cost is a mean over the used steps and cost_ratio its share of the mean step; median:
-            the same with medians; null without steps, without a cost, and in reports of earlier versions.
-        cost_bound: upper: what it costs is at most this; lower: at least this; null where the cost is what was measured,
-            and in reports of earlier versions.
-        path_causes: What it is about on the critical path: classes of activity and causes of idle time; empty where it
-            is about none, and in reports of earlier versions.
     """
 
-    code: str
+    code: Key
     severity: Severity
-    title: str
-    explanation: str
-    advice: str
     confidence: Confidence
-    confidence_reason: str
     evidence: tuple[Evidence, ...]
+    title: str = ""
+    explanation: str = ""
+    action: str = ""
+    advice: str = ""
+    confidence_reason: str = ""
+    loss: FindingLoss | None = None
+    arguments: dict[Key, Argument] = field(default_factory=dict)
+    sentences: tuple[Key, ...] = ()
     devices: tuple[DeviceKey, ...] = ()
     steps: tuple[Integer, ...] = ()
-    cost_ps_per_step: Count | None = None
-    cost_ratio: Ratio | None = None
-    cost_statistic: Statistic | None = None
-    path_causes: tuple[Annotated[str, one_of(*PATH_KEYS)], ...] = ()
-    cost_bound: Bound | None = None
-
-
-class Rule(Struct, frozen=True):
-    """When a finding is made, what it means, and what to do about it.
-
-    `starts_at`: when the finding is made, in one sentence, with the names of `limits` in braces. `conditions`: what else has
-    to hold, a list below that sentence; `conditions_of`: says when, and which of them. `limits`: the thresholds; the ending of a name gives the unit. `severities`: those that it can have, the usual one first. `meaning`, `advice`: what a
-    finding says unless it knows more. `jax_advice`: what it says instead of a trace that JAX wrote, if that is another
-    advice; `advice_where`: by the case in which a finding says it, in words that follow "advice". `is_of_absence`: it
-    concludes from what the trace lacks, which the lost part of a damaged file may have held. `evidence`: what shows it. `example`: a title. `explains`: codes of findings
-    that are a consequence of this one, and are reported inside it. `idle_causes`: the causes of idle time that it is
-    about; `path_causes`: the classes and causes on the critical path, where these are others and a finding does not
-    know better.
-    """
-
-    code: str
-    starts_at: str
-    meaning: str
-    evidence: str
-    advice: str
-    example: str
-    severities: tuple[Severity, ...] = ("warning",)
-    limits: Mapping[str, float] = {}
-    explains: tuple[str, ...] = ()
-    idle_causes: tuple[str, ...] = ()
-    path_causes: tuple[str, ...] = ()
-    jax_advice: str = ""
-    conditions_of: str = ""
-    conditions: tuple[str, ...] = ()
-    advice_where: Mapping[str, str] = {}
-    is_of_absence: bool = False
-
-    @property
-    def start(self) -> str:
-        """When the finding is made, with the numbers."""
-        return self._with_limits(self.starts_at)
-
-    @property
-    def start_conditions(self) -> tuple[str, ...]:
-        """The conditions with the numbers."""
-        return tuple(map(self._with_limits, self.conditions))
-
-    def _with_limits(self, text: str) -> str:
-        limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
-        return text.format(**limits)
-
-    def severity_of(self, ratio: float) -> Severity | None:
-        """By the limits `warning_ratio` and `critical_ratio`: critical, warning, or None below both."""
-        if ratio >= self.limits.get("critical_ratio", float("inf")):
-            return "critical"
-        return "warning" if ratio >= self.limits["warning_ratio"] else None
-
-    def verdict_of(self, ratio: float) -> Verdict:
-        """By the same limits: high, moderate or none."""
-        severity = self.severity_of(ratio)
-        return "none" if severity is None else "high" if severity == "critical" else "moderate"
-
-    def finding(
-        self,
-        title: str,
-        evidence: Sequence[Evidence],
-        *,
-        severity: Severity | None = None,
-        confidence: tuple[Confidence, str],
-        explanation: str | None = None,
-        advice: str | None = None,
-        devices: Sequence[str] = (),
-        steps: Sequence[int] = (),
-        cost: Cost | None = None,
-        path_causes: Sequence[str] | None = None,
-    ) -> Finding:
-        """A finding by this rule; what is not given is what the rule says. `confidence`: with its reason."""
-        return Finding(
-            code=self.code,
-            severity=severity or self.severities[0],
-            title=title,
-            explanation=self.meaning if explanation is None else explanation,
-            advice=self.advice if advice is None else advice,
-            confidence=confidence[0],
-            confidence_reason=confidence[1],
-            evidence=tuple(evidence),
-            devices=tuple(devices),
-            steps=tuple(steps),
-            cost_ps_per_step=cost.ps_per_step if cost else None,
-            cost_ratio=cost.ratio if cost else None,
-            cost_statistic=cost.statistic if cost else None,
-            cost_bound=cost.bound if cost else None,
-            path_causes=tuple(
-                (self.path_causes or self.idle_causes) if path_causes is None else path_causes
-            ),
-        )
-
-
-def by_severity(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings by severity, those of one severity by what they cost, the largest cost first.
-
-    What is critical and has no cost, such as GPUs that were not recorded, comes before what has one: costs mean little
-    then. Of the others those without a cost come last.
-    """
-
-    def place(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...]]:
-        has_no_cost = not finding.cost_ratio
-        group = -has_no_cost if finding.severity == "critical" else int(has_no_cost)
-        severity = SEVERITIES.index(finding.severity)
-        return severity, group, -(finding.cost_ratio or 0.0), finding.code, finding.devices
-
-    return tuple(sorted(findings, key=place))

@@ -1,9 +1,9 @@
-"""Computes topics on a second thread, while the first one goes through them in the order of the report."""
+"""Computes topics on a second thread, while the first one computes the others; both meet in the middle."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, get_ident
 from typing import Any, Final
@@ -12,9 +12,12 @@ from traceview.analysis import (
     balance,
     capture,
     collectives,
+    gradients,
     idle,
     launches,
     ops,
+    path,
+    placement,
     precision,
     step_ops,
     steps,
@@ -27,21 +30,33 @@ from traceview.stages import measured_beside
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
     launches.ANALYSIS,
-    transfers.ANALYSIS,
-    collectives.ANALYSIS,
     precision.ANALYSIS,
+    gradients.ANALYSIS,
+    placement.ANALYSIS,
     capture.ANALYSIS,
-    steps.ANALYSIS,
     balance.ANALYSIS,
+    collectives.ANALYSIS,
+    transfers.ANALYSIS,
     idle.ANALYSIS,
+    steps.ANALYSIS,
     input_topic.ANALYSIS,
     step_ops.ANALYSIS,
 )
-"""First those that do without the causes of idle time, which the first thread computes meanwhile."""
+"""First those that do without the ledger, which the first thread makes meanwhile. What takes much memory comes late, when the
+first thread holds less."""
 
 _FEWEST_EVENTS: Final = 100_000
 _FEWEST_PER_DEVICE: Final = 20_000
 """Fewer are analysed in less time than two threads lose by taking turns at Python's lock: they take it for each array."""
+
+
+def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
+    """These topics in the order in which the first thread asks for them.
+
+    First the path, which needs the causes and the ledger; last those that the second thread begins with.
+    """
+    alone = [topic for topic in topics if topic not in (path.ANALYSIS, *_TOPICS)]
+    return [path.ANALYSIS, *alone, *(topic for topic in reversed(_TOPICS) if topic in topics)]
 
 
 @contextmanager
@@ -57,6 +72,9 @@ def computed_beside(context: Context) -> Iterator[None]:
 
     def compute() -> None:
         with measured_beside(first):
+            with suppress(Exception):
+                # The ledger needs it after the causes, which the first thread finds meanwhile.
+                _ = context.activities
             for topic in _TOPICS:
                 if ended.is_set():
                     return

@@ -7,18 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis import steps
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
-from traceview.analysis.idle_python import HostPython, PythonShare, shared
-from traceview.analysis.python_lock import holds_lock_waits
+from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.selection import Selection
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.ids import unique_ids
 from traceview.intervals import Int64Array, IntervalSet, difference, union
-from traceview.record import Count, Hostname, OpName, Picoseconds, Record
-from traceview.trace.cause import Cause
+from traceview.record import Count, Hostname, OpName, Picoseconds, Record, Share
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.python_samples import PythonState
@@ -43,7 +40,7 @@ KINDS: Final = {
 """Kinds of work, the preferred ones first, with their display names; the last three left no event."""
 
 WORTH_A_SENTENCE_RATIO: Final = 0.05
-"""From this share of the median step on, a document says in a sentence what ran between steps."""
+"""From this share of the time on, a document says in a sentence what ran between steps."""
 
 _ORDER: Final = tuple(KINDS)
 _OF_STATE: Final[Mapping[PythonState, str]] = {"waits": "waiting", "native": "native"}
@@ -72,6 +69,7 @@ class BetweenSteps(Record, frozen=True):
         host: Host.
         count: Spans between markers.
         total_ps: Their length, picoseconds; the parts sum to it.
+        ratio: The same as a share of the time from the first to the last marker in the window.
         parts_ps: Time by kind of work, picoseconds: checkpoint, summary, compile, value_read, input,
             graph_call, eager_op, and what left no event: waiting (for another thread, a process or a file) and native (in
             calls of TensorFlow), as far as samples of the stacks show it, and python.
@@ -82,6 +80,7 @@ class BetweenSteps(Record, frozen=True):
     host: Hostname
     count: Count
     total_ps: Picoseconds
+    ratio: Share
     parts_ps: dict[str, Picoseconds]
     names: dict[str, tuple[OpName, ...]]
     python: PythonShare | None = None
@@ -125,6 +124,8 @@ def _between(
     holes = union(start, end)
     if not holes.start.size:
         return None
+    begins_ps = max(int(markers.start[0]), window.start_ps)
+    ends_ps = min(int(markers.end[-1]), window.end_ps)
     rows = states.rows_of_thread(states.caller)
     columns = trace.host_columns
     inside = holes.within(columns.start_ps[rows], columns.end_ps[rows]) > 0
@@ -146,6 +147,7 @@ def _between(
         host=trace.hosts[host].name,
         count=int(holes.start.size),
         total_ps=holes.length,
+        ratio=holes.length / (ends_ps - begins_ps),
         parts_ps={name: length for name, length in parts.items() if length},
         names=_names(trace, rows, kind),
         python=shared(line) if line else None,
@@ -197,14 +199,11 @@ def _names(trace: Trace, rows: Int64Array, kind: Int64Array) -> dict[str, tuple[
 
 def section(view: View, result: BetweenAllSteps) -> doc.Section | None:
     """What each host did between steps; in a brief document only where it takes a share of the step."""
-    step_times = view.result(steps.ANALYSIS)
-    median_ps = step_times.median_ps if step_times else None
     several = len(result.hosts) > 1
-    kinds = _kinds_in_words(view)
     sentences = [
-        _sentence(host, kinds, several=several)
+        _sentence(host, several=several)
         for host in result.hosts
-        if median_ps and _mean_ps(host) >= WORTH_A_SENTENCE_RATIO * median_ps
+        if host.ratio >= WORTH_A_SENTENCE_RATIO
     ]
     parts = [
         (host, kind, length_ps)
@@ -219,7 +218,7 @@ def section(view: View, result: BetweenAllSteps) -> doc.Section | None:
             "What ran between steps",
             (
                 doc.names("host", [host.host if several else None for host, _, _ in shown]),
-                doc.words("what ran", [kinds.get(kind, kind) for _, kind, _ in shown]),
+                doc.words("what ran", [KINDS.get(kind, kind) for _, kind, _ in shown]),
                 doc.times(
                     "each time",
                     [length_ps // host.count for host, _, length_ps in shown],
@@ -249,21 +248,14 @@ def _longest_first(parts_ps: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(parts_ps.items(), key=lambda part: -part[1])
 
 
-def _kinds_in_words(view: View) -> Mapping[str, str]:
-    """The kinds of work; where another thread keeps Python's lock, Python may just wait for it."""
-    if holds_lock_waits(view.findings, Cause.CALLBACK.key):
-        return {**KINDS, "python": "running Python or waiting for its lock"}
-    return KINDS
-
-
-def _sentence(host: BetweenSteps, kinds: Mapping[str, str], *, several: bool) -> str:
+def _sentence(host: BetweenSteps, *, several: bool) -> str:
     parts = []
     for kind, length_ps in _longest_first(host.parts_ps):
         longest = host.names.get(kind, ())[:1] if kind in _NAMED_KINDS else ()
         if host.python is not None and kind == _OF_STATE.get(host.python.state, "python"):
             longest = (host.python.line,)
         name = f" ({longest[0]})" if longest else ""
-        parts.append(f"{numbers.time(length_ps // host.count)} {kinds.get(kind, kind)}{name}")
+        parts.append(f"{numbers.time(length_ps // host.count)} {KINDS.get(kind, kind)}{name}")
     subject = host.host if several else "The host"
     return f"{subject} spends {numbers.time(_mean_ps(host))} between steps: {', '.join(parts)}."
 

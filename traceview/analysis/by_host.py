@@ -1,6 +1,6 @@
 """Has the processes that read the hosts of a run compute what one host can tell, and joins their answers to that of the run.
 
-These are the causes of idle time, the ops of steps, and every topic with a `join`. A host receives what it needs to know of
+These are the causes of idle time, what the input pipelines deliver, and every topic with a `join`. A host receives what it needs to know of
 the others (`trace/host_of_run.py`) and then analyses its own events as if they were a run. Whatever an answer is missing
 for is computed where the question came from, as without other processes, so nothing is lost with one.
 """
@@ -13,10 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis, Context, Options, idle_time, result_key
-from traceview.analysis.idle_attribution import IdleOfHost, joined_idle_time
+from traceview.analysis.context import Analysis, Context, Options, result_key
+from traceview.analysis.facts.idle_time import IdleOfHost, joined_idle_time
+from traceview.analysis.facts.input_supply import InputSupply, input_supplies
+from traceview.analysis.facts.run import idle_time
 from traceview.analysis.of_hosts import OfHosts
-from traceview.analysis.op_steps import OpsOfSteps, joined_ops_of_steps, ops_of_steps
 from traceview.analysis.registry import ANALYSES
 from traceview.analysis.selection import Selection
 from traceview.errors import WorkerError
@@ -40,10 +41,10 @@ class Question(Struct, frozen=True, eq=False):
 
 
 class Answer(Struct, frozen=True, eq=False):
-    """What a host tells; `results`: of the topics that can be joined, by name."""
+    """What a host tells; `supply`: None without an input pipeline; `results`: of the topics that can be joined, by name."""
 
     idle: IdleOfHost
-    ops_of_steps: OpsOfSteps
+    supply: InputSupply | None
     results: dict[str, Record | Skipped]
 
 
@@ -56,7 +57,7 @@ def answered(file: HostFile, question: Question) -> Answer | None:
     context = Context(trace, selection, Options(top=question.top))
     return Answer(
         IdleOfHost.of(context.idle),
-        context.once(ops_of_steps),
+        context.once(input_supplies).get(0),
         {topic.name: context.result(topic) for topic in _JOINED},
     )
 
@@ -88,8 +89,8 @@ def _take_over(context: Context, answers: dict[int, Answer]) -> None:
     trace = context.trace
     idle = {host: answer.idle for host, answer in answers.items()}
     context.take_over(idle_time, joined_idle_time(trace, idle))
-    ops = {host: answer.ops_of_steps for host, answer in answers.items()}
-    context.take_over(ops_of_steps, joined_ops_of_steps(trace, ops))
+    supplies = {host: answer.supply for host, answer in answers.items() if answer.supply}
+    context.take_over(input_supplies, supplies)
     for topic in _JOINED:
         results = {host: answer.results[topic.name] for host, answer in answers.items()}
         joined = _joined(trace, topic, results)

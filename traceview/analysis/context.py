@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from threading import RLock
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from traceview.analysis.activity import DeviceActivity, activities
-from traceview.analysis.base import Finding, Rule, Skipped
-from traceview.analysis.idle_attribution import (
-    IdleAttribution,
-    attribute_idle_time,
-    python_of_steps,
-)
-from traceview.analysis.idle_python import PythonShare, shared
+from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.facts.ledger import ledger_of
+from traceview.analysis.facts.python import PythonShare, python_of_steps, shared
+from traceview.analysis.facts.run import Run
 from traceview.analysis.of_hosts import OfHosts
+from traceview.analysis.rule import Rule
 from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection
 from traceview.document.model import Section
-from traceview.intervals import Int64Array
+from traceview.ledger.table import Ledger
 from traceview.record import Record
 from traceview.stages import stage
-from traceview.trace.cause import Cause
-from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace
 
 
@@ -37,6 +31,7 @@ class _HasDevice(Protocol):
 
 R = TypeVar("R", bound=Record)
 D = TypeVar("D", bound=_HasDevice)
+N = TypeVar("N")
 T = TypeVar("T")
 
 
@@ -77,60 +72,32 @@ class Analysis(Struct, Generic[R], frozen=True):
     title_if_absent: str = ""
 
 
-def idle_time(context: Context) -> IdleAttribution:
-    """Every gap of every device with its cause; `Context.idle` keeps it."""
-    with stage("causes of idle time"):
-        return attribute_idle_time(context.trace, context.selection)
-
-
 def result_key(analysis: Analysis[Any]) -> Hashable:
     """What a context keeps the result of a topic under."""
     return "result", analysis.name
 
 
-class _Cell:
-    """What is made once: `found` holds it then. The thread whose turn it is makes it."""
-
-    def __init__(self) -> None:
-        self.turn = RLock()
-        self.found: list[Any] = []
-
-
-class Context:
-    """A trace, the part of it that is analysed, and what several topics need.
-
-    Each is computed once, on demand, by the thread that asks first; others wait for it.
-    """
+class Context(Run):
+    """A run with its ledger, and with the results and findings of the topics."""
 
     def __init__(self, trace: Trace, selection: Selection, options: Options | None = None) -> None:
-        self.trace = trace
-        self.selection = selection
+        super().__init__(trace, selection)
         self.options = options or Options()
-        self._cells: dict[Hashable, _Cell] = {}
 
     @property
-    def activities(self) -> tuple[DeviceActivity, ...]:
-        """What each device did, by its index in the device list."""
-        return self._once("activities", self._activities)
-
-    def _activities(self) -> tuple[DeviceActivity, ...]:
-        with stage("activity of devices"):
-            return tuple(activities(self.trace))
-
-    @property
-    def idle(self) -> IdleAttribution:
-        """Every gap of every device with its cause."""
-        return self.once(idle_time)
+    def ledger(self) -> Ledger:
+        """Where every picosecond of every device went."""
+        return self.once(ledger_of)
 
     @property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
-        """By host index, for each of its steps: the Python that kept its devices waiting. Only of sampled hosts."""
+        """By host index, for each of its steps: the Python that kept a device waiting. Only of sampled hosts."""
         return self._once("python of steps", self._python_of_steps)
 
     def _python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
         if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
             return {}
-        return python_of_steps(self.trace, self.selection, self.idle)
+        return python_of_steps(self.ledger, self.selection.steps, self.idle.python)
 
     @property
     def python_of_input(self) -> Mapping[str, PythonShare]:
@@ -143,44 +110,6 @@ class Context:
             for host, python in self.idle.python.items()
         }
         return {host: shared(line) for host, line in lines.items() if line}
-
-    @property
-    def input_idle(self) -> Mapping[int, Int64Array]:
-        """By device index: the idle picoseconds with cause input in each step of its host."""
-        by_device = self.idle.causes_of_steps
-        return {device: causes[Cause.INPUT] for device, causes in by_device.items()}
-
-    @property
-    def collectives(self) -> Collectives:
-        """Collectives, matched across devices."""
-        return self._once("collectives", self._collectives)
-
-    def _collectives(self) -> Collectives:
-        with stage("matching collectives"):
-            return collectives_of(self.trace)
-
-    def take_over(self, key: Hashable, value: object) -> None:
-        """What was made elsewhere: the key is the function that `once` would call, or that of `result_key`."""
-        self._once(key, lambda: value)
-
-    def once(self, make: Callable[[Context], T]) -> T:
-        """What a function makes of this context; it is called once."""
-        return self._once(make, lambda: make(self))
-
-    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        cell = self._cells.setdefault(key, _Cell())
-        if not cell.found:
-            # What is asked for never asks for this in turn, so two threads do not wait for each other.
-            if not cell.turn.acquire(blocking=False):
-                with stage("waiting for the other thread"):
-                    cell.turn.acquire()
-            try:
-                if not cell.found:
-                    cell.found.append(make())
-            finally:
-                cell.turn.release()
-        made: T = cell.found[0]
-        return made
 
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
@@ -210,7 +139,7 @@ class View(Struct, frozen=True):
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
     the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
     and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
-    for the commands that show more. `first_code`: the finding that the verdict names, or "". `findings_of_gaps`: by the
+    for the commands that show more. `findings_of_gaps`: by the
     number of a gap the numbers of the findings about it.
     """
 
@@ -225,12 +154,16 @@ class View(Struct, frozen=True):
     most_rows: int = 64
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
-    first_code: str = ""
     findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""
         return self.results.get(analysis.name)
+
+    def record(self, name: str, kind: type[N]) -> N | None:
+        """The result of another topic by its name, as a section shows a number of it; None if the report has none."""
+        result = self.results.get(name)
+        return result if isinstance(result, kind) else None
 
     def split(self, rows: Iterable[D]) -> tuple[list[D], list[D]]:
         """The rows of devices with a row each, and those of the `others`."""

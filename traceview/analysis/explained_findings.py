@@ -7,82 +7,66 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import Evidence, Finding, Rule
+from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.rule import Rule
 
 EXPLAINS: Final = "explains"
-"""The metric of evidence whose value is the title of an explained finding."""
+"""The metric of evidence whose value is the code of an explained finding."""
 
-EXPLAINS_PART: Final = "explains_part"
-"""The same of a finding that costs more than the one that explains it."""
-
-_SHARE_A_DEVICE: Final = frozenset(
-    (
-        ("replica-starved", "straggler-gpu"),
-        ("single-gpu-gradients", "straggler-gpu"),
-        ("host-op-in-step", "straggler-gpu"),
-    )
-)
-"""Cause and consequence that belong together only where both are about one device; others need not share one."""
-
-_COSTS_AS_MUCH: Final = frozenset(
-    (
-        ("host-op-in-step", "straggler-gpu"),
-        ("host-op-in-step", "collective-wait"),
-        ("layer-collectives", "collective-exposed"),
-        ("layer-collectives", "collective-wait"),
-    )
-)
-"""Cause and consequence that belong together only where the cause costs `_LEAST_PART` of the consequence."""
-
-_LEAST_PART: Final = 0.5
-"""With less than half of it, something else is the main reason; a choice of ours."""
-
-_SHOWS_AS: Final = frozenset(
-    (cause, code)
-    for cause in ("input-bound", "python-thread")
-    for code in ("host-bound", "python-stall")
-)
-"""Cause and consequence that belong together only where the cause shows as all that the consequence is about."""
+_OF_THEIR_STATES: Final = frozenset(("unsteady-steps",))
+"""Findings that explain only others about the same states."""
 
 
 def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """The findings without those that another explains by its rule; its evidence names what it explains.
+    """The findings without those that another about the same device explains by its rule, and names in its evidence.
 
-    `rules`: by code.
+    `rules`: by code. A finding that is explained itself explains nothing: its cause does.
     """
+    explained: dict[int, list[str]] = {}
     kept: list[int] = []
-    explained: dict[int, list[Evidence]] = {}
     for place, finding in enumerate(findings):
-        cause = _cause_of(finding, findings, rules)
-        if cause is None:
+        cause = _first_cause(place, findings, rules)
+        if cause == place:
             kept.append(place)
         else:
-            costs_more = (finding.cost_ratio or 0.0) > (findings[cause].cost_ratio or 1.0)
-            metric = EXPLAINS_PART if costs_more else EXPLAINS
-            evidence = Evidence(metric, finding.title, None, finding.code)
-            explained.setdefault(cause, []).append(evidence)
+            explained.setdefault(cause, []).append(finding.code)
     return [
-        replace(findings[place], evidence=(*findings[place].evidence, *explained.get(place, ())))
+        replace(
+            findings[place],
+            evidence=(
+                *findings[place].evidence,
+                *(Evidence(EXPLAINS, code, None, "") for code in explained.get(place, ())),
+            ),
+        )
         for place in kept
     ]
 
 
-def _cause_of(
-    explained: Finding, findings: Sequence[Finding], rules: Mapping[str, Rule]
-) -> int | None:
-    """The place of the finding that explains another one and is not itself explained; None without any."""
-    for place, cause in enumerate(findings):
-        if cause.code not in rules or explained.code not in rules[cause.code].explains:
-            continue
-        share_none = set(cause.devices).isdisjoint(explained.devices)
-        if share_none and (cause.code, explained.code) in _SHARE_A_DEVICE:
-            continue
-        part = (cause.cost_ratio or 0.0) / (explained.cost_ratio or 1.0)
-        if part < _LEAST_PART and (cause.code, explained.code) in _COSTS_AS_MUCH:
-            continue
-        shows = set(explained.path_causes) <= set(cause.path_causes)
-        if not shows and (cause.code, explained.code) in _SHOWS_AS:
-            continue
-        first_cause = _cause_of(cause, findings, rules)
-        return place if first_cause is None else first_cause
-    return None
+def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
+    """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
+    for other, cause in enumerate(findings):
+        rule = rules.get(cause.code)
+        if (
+            rule is not None
+            and findings[place].code in rule.explains
+            and _share_a_device(cause, findings[place])
+            and _is_about(cause, findings[place])
+        ):
+            return _first_cause(other, findings, rules)
+    return place
+
+
+def _share_a_device(cause: Finding, consequence: Finding) -> bool:
+    """Whether both are about one device; a finding that names none is about all."""
+    return (
+        not cause.devices
+        or not consequence.devices
+        or not set(cause.devices).isdisjoint(consequence.devices)
+    )
+
+
+def _is_about(cause: Finding, consequence: Finding) -> bool:
+    """Whether slow steps are slow for what the other finding is about; any other cause need not share its states."""
+    if cause.code not in _OF_THEIR_STATES or cause.loss is None or consequence.loss is None:
+        return True
+    return set(consequence.loss.states) <= set(cause.loss.states)

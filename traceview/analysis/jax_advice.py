@@ -7,12 +7,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import Finding, Rule
+from traceview.analysis.base import Finding
+from traceview.analysis.rule import Rule, rendered
 from traceview.ids import unique_ids
 from traceview.trace.model import Trace
 
 _JITTED_CALL: Final = b"PjitFunction("
 """How JAX records a call of a function that it compiled; TensorFlow records no such call."""
+
+_JAX: Final = "jax"
+"""The key of the action and the advice for JAX in a rule; `jax-again` instead of `again` where there is one."""
 
 
 def is_of_jax(trace: Trace) -> bool:
@@ -22,10 +26,16 @@ def is_of_jax(trace: Trace) -> bool:
 
 
 def with_jax_advice(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
-    """The findings with the advice for JAX where their rule has one; `rules`: by code."""
-    return [
-        replace(finding, advice=rules[finding.code].jax_advice)
-        if finding.code in rules and rules[finding.code].jax_advice
-        else finding
-        for finding in findings
-    ]
+    """The findings with the action and the advice for JAX where their rule has them; `rules`: by code."""
+    return [_with_advice(finding, rules.get(finding.code)) for finding in findings]
+
+
+def _with_advice(finding: Finding, rule: Rule | None) -> Finding:
+    if rule is None:
+        return finding
+    title, action, *others = finding.sentences
+    own = f"{_JAX}-{action}"
+    key = own if own in rule.actions else _JAX
+    if key not in rule.actions:
+        return finding
+    return rendered(replace(finding, sentences=(title, key, *others)), rule)

@@ -1,30 +1,30 @@
 """Measures what each op takes of the used steps and of the critical path, for a comparison with another run.
 
 The table of ops says what takes the window. A comparison needs more: how sure the time of a step is, and what of the
-length of the step it makes.
+length of the step it makes. Both are sums of rows of the ledger: each instant of a device belongs to the event that began
+first, so the times of all ops, of waiting and of idle time sum to the step.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
-from traceview.analysis.path.parts import FIRST_CAUSE
-from traceview.analysis.path.result import walked_steps
-from traceview.analysis.selection import step_bounds
 from traceview.ids import unique_ids
 from traceview.intervals import Int32Array, Int64Array
-from traceview.mean_variance import Float64Array, variance_of_mean
+from traceview.ledger.columns import IDLE
+from traceview.ledger.table import Ledger
+from traceview.mean_variance import variance_of_mean
 from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
-from traceview.trace.host_of_run import first_numbers
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels
 from traceview.trace.op_names import op_names, read_once
@@ -48,7 +48,7 @@ _UNNAMED: Final = "(anonymous namespace)::"
 
 
 class OpInSteps(Record, frozen=True):
-    """An op with a kernel in the used steps, on all devices; events count in the step in which they start.
+    """An op with a kernel in the used steps, on all visible devices.
 
     Attributes:
         class_: Class of activity.
@@ -56,8 +56,9 @@ class OpInSteps(Record, frozen=True):
         op_type: Type of the op; null where not recorded.
         kernel: Name of the kernel without arguments and types; null for host ops of a replica.
         device_count: Devices on which it ran.
-        count: Events in all used steps, on all devices.
-        ps_per_step: Sum of their durations over all devices, mean of the used steps, rounded down, picoseconds.
+        count: Events that take time in the used steps, on all devices.
+        ps_per_step: Time in which it is what a device does, summed over all devices, mean of the used steps, rounded down,
+            picoseconds.
         error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
         error_degrees: Degrees of freedom of the standard error; null where that is.
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
@@ -114,30 +115,31 @@ def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
     if not context.selection.used_steps:
         return Skipped("no used step")
-    of_steps = context.once(ops_of_steps)
-    numbers, devices = of_steps.numbers, of_steps.devices
-    numbering = _Numbering(context.trace, of_steps.ops, of_steps.shapes)
-    walked = context.once(walked_steps)
-    path = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-    if not isinstance(walked, Skipped):
-        is_activity = walked.parts.kind < FIRST_CAUSE
-        row = walked.parts.row[is_activity]
-        path = _numbers_of(row, devices, numbering), walked.parts.duration_ps[is_activity]
+    ledger = context.ledger
+    numbers = sorted({step.number for step in context.selection.used_steps})
+    numbering = _Numbering(context.trace)
+    devices = [_device_ops(ledger, device, numbers, numbering) for device in ledger.devices]
+    walked = ledger.path
+    is_busy = ledger.columns.activity[walked.row] != IDLE
+    path = numbering.of(ledger.columns.event[walked.row[is_busy]])
     ops = numbering.ops
-    sums = np.zeros((3, len(ops)), dtype=np.int64)
+    on_path = _totals(path, walked.duration_ps[is_busy], len(ops))
+    total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
     for device in devices:
-        sums += device.sums(context.trace, len(ops))
-    total, count, device_count = sums
-    on_path = SWEEPS.totals(path[0].astype(np.int64), path[1], len(ops))
+        total += _totals(device.op, device.duration_ps, len(ops))
+        of_device = np.bincount(device.event_op, minlength=len(ops))
+        count += of_device
+        device_count += of_device > 0
     chosen = _largest(ops, total, on_path)
-    series = np.zeros((chosen.size, len(numbers)))
+    series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
     for device in devices:
-        series += device.series(context.trace, chosen, len(ops), len(numbers))
+        series += device.series(chosen, len(ops), len(numbers))
     is_left_out = np.ones(len(ops), dtype=np.bool_)
     is_left_out[chosen] = False
     made = []
     for place, op in enumerate(chosen.tolist()):
-        variance, degrees = variance_of_mean(series[place]) if len(numbers) > 1 else (None, None)
+        of_steps = series[place].astype(np.float64)
+        variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
                 class_=CLASS_KEYS[ops[op].class_],
@@ -156,130 +158,55 @@ def compute(context: Context) -> OpSteps | Skipped:
     return OpSteps(
         rows=tuple(made),
         step_count=len(numbers),
-        walked_count=0 if isinstance(walked, Skipped) else int(walked.length_ps.size),
+        walked_count=int(ledger.is_used.sum()) if walked.row.size else 0,
         left_out_count=int(is_left_out.sum()),
         left_out_ps_per_step=int(total[is_left_out].max(initial=0)) // len(numbers),
     )
 
 
 class _DeviceOps(Struct, frozen=True, eq=False):
-    """The events of one device that start in a used step; int32 `[n]`, for they are many.
+    """The busy segments of one device in the used steps: int32 `op`, `step` (the place of its number), int64 `duration_ps`.
 
-    `row`: counted from `first`. `step`: the place of the number of the step. `op`: the number of the op.
+    `event_op`: int32, the op of each event that has a segment.
     """
 
-    first: int
-    row: Int32Array
-    step: Int32Array
     op: Int32Array
+    step: Int32Array
+    duration_ps: Int64Array
+    event_op: Int32Array
 
-    def _durations(self, trace: Trace) -> Int64Array:
-        return trace.device_columns.duration_ps[self.first + self.row.astype(np.int64)]
-
-    def sums(self, trace: Trace, op_count: int) -> Int64Array:
-        """By op the time, the events, and whether there are any; int64 `[3, ops]`."""
-        first, whole = np.zeros(1, dtype=np.int64), np.full(1, self.op.size, dtype=np.int64)
-        total, count = SWEEPS.tabulated(
-            self.op, self._durations(trace), first, whole, np.arange(op_count), first, op_count, 1
-        )
-        return np.stack((total[:, 0], count[:, 0], count[:, 0] > 0))
-
-    def series(
-        self, trace: Trace, chosen: Int64Array, op_count: int, step_count: int
-    ) -> Float64Array:
-        """The time of the chosen ops in each step, float64 `[chosen, steps]`."""
+    def series(self, chosen: Int64Array, op_count: int, step_count: int) -> Int64Array:
+        """The time of the chosen ops in each step, int64 `[chosen, steps]`."""
         place = np.full(op_count, NONE, dtype=np.int64)
         place[chosen] = np.arange(chosen.size)
-        begins = np.flatnonzero(np.diff(self.step, prepend=np.int32(NONE)))
-        ends = np.append(begins, self.step.size)[1:]
-        step = self.step[begins].astype(np.int64)
-        times, _ = SWEEPS.tabulated(
-            self.op,
-            self._durations(trace),
-            begins,
-            ends,
-            place,
-            step,
-            chosen.size,
-            step_count,
-        )
-        return np.asarray(times, dtype=np.float64)
+        row = place[self.op]
+        kept = np.flatnonzero(row != NONE)
+        cell = row[kept] * step_count + self.step[kept]
+        flat = _totals(cell, self.duration_ps[kept], chosen.size * step_count)
+        result: Int64Array = flat.reshape(chosen.size, step_count)
+        return result
 
 
-def _numbers_of(
-    rows: SmallIntArray, devices: Sequence[_DeviceOps], numbering: _Numbering
-) -> Int32Array:
-    """The numbers of the ops of events, most of which start in a used step and have a number by that."""
-    result = np.full(rows.size, NONE, dtype=np.int32)
-    for device in devices:
-        if device.row.size:
-            own = rows - device.first
-            place = np.minimum(np.searchsorted(device.row, own), device.row.size - 1)
-            known = np.flatnonzero(device.row[place] == own)
-            result[known] = device.op[place[known]]
-    others = np.flatnonzero(result == NONE)
-    result[others] = numbering.of(rows[others])
+def _device_ops(
+    ledger: Ledger, device: int, numbers: Sequence[int], numbering: _Numbering
+) -> _DeviceOps:
+    own, columns = ledger.rows_of(device), ledger.columns
+    rows = np.flatnonzero((columns.activity[own] != IDLE) & ledger.counts[own]) + own.start
+    of_number = {number: place for place, number in enumerate(numbers)}
+    place = np.array([of_number.get(step.number, NONE) for step in ledger.steps], dtype=np.int32)
+    return _DeviceOps(
+        numbering.of(columns.event[rows]),
+        place[columns.step[rows]],
+        columns.duration_ps[rows],
+        numbering.of(unique_ids(columns.event[rows])),
+    )
+
+
+def _totals(place: npt.NDArray[np.integer], values: Int64Array, length: int) -> Int64Array:
+    result: Int64Array = SWEEPS.totals(
+        np.ascontiguousarray(place, dtype=np.int64), np.ascontiguousarray(values), length
+    )
     return result
-
-
-class OpsOfSteps(Struct, frozen=True, eq=False):
-    """The events of all devices that start in a used step.
-
-    `numbers`: of these steps, sorted. `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
-    """
-
-    numbers: tuple[int, ...]
-    ops: tuple[_Op, ...]
-    shapes: frozenset[tuple[int, str]]
-    devices: tuple[_DeviceOps, ...]
-
-
-def ops_of_steps(context: Context) -> OpsOfSteps:
-    """The events of every device that start in a used step."""
-    numbers = tuple(sorted({step.number for step in context.selection.used_steps}))
-    numbering = _Numbering(context.trace)
-    devices = tuple(_devices_in_steps(context, numbers, numbering))
-    return OpsOfSteps(numbers, tuple(numbering.ops), frozenset(numbering.shapes), devices)
-
-
-def joined_ops_of_steps(trace: Trace, hosts: Mapping[int, OpsOfSteps]) -> OpsOfSteps:
-    """The events of a run from those of its hosts, by index."""
-    numbers = tuple(sorted({number for host in hosts.values() for number in host.numbers}))
-    place_of = {number: place for place, number in enumerate(numbers)}
-    number_of: dict[_Op, int] = {}
-    shapes: set[tuple[int, str]] = set()
-    devices = []
-    for index, host in hosts.items():
-        place = np.array([place_of[number] for number in host.numbers], dtype=np.int32)
-        op = [number_of.setdefault(op, len(number_of)) for op in host.ops]
-        number = np.array(op, dtype=np.int32)
-        shapes.update((op[own], text) for own, text in host.shapes)
-        first = first_numbers(trace, index).row
-        devices += [
-            _DeviceOps(first + device.first, device.row, place[device.step], number[device.op])
-            for device in host.devices
-        ]
-    return OpsOfSteps(numbers, tuple(number_of), frozenset(shapes), tuple(devices))
-
-
-def _devices_in_steps(
-    context: Context, numbers: Sequence[int], numbering: _Numbering
-) -> Iterator[_DeviceOps]:
-    """Device by device, for the events of all of them together would take as much memory as the trace."""
-    trace, columns = context.trace, context.trace.device_columns
-    place_of = {number: place for place, number in enumerate(numbers)}
-    for index, device in enumerate(trace.device_list):
-        used = context.selection.used_of(device.host)
-        if not used:
-            continue
-        start, end = step_bounds(used)
-        rows = columns.rows_of(index)
-        begun = columns.start_ps[rows]
-        place = np.searchsorted(start, begun, side="right") - 1
-        inside = np.flatnonzero((place >= 0) & (begun < end[place]))
-        step = np.array([place_of[step.number] for step in used], dtype=np.int32)[place[inside]]
-        op = numbering.of(inside + rows.start)
-        yield _DeviceOps(rows.start, inside.astype(np.int32), step, op)
 
 
 class _KernelStems(Struct, frozen=True, eq=False):
@@ -294,21 +221,19 @@ def _kernel_stems(recording: Recording) -> _KernelStems:
 
 
 class _Numbering:
-    """Numbers ops in the order in which they are asked for, after those that have a number.
+    """Numbers ops in the order in which they are asked for.
 
     `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
     """
 
-    def __init__(
-        self, trace: Trace, ops: Iterable[_Op] = (), shapes: Iterable[tuple[int, str]] = ()
-    ) -> None:
-        self.ops: list[_Op] = list(ops)
+    def __init__(self, trace: Trace) -> None:
+        self.ops: list[_Op] = []
         self._labels = trace.once(op_labels)
         self._columns = trace.device_columns
         self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
-        self._number_of = {op: number for number, op in enumerate(self.ops)}
+        self._number_of: dict[_Op, int] = {}
         self._has_shapes = bool((self._columns.shape != NONE).any())
-        self.shapes = set(shapes)
+        self.shapes: set[tuple[int, str]] = set()
         self._text = trace.names.text
         self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
         self._names = trace.once(op_names)

@@ -99,7 +99,7 @@ class OpTypeRow(Record, frozen=True):
     share_ratio: float | None
 
 
-class Ops(Record, frozen=True):
+class TopOps(Record, frozen=True):
     """The ops and kernels that take most time.
 
     Attributes:
@@ -128,7 +128,7 @@ def table_in_window(trace: Trace, selection: Selection) -> OpTable:
     return op_table(trace, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64))
 
 
-def compute(trace: Trace, selection: Selection, top: int | None) -> Ops | Skipped:
+def compute(trace: Trace, selection: Selection, top: int | None) -> TopOps | Skipped:
     """The `top` rows of each device by total time; None for all."""
     if trace.device_columns.count == 0:
         return Skipped("no device events")
@@ -136,14 +136,14 @@ def compute(trace: Trace, selection: Selection, top: int | None) -> Ops | Skippe
     rank = np.arange(table.device.size) - np.searchsorted(table.device, table.device)
     chosen = range(table.count.size) if top is None else np.flatnonzero(rank < top).tolist()
     rows = tuple(_row(trace, table, index) for index in chosen)
-    return Ops(
+    return TopOps(
         rows, int(table.count.size), int(table.count.size) - len(rows), _types(trace, table, top)
     )
 
 
-def join(hosts: OfHosts[Ops]) -> Ops:
+def join(hosts: OfHosts[TopOps]) -> TopOps:
     """The rows of all devices."""
-    return Ops(
+    return TopOps(
         hosts.rows(lambda ops: ops.rows),
         sum(ops.row_count for ops in hosts.by_host),
         sum(ops.left_out_count for ops in hosts.by_host),
@@ -197,7 +197,7 @@ def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
     )
 
 
-def section(view: View, result: Ops) -> doc.Section | None:
+def section(view: View, result: TopOps) -> doc.Section | None:
     """A table of ops per device; devices with the same ops share one."""
     if result.row_count and not result.rows:
         return None  # not a row was asked for
@@ -223,7 +223,7 @@ def section(view: View, result: Ops) -> doc.Section | None:
         blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
-        blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", view.command("ops")))
+        blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", view.command("show ops")))
     return doc.Section(
         "ops",
         TITLE,
@@ -302,7 +302,7 @@ def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.T
     )
 
 
-ANALYSIS: Final = Analysis[Ops](
+ANALYSIS: Final = Analysis[TopOps](
     "ops",
     compute=lambda context: compute(context.trace, context.selection, context.options.top),
     join=join,

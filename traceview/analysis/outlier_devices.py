@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from traceview.analysis.base import Finding
-from traceview.analysis.device_time.result import DeviceTimeRow
+from traceview.analysis.facts.device_report import DeviceTimeRow
+from traceview.analysis.words import Devices
 
 MOST_ROWS: Final = 16
 """Devices with a row each; of more than that only the outliers have one."""
@@ -58,9 +59,16 @@ def outlier_devices(
 
 
 def named_devices(findings: Sequence[Finding]) -> list[str]:
-    """The devices that single findings are about."""
-    few = (finding.devices for finding in findings if len(finding.devices) <= FEW_DEVICES)
-    return [device for devices in few for device in devices]
+    """The devices that findings are about or name, such as the one that others wait for."""
+    groups = [
+        devices
+        for finding in findings
+        for devices in (
+            finding.devices,
+            *(each.keys for each in finding.arguments.values() if isinstance(each, Devices)),
+        )
+    ]
+    return [device for devices in groups if len(devices) <= FEW_DEVICES for device in devices]
 
 
 def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:

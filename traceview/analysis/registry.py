@@ -2,21 +2,27 @@
 
 from typing import Annotated, Any, Final, get_args
 
-from traceview.analysis.anatomy import ANALYSIS as ANATOMY
-from traceview.analysis.anatomy import Anatomy
 from traceview.analysis.balance import ANALYSIS as BALANCE
 from traceview.analysis.balance import Balance
-from traceview.analysis.base import Rule
 from traceview.analysis.between_steps import ANALYSIS as BETWEEN_STEPS
 from traceview.analysis.between_steps import BetweenAllSteps
 from traceview.analysis.capture import ANALYSIS as CAPTURE
 from traceview.analysis.collectives import ANALYSIS as COLLECTIVES
-from traceview.analysis.collectives import CollectiveResult
+from traceview.analysis.compute import ANALYSIS as COMPUTE
+from traceview.analysis.compute import Compute
 from traceview.analysis.context import Analysis
+from traceview.analysis.device_states import ANALYSIS as LEDGER
+from traceview.analysis.device_states import LedgerSums
 from traceview.analysis.device_time import ANALYSIS as DEVICE_TIME
-from traceview.analysis.device_time import DeviceTime
 from traceview.analysis.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.environment import Environment
+from traceview.analysis.facts.collectives import CollectiveResult
+from traceview.analysis.facts.device_report import DeviceTime
+from traceview.analysis.facts.nvml import Nvml
+from traceview.analysis.facts.placement import Placement
+from traceview.analysis.facts.transfers import Transfers
+from traceview.analysis.gradients import ANALYSIS as GRADIENTS
+from traceview.analysis.gradients import Gradients
 from traceview.analysis.hang import ANALYSIS as HANG
 from traceview.analysis.hang import Hangs
 from traceview.analysis.idle import ANALYSIS as IDLE
@@ -26,20 +32,21 @@ from traceview.analysis.input import Input
 from traceview.analysis.lanes import ANALYSIS as LANES
 from traceview.analysis.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.launches import Launches
+from traceview.analysis.machine_load import ANALYSIS as MACHINE_LOAD
+from traceview.analysis.machine_load import MachineLoad
 from traceview.analysis.nvml import ANALYSIS as NVML
-from traceview.analysis.nvml import Nvml
 from traceview.analysis.op_steps import ANALYSIS as OP_STEPS
 from traceview.analysis.op_steps import OpSteps
 from traceview.analysis.ops import ANALYSIS as OPS
-from traceview.analysis.ops import Ops
+from traceview.analysis.ops import TopOps
 from traceview.analysis.path import ANALYSIS as PATH
 from traceview.analysis.path import CriticalPath
 from traceview.analysis.placement import ANALYSIS as PLACEMENT
-from traceview.analysis.placement import Placement
 from traceview.analysis.precision import ANALYSIS as PRECISION
 from traceview.analysis.precision import Precision
 from traceview.analysis.python_threads import ANALYSIS as PYTHON_THREADS
 from traceview.analysis.python_threads import PythonThreads
+from traceview.analysis.rule import Rule
 from traceview.analysis.scaling import ANALYSIS as SCALING
 from traceview.analysis.scaling import Scaling
 from traceview.analysis.step_ops import ANALYSIS as STEP_OPS
@@ -47,7 +54,6 @@ from traceview.analysis.step_ops import StepOps
 from traceview.analysis.steps import ANALYSIS as STEPS
 from traceview.analysis.steps import Steps
 from traceview.analysis.transfers import ANALYSIS as TRANSFERS
-from traceview.analysis.transfers import Transfers
 from traceview.analysis.utilization import ANALYSIS as UTILIZATION
 from traceview.document.chart import Lanes, UtilizationStrips
 from traceview.record import Record
@@ -61,7 +67,7 @@ class Results(Record, frozen=True):
         timeline: What each device did when, in equal slices.
         lanes: What a timeline draws: the events of each device and thread, merged where they are short.
         path: What made the steps as long as they were.
-        anatomy: What the mean step of each device consists of.
+        ledger: Where the GPU time went: the mean step of each device by state.
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
         between_steps: What the host did between steps.
@@ -69,16 +75,19 @@ class Results(Record, frozen=True):
         input: Whether the model waits for data, and which stage of the pipeline is slow.
         transfers: What copies between host and GPUs cost.
         collectives: What collectives cost, and who waits for whom.
-        balance: How evenly the devices worked, and what an even share would gain.
+        balance: How evenly the devices worked, and which one the others wait for.
+        gradients: Which devices computed gradients.
         scaling: The run beside one on a single device.
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         ops: The ops and kernels that take most time.
         op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
+        compute: The types of ops that devices computed, and what of it is in float64 or the same in every step.
         step_ops: How much of the step goes to Python, printing and summaries in it, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         placement: Where variables and ops were placed, as the capture found them.
         outside_view: What NVML says of the GPUs while the trace was recorded.
+        machine_load: How much of the cores other processes took, as the capture measured it.
         hangs: Times in which no training step ended, as the capture reported them.
     """
 
@@ -86,7 +95,7 @@ class Results(Record, frozen=True):
     timeline: Annotated[UtilizationStrips | None, UTILIZATION] = None
     lanes: Annotated[Lanes | None, LANES] = None
     path: Annotated[CriticalPath | None, PATH] = None
-    anatomy: Annotated[Anatomy | None, ANATOMY] = None
+    ledger: Annotated[LedgerSums | None, LEDGER] = None
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
     between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None
@@ -95,15 +104,18 @@ class Results(Record, frozen=True):
     transfers: Annotated[Transfers | None, TRANSFERS] = None
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
     balance: Annotated[Balance | None, BALANCE] = None
+    gradients: Annotated[Gradients | None, GRADIENTS] = None
     scaling: Annotated[Scaling | None, SCALING] = None
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
-    ops: Annotated[Ops | None, OPS] = None
+    ops: Annotated[TopOps | None, OPS] = None
     op_steps: Annotated[OpSteps | None, OP_STEPS] = None
+    compute: Annotated[Compute | None, COMPUTE] = None
     step_ops: Annotated[StepOps | None, STEP_OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None
     outside_view: Annotated[Nvml | None, NVML] = None
+    machine_load: Annotated[MachineLoad | None, MACHINE_LOAD] = None
     hangs: Annotated[Hangs | None, HANG] = None
 
 

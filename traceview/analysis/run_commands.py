@@ -1,4 +1,4 @@
-"""Writes commands about a run: for a page, and in place of `traceview gaps LOGDIR` in advice."""
+"""Writes commands about a run: for a page, and in place of `traceview show gaps LOGDIR` in advice."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.document.phrase import Phrase, Token
 from traceview.shell_quote import shell_path, shell_word
 
-_OF_LOGDIR: Final = re.compile(r"traceview ([a-z]+) LOGDIR\b")
+_OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
 
 
 class RunCommands(Struct, frozen=True):
@@ -20,14 +21,20 @@ class RunCommands(Struct, frozen=True):
     is_only: bool
 
     def command(self, name: str) -> str:
-        """`traceview gaps logs --run 2026_11_22_07_10_02`."""
+        """`traceview show gaps logs --run 2026_11_22_07_10_02`."""
         return f"traceview {name} {shell_path(self.logdir)}{self._choice}"
 
-    def filled(self, advice: str) -> str:
-        """Advice whose commands read this run. Its path has a slash there, which tells it from the words around it."""
-        logdir = self.logdir if "/" in self.logdir else f"./{self.logdir}"
-        rest = f" {shell_path(logdir)}{self._choice}"
-        return _OF_LOGDIR.sub(lambda match: f"traceview {match[1]}{rest}", advice)
+    def filled(self, advice: Phrase) -> Phrase:
+        """Advice whose commands read this run."""
+        rest = f" {shell_path(self.logdir)}{self._choice}"
+        return tuple(
+            token
+            if token.kind == "name"
+            else Token(
+                _OF_LOGDIR.sub(lambda match: f"traceview {match[1]}{rest}", token.text), token.kind
+            )
+            for token in advice
+        )
 
     @property
     def _choice(self) -> str:

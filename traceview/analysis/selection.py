@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.base import FEWEST_STEPS, Confidence
-from traceview.analysis.cost import Cost, Statistic
-from traceview.document import numbers
 from traceview.intervals import Int64Array, IntervalSet
 from traceview.robust import median_ps
 from traceview.sweeping import SWEEPS
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
+
+_FEWEST_STEPS: Final = 2
 
 
 class Selection(Struct, frozen=True, eq=False, dict=True):
@@ -38,15 +38,9 @@ class Selection(Struct, frozen=True, eq=False, dict=True):
         return tuple(step for host in self.steps for step in self.used_of(host))
 
     @property
-    def few_steps(self) -> tuple[Confidence, str] | None:
-        """The confidence of findings about speed from fewer than `FEWEST_STEPS` steps; None where there are enough."""
-        used_count = len(self.used_steps)
-        if used_count >= FEWEST_STEPS:
-            return None
-        return (
-            "low",
-            f"only {numbers.plural(used_count, 'used step')}" if used_count else "no used step",
-        )
+    def has_few_steps(self) -> bool:
+        """Whether too few steps were recorded to conclude anything about speed."""
+        return len(self.used_steps) < _FEWEST_STEPS
 
     @cached_property
     def median_step_ps(self) -> int | None:
@@ -58,14 +52,6 @@ class Selection(Struct, frozen=True, eq=False, dict=True):
         """Mean duration of the used steps, rounded down; None without any."""
         lengths = [step.duration_ps for step in self.used_steps]
         return sum(lengths) // len(lengths) if lengths else None
-
-    def cost(self, statistic: Statistic, ps: int) -> Cost:
-        """The cost of what takes so long in the mean or the median used step, or without steps in the longest window."""
-        step_ps = self.mean_step_ps if statistic == "mean" else self.median_step_ps
-        if step_ps is not None:
-            return Cost.per_step(statistic, ps, step_ps)
-        window_ps = max((window.length_ps for window in self.windows.values()), default=0)
-        return Cost.of_window(ps / window_ps if window_ps else 0.0)
 
 
 def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None) -> Selection:

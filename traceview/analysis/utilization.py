@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis import device_time, lanes
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
-from traceview.analysis.idle.section import numbered_gaps
+from traceview.analysis.facts.numbered_gaps import numbered_gaps
 from traceview.analysis.selection import Selection
-from traceview.document.chart import UtilizationStrip, UtilizationStrips
+from traceview.document.chart import Lanes, UtilizationStrip, UtilizationStrips
 from traceview.document.model import Section, Strips, Timeline
 from traceview.trace.model import Trace
 
@@ -50,15 +49,13 @@ def compute(
 
 def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
     """The lanes of all devices where the report holds them, and a strip for each device that did anything."""
-    times = view.result(device_time.ANALYSIS)
-    busy = {row.device for row in (times.devices if times else ()) if row.busy_ps}
     shown = tuple(
         strip.device
         for strip in result.devices
-        if strip.device in busy and strip.device not in view.others
+        if _is_busy(strip) and strip.device not in view.others
     )
     timeline = Timeline(
-        view.result(lanes.ANALYSIS),
+        view.record("lanes", Lanes),
         outliers=view.outliers if view.others else (),
         gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
         lines={
@@ -69,6 +66,10 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
     )
     strips = (Strips(result, shown),) if shown else ()
     return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
+
+
+def _is_busy(strip: UtilizationStrip) -> bool:
+    return any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
 
 
 ANALYSIS: Final = Analysis[UtilizationStrips](

@@ -109,7 +109,7 @@ def paths_called(folder: Path, name: str) -> list[Path]:
     names = [found for entry in _entries(folder) if (found := _name_of(entry))]
     by_lower = {known.lower(): known for known in names}
     near = [by_lower[known] for known in get_close_matches(name.lower(), by_lower)]
-    hint = "traceview baseline save NAME LOGDIR makes one"
+    hint = "traceview gate LOGDIR --save NAME makes one"
     if names:
         hint = (
             f"did you mean {' or '.join(near)}?" if near else f"there is {numbers.beginning(names)}"
@@ -122,7 +122,7 @@ def _only(paths: list[Path], name: str) -> Path:
     if len(paths) > 1:
         raise UsageError(
             f"{paths[0]} and {paths[1].name} are both called {name}",
-            hint=f"remove one, or both by traceview baseline rm {shell_word(name)}",
+            hint=f"remove one, or both by traceview gate --remove {shell_word(name)}",
         )
     return paths[0]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceview.baseline.folder import Baseline
-from traceview.comparison.mean_step import step_time_ps
+from traceview.comparison.captures import step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.report.identity import devices_of, started_ns

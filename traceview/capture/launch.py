@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +29,10 @@ from traceview.capture.variable import Request
 from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
+
+_LOOKS: Final = 5
+_BETWEEN_LOOKS_S: Final = 0.05
+"""How often and after how long a program that is only being started is looked for again; a choice of ours."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def capture_command(
         value = asked.as_variable()
         code = _run(command, _environment(os.environ, value))
         entries, is_reached = journal.entries(), journal.is_reached
-        running = sum(has_variable(pid, VARIABLE, value) for pid in process_ids())
+        running = 0 if any(entry.run for entry in entries) else _count_running(value)
     finally:
         destination.clean()
     runs = list(dict.fromkeys(Path(entry.run) for entry in entries if entry.run is not None))
@@ -117,6 +122,16 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _count_running(value: str) -> int:
+    """How many processes have the variable. One that is just starting its program shows no environment: looked at again."""
+    for _ in range(_LOOKS):
+        count = sum(has_variable(pid, VARIABLE, value) for pid in process_ids())
+        if count:
+            return count
+        time.sleep(_BETWEEN_LOOKS_S)
+    return 0
 
 
 def _still_running(count: int, out: Path) -> CaptureError:

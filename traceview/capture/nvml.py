@@ -18,7 +18,7 @@ from traceview.capture.nvml_sampling import HZ_PER_MHZ, GpuSamples, Sampler
 from traceview.capture.other_processes import OtherProcesses, OwnProcesses
 from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
 
-NOT_ASKED: Final = "switched off (--no-nvml, or nvml=False)"
+NOT_ASKED: Final = "switched off (--without nvml, or nvml=False)"
 _IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts together"
 
 

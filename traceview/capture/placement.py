@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.capture.graph_values import describe_values
 from traceview.capture.graphs import count_ops, training_loop
 from traceview.capture.live_strategies import find_strategies
 from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar, WindowListener
@@ -91,7 +92,15 @@ def describe_steps(
             **_accumulation(steps),
         },
         "placement": facts.as_group(),
+        "graphs": _describe_graphs(functions),
     }
+
+
+def _describe_graphs(functions: Sequence[Any]) -> dict[str, Any]:
+    facts = Facts()
+    graphs = [traces(function)[-1].graph for function in functions if traces(function)]
+    values = facts.find("ops", lambda: describe_values(graphs))
+    return {**(values or {}), **facts.as_group()}
 
 
 def _step_functions(name: str, steps: StepObjects) -> list[Any]:

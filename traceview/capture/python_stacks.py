@@ -18,7 +18,7 @@ from traceview.capture.python_sampling import INTERVAL_NS, StackSampler
 from traceview.capture.secrets import masked
 from traceview.capture.sidecar import Sidecar, WindowListener
 
-NOT_ASKED: Final = "switched off (--no-python, or python=False)"
+NOT_ASKED: Final = "switched off (--without python, or python=False)"
 
 
 class PythonListener(WindowListener):

@@ -10,6 +10,7 @@ from traceview.capture.capture import Capture, Settings
 from traceview.capture.cluster import StopRiskListener
 from traceview.capture.environment import EnvironmentListener
 from traceview.capture.hooks import Hooks, Place
+from traceview.capture.machine_load import MachineLoadListener
 from traceview.capture.nvml import NvmlListener
 from traceview.capture.observer import Observer
 from traceview.capture.placement import PlacementListener
@@ -49,6 +50,7 @@ class StepWatch(WindowListener):
             PythonListener(is_wanted=settings.is_python_sampled),
             NvmlListener(is_wanted=settings.is_nvml_sampled),
             EnvironmentListener(),
+            MachineLoadListener(),
             PlacementListener(self.step_objects, self.step_inputs),
             self.stop_risk,
             self,

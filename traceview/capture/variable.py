@@ -7,8 +7,8 @@ lack the libraries of the command line, so only the standard library is used her
 from __future__ import annotations
 
 import shlex
-from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Callable
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -22,12 +22,12 @@ from traceview.capture.step_range import DEFAULT_STEPS, UNDECIDED, StepRange
 from traceview.errors import UsageError
 
 _EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
-_SWITCHES: Final = {
+SWITCHES: Final = {
     "sync": "is_synchronised",
     "nvml": "is_nvml_sampled",
     "python": "is_python_sampled",
 }
-"""`--NAME` and `--no-NAME`, and the setting they set."""
+"""What `--without NAME` switches off, and the setting that it unsets."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Request:
             max_events=options["max_events"],
             run=options["run"],
             seconds=seconds,
-            **{setting: options[name] for name, setting in _SWITCHES.items()},
+            **switches(options["without"]),
         )
         return cls(
             settings,
@@ -83,7 +83,8 @@ class Request:
         }
         words = [f"--{name}={value}" for name, value in values.items() if value is not None]
         words += [f"--step-function={name}" for name in self.step_functions]
-        words += [f"--no-{n}" for n, setting in _SWITCHES.items() if not getattr(settings, setting)]
+        off = [name for name, setting in SWITCHES.items() if not getattr(settings, setting)]
+        words += [f"--without={','.join(off)}"] if off else []
         return shlex.join(words)
 
 
@@ -97,6 +98,17 @@ def windows(steps: str | None, seconds: str | None) -> tuple[StepRange, SecondsR
             hint="--seconds is for scripts in which no steps are recognized",
         )
     return UNDECIDED, SecondsRange.parse(seconds)
+
+
+def switches(without: Sequence[str], also: Collection[str] = ()) -> dict[str, bool]:
+    """The settings that --without leaves on and switches off; raises `UsageError` for a name that is not in `also`."""
+    names = [name.strip() for value in without for name in value.split(",")]
+    for name in names:
+        if name not in (*SWITCHES, *also):
+            raise UsageError(
+                f"--without {name}: no such choice", hint=f"one of {', '.join((*SWITCHES, *also))}"
+            )
+    return {setting: name not in names for name, setting in SWITCHES.items()}
 
 
 def hang_seconds(text: str) -> float:
@@ -125,8 +137,7 @@ def _parser() -> _Parser:
     parser.add_argument("--max-events", type=_number(1))
     parser.add_argument("--on-hang")
     parser.add_argument("--serve", type=_number(1, 65535))
-    for name in _SWITCHES:
-        parser.add_argument(f"--{name}", action=BooleanOptionalAction, default=True)
+    parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--journal", type=Path)
     return parser
 

@@ -14,28 +14,24 @@ from traceview.cli.options import (
     Force,
     Full,
     Ignore,
-    Logdir,
-    MaxMemory,
     Output,
     Redact,
     Run,
     Salvage,
-    Scheduler,
     Select,
     Steps,
+    Subject,
     Width,
     Window,
     WindowChoice,
     Workers,
     device_names,
-    finding_codes,
-    hosts_read_by,
-    step_range,
+    format_option,
 )
 from traceview.cli.output import Target, format_of
-from traceview.cli.timings import Timings
+from traceview.cli.report_source import Source
 from traceview.errors import TraceNotFoundError
-from traceview.shell_quote import shell_word
+from traceview.shell_quote import shell_path, shell_word
 from traceview.stages import stage
 
 TERMINAL_TOP: Final = 5
@@ -50,79 +46,50 @@ class Format(str, Enum):
 
 
 def analyze(
-    logdir: Logdir,
+    context: typer.Context,
+    logdir: Subject,
+    full: Full = False,
+    device: Devices = None,
     run: Run = None,
-    format_: Annotated[
-        Format | None,
-        typer.Option(
-            "--format", help="By default json for FILE.json, else terminal.", show_default=False
-        ),
-    ] = None,
-    output: Output = None,
-    force: Force = False,
     steps: Steps = None,
     window: WindowChoice = Window.auto,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="Rows of the op table per device: 5 on a terminal, 10 in json. Implies --full.",
-            show_default=False,
-        ),
-    ] = None,
-    device: Devices = None,
     baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
-    salvage: Salvage = False,
-    workers: Workers = 1,
-    scheduler: Scheduler = None,
+    format_: Annotated[Format | None, format_option("terminal", "json")] = None,
+    output: Output = None,
+    force: Force = False,
     redact: Redact = False,
-    full: Full = False,
+    salvage: Salvage = False,
+    workers: Workers = "1",
     width: Width = None,
-    max_memory: MaxMemory = None,
-    timings: Timings = False,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
 
-    Example: traceview analyze logs/ --steps 5:10 -o report.json
+    Example: traceview analyze logs/ --steps 5:10
     """
-    with stage("importing"):
-        from traceview.cli.progress import reading
-        from traceview.trace.load import load
-
     target = Target.of(output, force=force, source=logdir)
-    chosen_steps = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler, are_asked=True)
-    select_codes, ignore_codes = finding_codes(select, ignore)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    with hosts as readers:
-        try:
-            with reading(logdir, run, is_here=readers is None):
-                trace = load(logdir, run=run, salvage=salvage, readers=readers)
-        except TraceNotFoundError:
-            # A job that hangs before its window has no trace, but says where it hangs.
-            if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
-                return
-            raise
-        with stage("importing"):
-            from traceview.analysis.context import TOP_OPS
-            from traceview.report.build import analyze as build
-
-        rows = top if top is not None else TOP_OPS if as_json else TERMINAL_TOP
-        with reading(logdir, run):
-            report = build(
-                trace,
-                window=window.value,
-                steps=chosen_steps,
-                top=rows,
-                select_codes=select_codes or None,
-                ignore_codes=ignore_codes,
-                baseline=baseline,
-                readers=readers,
-            )
+    source = Source.of(
+        context,
+        logdir,
+        run=run,
+        steps=steps,
+        window=window,
+        baseline=baseline,
+        select=select,
+        ignore=ignore,
+        salvage=salvage,
+        workers=workers,
+    )
+    try:
+        report = source.report(top=None if as_json else TERMINAL_TOP)
+    except TraceNotFoundError:
+        # A job that hangs before its window has no trace, but says where it hangs.
+        if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
+            return
+        raise
     if device:
         from traceview.report.filtering import only_devices
 
@@ -138,13 +105,15 @@ def analyze(
             from traceview.report.saved import to_json
 
             target.write(to_json(report).encode())
-        else:
-            from traceview.report.screen import Invocation
+            return
+        from traceview.report.screen import Invocation
 
-            options = "".join(f" --device {shell_word(key)}" for key in device or ())
-            asked = Invocation(
-                logdir="" if redact else str(logdir),
-                is_salvaged=salvage,
-                options=options + (" --redact" if redact else ""),
-            )
-            target.write_report(report, width, is_full=full or top is not None, invocation=asked)
+        options = "".join(f" --device {shell_word(key)}" for key in device or ())
+        options += " --redact" if redact else ""
+        if source.is_saved:
+            place = "REPORT" if redact else shell_path(logdir)
+            asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
+        else:
+            place = "" if redact else str(logdir)
+            asked = Invocation(logdir=place, is_salvaged=salvage, options=options)
+        target.write_report(report, width, is_full=full, invocation=asked)

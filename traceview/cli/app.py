@@ -12,12 +12,11 @@ from traceview.cli.errors import Command, CommandGroup
 from traceview.version import VERSION
 
 _PANELS: Final = {
-    "Record a run": "capture doctor",
-    "See what is wrong": "analyze report open runs watch",
-    "Look closer": "steps gaps input transfers collectives devices balance ops",
-    "Before and after": "compare gate baseline history",
-    "Share it": "render export crosscheck",
-    "Look up": "explain schema version",
+    "Record a run": "capture",
+    "See what is wrong": "analyze report show watch",
+    "Before and after": "compare gate history",
+    "Other programs": "export",
+    "Look up": "explain",
 }
 """Commands in the order in which users need them, each the name of its module here."""
 
@@ -34,11 +33,7 @@ class _Commands(Mapping[str, Any]):
         if name not in self._made:
             panel = _PANEL_OF[name]
             module = import_module(f"traceview.cli.{name}")
-            if hasattr(module, "COMMANDS"):
-                self._made[name] = _group_of(module, name, panel)
-                return self._made[name]
-            # A trailing underscore keeps a name of Python free.
-            function = getattr(module, name, None) or getattr(module, f"{name}_")
+            function = getattr(module, name)
             settings = getattr(module, "CONTEXT_SETTINGS", None)
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
             alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
@@ -58,23 +53,6 @@ class _Commands(Mapping[str, Any]):
         return len(_PANEL_OF)
 
 
-def _group_of(module: Any, name: str, panel: str) -> Any:
-    """A command that has commands of its own, by their names in `COMMANDS` of its module."""
-    inner = typer.Typer(
-        name=name,
-        help=module.HELP,
-        add_completion=False,
-        rich_markup_mode=None,
-    )
-    inner.callback()(lambda: None)
-    for of, function in module.COMMANDS.items():
-        inner.command(of, cls=Command)(function)
-    # Typer sets it on the commands that it makes, and types none of them so.
-    made: Any = typer.main.get_command(inner)
-    made.rich_help_panel = panel
-    return made
-
-
 class _Group(CommandGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
@@ -82,7 +60,7 @@ class _Group(CommandGroup):
 
 app = typer.Typer(
     cls=_Group,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -90,19 +68,44 @@ app = typer.Typer(
 )
 
 
+_DEPENDENCIES: Final = ("numpy", "pandas", "msgspec", "typer", "rich", "jinja2")
+
+
 def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"traceview {VERSION}")
-        raise typer.Exit
+    """Print the versions that a bug report should name."""
+    if not value:
+        return
+    import platform
+    from importlib.metadata import version
+
+    from traceview.cli.output import Target
+    from traceview.xplane.read import DECODER
+
+    is_compiled = DECODER.__name__.endswith(".decode")
+    rows = {
+        "traceview": VERSION,
+        "python": platform.python_version(),
+        **{name: version(name) for name in _DEPENDENCIES},
+        "decoder": "compiled" if is_compiled else "reference: slower; reinstall with a C compiler",
+    }
+    Target(None).write("".join(f"{name:<10}{value}\n" for name, value in rows.items()))
+    raise typer.Exit
 
 
 @app.callback()
 def traceview(
+    context: typer.Context,
     show_version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+            "--version",
+            help="Show the versions of traceview and its dependencies.",
+            is_eager=True,
+            callback=_show_version,
         ),
+    ] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Say on standard error where the time went.")
     ] = False,
 ) -> None:
     """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
@@ -112,3 +115,5 @@ def traceview(
 
     Example: traceview analyze logs/
     """
+    if timings:
+        context.with_resource(import_module("traceview.cli.timings").said())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout, suppress
+from enum import Enum
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TextIO
@@ -14,11 +16,13 @@ from msgspec import Struct
 from traceview.capture.demo.injection import Slowdown
 from traceview.capture.destination import DEFAULT_OUT
 from traceview.capture.ending import end_by_signal
+from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.step_range import DEFAULT_STEPS
+from traceview.capture.variable import switches
 from traceview.cli import ScriptInterrupted
 from traceview.cli.capture_modes import check_mode
 from traceview.cli.hang import hang_settings
-from traceview.cli.options import output_folder
+from traceview.cli.options import argument, flag, listed, option, output_folder, word_of
 from traceview.cli.output import abandon_stdout
 from traceview.cli.remote import capture_running
 from traceview.document.sanitize import sanitize
@@ -29,6 +33,14 @@ if TYPE_CHECKING:
     from traceview.capture.script_capture import ScriptCapture
     from traceview.capture.variable import Request
 
+
+class CheckFormat(str, Enum):
+    """What the checks can be written as."""
+
+    terminal = "terminal"
+    json = "json"
+
+
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
 """Everything after SCRIPT belongs to the script."""
 
@@ -37,165 +49,86 @@ def capture(
     context: typer.Context,
     script: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SCRIPT",
-            help="The Python file to run, or a command that starts Python: -- bash train.sh",
-            show_default=False,
-        ),
+        argument("SCRIPT", "A Python file, or a command that starts Python: -- bash train.sh"),
     ] = None,
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ARGS", help="Arguments of the script.", show_default=False),
-    ] = None,
-    module: Annotated[
-        bool,
-        typer.Option("-m", "--module", help="Run SCRIPT as a module, as python -m does."),
-    ] = False,
+    arguments: Annotated[list[str] | None, argument("ARGS", "Arguments of the script.")] = None,
+    module: Annotated[bool, flag("Run SCRIPT as python -m does.", "-m", "--module")] = False,
     steps: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A:B",
-            help="Record steps A to B-1. Steps count from 0; step 0 cannot be recorded.  [default: "
-            f"{DEFAULT_STEPS}]",
-            show_default=False,
-        ),
+        str | None, option("A:B", f"Record steps A to B-1, by default {DEFAULT_STEPS}.")
     ] = None,
     seconds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A:B",
-            help="Record by time instead: from A to B seconds after training began. Where steps are recognized, the "
-            "whole steps that take about as long.",
-            show_default=False,
-        ),
+        str | None, option("A:B", "Record these seconds after training began.")
     ] = None,
     out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            parser=output_folder,
-            help="Log directory; each capture becomes a run in it.",
-        ),
+        Path, option("DIR", "Log directory for the runs.", parser=output_folder, show_default=True)
     ] = DEFAULT_OUT,
     run: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name of the run; by default the current time. Workers of one cluster share a run.",
-            show_default=False,
-        ),
+        str | None, option("NAME", "Name of the run; by default the current time.")
     ] = None,
     step_function: Annotated[
+        list[str] | None, option("NAME", "Count calls of this function as steps. Repeatable.")
+    ] = None,
+    without: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Count calls of this function as steps, instead of all functions that compute gradients. Can be "
-            "repeated.",
-            show_default=False,
+        option(
+            "NAMES",
+            "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks) or, with --check, tensorflow.",
         ),
     ] = None,
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync/--no-sync",
-            help="Wait until all devices are idle before the first and after the last step.",
-        ),
-    ] = True,
-    nvml: Annotated[
-        bool,
-        typer.Option(
-            "--nvml/--no-nvml",
-            help="Sample clocks, power, load and other processes of the GPUs while recording.",
-        ),
-    ] = True,
-    python: Annotated[
-        bool,
-        typer.Option(
-            "--python/--no-python",
-            help="Sample the Python stacks of the threads while recording, so that gaps name lines of the script.",
-        ),
-    ] = True,
     max_events: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Stop early rather than record more events than this. By default, stop before the buffers of the "
-            "GPU tracer are half full.",
-            show_default=False,
-        ),
+        int | None, option("N", "Stop before more events than this.", min=1)
     ] = None,
     on_hang: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="If no step ends for TIME (60s, 10m), write where every thread, device and worker is. The script "
-            "goes on.",
-            show_default=False,
-        ),
+        str | None, option("TIME", "If no step ends for TIME (10m), report where it hangs.")
     ] = None,
     serve: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            metavar="PORT",
-            help="Start TensorFlow's profiler server in the script, so that --remote can record it.",
-            show_default=False,
-        ),
+        int | None, option("PORT", "Serve the profiler for --remote.", min=1, max=65535)
     ] = None,
+    analyze: Annotated[bool, flag("Analyze the recorded run.", "--analyze")] = False,
     remote: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Instead of running a script, record a running job through its profiler server. Separate several "
-            "servers by commas.",
-            show_default=False,
-        ),
+        list[str] | None, option("HOST:PORT", "Record a running job instead.")
     ] = None,
     duration: Annotated[
-        str, typer.Option(metavar="TIME", help="How long --remote records: 500ms, 2s, 1m.")
+        str, option("TIME", "How long --remote records.", show_default=True)
     ] = "2s",
-    timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long --remote waits for servers to start.")
-    ] = "60s",
-    demo: Annotated[
-        bool,
-        typer.Option(
-            "--demo",
-            help="Instead of a script, train a small model on all GPUs (without GPUs: on logical CPU devices) and "
-            "print the report.",
-        ),
-    ] = False,
-    devices: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Devices for --demo: the first N GPUs, or N logical CPU devices. By default all GPUs, or 2.",
-            show_default=False,
-        ),
-    ] = None,
+    timeout: Annotated[str, option("TIME", "How long --remote waits.", show_default=True)] = "60s",
+    demo: Annotated[bool, flag("Train and analyze a small model instead.", "--demo")] = False,
+    devices: Annotated[int | None, option("N", "Devices of --demo.", min=1)] = None,
     slowdown: Annotated[
-        list[Slowdown] | None,
-        typer.Option(help="Slow --demo down in this way. Can be repeated.", show_default=False),
+        list[str] | None,
+        option(
+            "KIND",
+            f"Slow --demo down: {', '.join(kind.value for kind in Slowdown)}.",
+            parser=word_of("--slowdown", [kind.value for kind in Slowdown]),
+        ),
     ] = None,
-    illness: Annotated[list[Slowdown] | None, typer.Option(hidden=True)] = None,
-    analyze: Annotated[
-        bool,
-        typer.Option("--analyze", help="Print what `traceview analyze` says of the recorded run."),
+    check: Annotated[
+        bool, flag("Check instead whether a capture would work here.", "--check")
     ] = False,
+    format_: Annotated[
+        CheckFormat, option("NAME", "Write --check as terminal or json.", "--format")
+    ] = CheckFormat.terminal,
 ) -> None:
     """Run a training script and record some of its steps.
 
-    The script runs as with python SCRIPT ARGS, and its exit code is kept. The trace is written to
-    DIR/plugins/profile/RUN/HOST.xplane.pb, and the last line of the output names the run. Workers of a cluster that
-    share DIR share one run. Instead of a script, any command can be given that starts Python: bash, srun, python. Every
-    process below it that trains is captured. --remote records a running job instead, for a --duration.
+    The script keeps its exit code; the last line of the output names the run. Of a command every process below it that
+    trains is captured. --check reads the scripts, runs none, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_mode(context, is_demo=demo, is_remote=remote is not None)
+    check_mode(context, is_demo=demo, is_remote=remote is not None, is_check=check)
+    switched = switches(without or (), also=("tensorflow",) if check else ())
+    if check:
+        from traceview.cli.capture_check import show_checks
+
+        # TensorFlow is only imported to ask for its GPUs, which is no training.
+        os.environ.pop(VARIABLE, None)
+        scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
+        has_tensorflow = "tensorflow" not in listed(without)
+        show_checks(
+            scripts, out, asks_tensorflow=has_tensorflow, as_json=format_ is CheckFormat.json
+        )
+        return
     console = _Console(sys.stdout, sys.stderr)
     if remote is not None:
         received = capture_running(
@@ -216,36 +149,31 @@ def capture(
 
     # The options of this command count, not those of TRACEVIEW_CAPTURE.
     disarm()
-    if illness:
-        console.say("note: --illness is deprecated and will be removed; use --slowdown")
 
     steps_asked, seconds_asked = windows(steps, seconds)
     on_hang_s = None if on_hang is None else hang_seconds(on_hang)
     command = None if module or script is None else command_of(script, arguments or [])
     is_file = script is not None and not module and command is None
-    for check in cheap_failures([Path(str(script))] if is_file else []):
-        console.say(f"{check.name}: {check.detail}")
-        console.say(f"fix: {check.fix}")
+    for failure in cheap_failures([Path(str(script))] if is_file else []):
+        console.say(f"{failure.name}: {failure.detail}")
+        console.say(f"fix: {failure.fix}")
     settings = Settings(
         out=out,
         steps=steps_asked,
-        is_synchronised=sync,
         max_events=max_events,
         run=run,
-        is_nvml_sampled=nvml,
-        is_python_sampled=python,
         seconds=seconds_asked,
+        **switched,
     )
     if command is not None:
         asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
         _launch(console, command, asked, analyze)
     if script is None:
-        slowdowns = [*(slowdown or ()), *(illness or ())]
         captured = capture_demo(
             settings,
             say=console.say,
             devices=devices,
-            slowdowns=slowdowns,
+            slowdowns=[Slowdown(kind) for kind in slowdown or ()],
             before_death=console.say_capture,
         )
         _end_script(console, captured, analyze=True)

@@ -1,23 +1,32 @@
-"""Rejects options of `traceview capture` that do not belong to its mode: a script, --demo or --remote."""
+"""Rejects options of `traceview capture` that do not belong to its mode: a script, --demo, --remote or --check."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import typer
 
+from traceview.cli.options import given_options
 from traceview.errors import UsageError
 
 _REMOTE_ONLY: Final = ("duration", "timeout")
 _WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
-_DEMO_ONLY: Final = ("devices", "slowdown", "illness")
+_DEMO_ONLY: Final = ("devices", "slowdown")
+_CHECK_ONLY: Final = ("format_",)
+_WITH_CHECK: Final = ("check", "format_", "script", "arguments", "out", "without")
 _SCRIPT_ONLY: Final = ("script", "module", "step_function", "serve", "on_hang", "seconds")
 
 
-def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool) -> None:
+def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_check: bool) -> None:
     """Raise `UsageError` for a given option or argument that the mode does not take."""
-    for name, shown in _given(context):
+    for name, shown in given_options(context):
+        if is_check and name not in _WITH_CHECK:
+            raise UsageError(
+                f"{shown} cannot be combined with --check",
+                hint="--check records nothing; to record a run, omit --check",
+            )
+        if not is_check and name in _CHECK_ONLY:
+            raise UsageError(f"{shown} needs --check")
         if is_remote and name not in _WITH_REMOTE:
             raise UsageError(
                 f"{shown} cannot be combined with --remote",
@@ -34,12 +43,3 @@ def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool) -> Non
             )
         if not is_demo and not is_remote and name in _DEMO_ONLY:
             raise UsageError(f"{shown} needs --demo", hint="--demo runs traceview's own training")
-
-
-def _given(context: typer.Context) -> Iterator[tuple[str, str]]:
-    """The options and arguments on the command line: their name, and how the user knows them."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if source is not None and source.name == "COMMANDLINE":
-            is_option = parameter.param_type_name == "option"
-            yield str(parameter.name), max(parameter.opts, key=len) if is_option else "SCRIPT"

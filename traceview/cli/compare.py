@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from traceview.cli.errors import say
-from traceview.cli.options import FORMAT_OPTION, Full, Output, Redact, Width
+from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
 from traceview.errors import ComparisonError, UsageError
 from traceview.location import Location
@@ -31,11 +31,7 @@ class Format(str, Enum):
     json = "json"
 
 
-_BY_SUFFIX: Final = {
-    ".md": Format.markdown,
-    ".html": Format.html,
-    ".json": Format.json,
-}
+_BY_SUFFIX: Final = {".md": Format.markdown, ".html": Format.html, ".json": Format.json}
 
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
@@ -43,81 +39,38 @@ _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 def compare(
     before: Annotated[
         Location | None,
-        typer.Argument(
-            metavar="[BEFORE]",
-            parser=location_of,
-            help=f"Capture before the change. {_ARGUMENT}",
-            show_default=False,
-        ),
+        argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}", parser=location_of),
     ] = None,
     after: Annotated[
-        Location | None,
-        typer.Argument(
-            metavar="[AFTER]",
-            parser=location_of,
-            help="Capture after it.",
-            show_default=False,
-        ),
+        Location | None, argument("[AFTER]", "Capture after it.", parser=location_of)
     ] = None,
     further: Annotated[
         list[Location] | None,
-        typer.Argument(
-            metavar="[RUN]...",
-            parser=location_of,
-            help="Further runs, with --scaling.",
-            show_default=False,
-        ),
+        argument("[RUN]...", "Further runs, with --scaling.", parser=location_of),
     ] = None,
     more_before: Annotated[
         list[Location] | None,
-        typer.Option(
-            "--before",
-            metavar="PATH",
-            parser=location_of,
-            help="Another capture before the change. May be repeated.",
-            show_default=False,
+        option(
+            "PATH", "Another capture before the change. Repeatable.", "--before", parser=location_of
         ),
     ] = None,
     more_after: Annotated[
         list[Location] | None,
-        typer.Option(
-            "--after",
-            metavar="PATH",
-            parser=location_of,
-            help="Another capture after it. May be repeated.",
-            show_default=False,
-        ),
+        option("PATH", "Another capture after it. Repeatable.", "--after", parser=location_of),
     ] = None,
     scaling: Annotated[
-        bool,
-        typer.Option(
-            "--scaling",
-            help="Show runs on different numbers of devices beside each other instead: how step time, examples per second and "
-            "efficiency grow, and what takes the growing share.",
-        ),
+        bool, flag("Compare runs on different numbers of devices instead.", "--scaling")
     ] = False,
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            "--require",
-            "--fail-on",
-            metavar="CONDITION",
-            help="A condition that AFTER has to meet, as for traceview gate, with BEFORE as the baseline; exit code 10 if one "
-            "fails. May be repeated.",
-            show_default=False,
+        option(
+            "CONDITION", "A condition for AFTER, as of traceview gate. Repeatable.", "--require"
         ),
     ] = None,
-    format_: Annotated[
-        Format | None,
-        FORMAT_OPTION,
-    ] = None,
+    format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
     output: Output = None,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Compare runs on other devices or of another batch, too, and judge such changes. Replace FILE if it exists.",
-        ),
+        bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
     ] = False,
     redact: Redact = False,
     full: Full = False,
@@ -148,8 +101,8 @@ def compare(
         )
     from traceview.cli.progress import reading
     from traceview.comparison.build import compare as build
+    from traceview.comparison.build import reports_of
     from traceview.comparison.median_steps import aligned_steps
-    from traceview.comparison.sides import reports_of
 
     sides = [
         [*([first] if first is not None else []), *(more or [])]
@@ -167,14 +120,17 @@ def compare(
     for side in sides:
         with reading(side[0], None):
             reports.append(reports_of(side, lanes=format_ is Format.html))
+    if redact:
+        from traceview.report.pseudonyms import Pseudonyms
+        from traceview.report.redaction import redacted
+
+        # The same name on both sides has the same pseudonym.
+        names = Pseudonyms()
+        reports = [[redacted(report, names) for report in side] for side in reports]
     comparison = build(reports[0], reports[1], force=force)
     steps = None
     if format_ is Format.html:
-        steps = aligned_steps(reports[0], reports[1], comparison.parts)
-    if redact:
-        from traceview.report.redaction import redacted_record
-
-        comparison = redacted_record(comparison)
+        steps = aligned_steps(reports[0], reports[1], comparison.states)
     result = _judged(sides, reports, conditions, force=force) if conditions else None
     if format_ is Format.terminal:
         from traceview.comparison.document import screen_of, section_of
@@ -186,17 +142,17 @@ def compare(
             target.write_section(screen_of(comparison, _command(places)), width)
     elif format_ is Format.json:
         from traceview.document.json_text import dumped
-        from traceview.gate.compared import judged_comparison
+        from traceview.gate.result import judged_comparison
 
         target.write(dumped(judged_comparison(comparison, result)))
     else:
-        from traceview.comparison import formats
+        from traceview.comparison import document
 
         verdict = _gate_sections(result)
         if format_ is Format.html:
-            target.write(formats.html(comparison, steps, further=verdict).encode())
+            target.write(document.to_html(comparison, steps, further=verdict).encode())
         else:
-            target.write(formats.markdown(comparison, further=verdict).encode())
+            target.write(document.to_markdown(comparison, further=verdict).encode())
     if result is not None:
         is_apart = target.path is None and format_ is not Format.terminal
         _say(result, width, is_apart=is_apart)
@@ -243,7 +199,7 @@ def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
 
 def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
     """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.gate.github import message
+    from traceview.gate.ci import message
     from traceview.gate.section import gate_section, headline
 
     if not is_apart:
@@ -256,12 +212,7 @@ def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
 
 
 def _compare_scaling(
-    runs: list[Location],
-    target: Target,
-    format_: Format | None,
-    width: int | None,
-    *,
-    force: bool,
+    runs: list[Location], target: Target, format_: Format | None, width: int | None, *, force: bool
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.base import Skipped

@@ -19,7 +19,6 @@ from traceview.capture.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.memory_limit import LESS_MEMORY, limited, share_one_heap
 from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
@@ -32,7 +31,7 @@ _QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
-_LASTING: Final = ("capture", "open", "watch")
+_LASTING: Final = ("capture", "watch")
 """Commands that run a script of the user, or until the user ends them."""
 
 _UNCUT: Final = 1000
@@ -54,17 +53,10 @@ class Command(TyperCommand):
             gc.enable()
         else:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            share_one_heap()
-        limit_bytes = ctx.params.get("max_memory")
-        if limit_bytes is None:
-            return super().invoke(ctx)
-        if ctx.params.get("workers", 1) > 1 or ctx.params.get("scheduler"):
-            raise UsageError(
-                "--max-memory holds the memory of one process",
-                hint="leave out --workers and --scheduler",
-            )
-        with limited(limit_bytes):
-            return super().invoke(ctx)
+            from traceview.sweeping import SWEEPS
+
+            SWEEPS.share_one_heap()
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`LOGDIR` for Typer's `{LOGDIR}`."""
@@ -120,11 +112,7 @@ class CommandGroup(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
         except MemoryError:
             say("error: not enough memory for this trace")
-            if any(
-                option.name == "max_memory"
-                for option in self.commands[ctx.invoked_subcommand].params
-            ):
-                _print(f"hint: {LESS_MEMORY}")
+            _print("hint: record fewer steps")
             raise typer.Exit(TraceFormatError.exit_code) from None
         except Exception:
             traceback.print_exc()

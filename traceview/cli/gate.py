@@ -6,21 +6,28 @@ import os
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.cli.baselines import remove as remove_baseline
+from traceview.cli.baselines import save as save_baseline
+from traceview.cli.baselines import show_list
 from traceview.cli.errors import say
 from traceview.cli.options import (
-    FORMAT_OPTION,
     Force,
-    MaxMemory,
     Output,
+    Redact,
     Run,
     Salvage,
-    Subject,
     Width,
+    argument,
+    flag,
     folder_of,
+    format_option,
+    given_options,
+    logdir_of,
+    option,
 )
 from traceview.cli.output import Target, format_of, write_file
 from traceview.errors import TraceviewError, UsageError
@@ -43,104 +50,100 @@ class Format(str, Enum):
 _BY_SUFFIX = {".md": Format.markdown, ".json": Format.json, ".xml": Format.junit}
 
 
+_WITH: Final = {
+    "save": ("run", "salvage", "redact", "force"),
+    "baselines": ("format_", "output", "force", "width"),
+    "remove": (),
+}
+"""Options that act on baselines instead of judging a run, and the others that each of them takes besides --dir."""
+
+
 def gate(
-    subject: Subject,
+    context: typer.Context,
+    subject: Annotated[
+        Location | None,
+        argument("[LOGDIR]", "Log directory, run, .xplane.pb or report.json.", parser=logdir_of),
+    ] = None,
     require: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--require",
-            "--fail-on",
-            metavar="CONDITION",
-            help="A condition that has to hold. May be repeated. --fail-on is another name: the gate fails on what does "
-            "not hold.",
-            show_default=False,
-        ),
+        list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")
     ] = None,
     budget: Annotated[
         Location | None,
-        typer.Option(
-            "--budget",
-            metavar="FILE",
-            parser=location_of,
-            help="A TOML file whose list require has conditions.",
-            show_default=False,
-        ),
+        option("FILE", "TOML file with a list of conditions: require.", parser=location_of),
     ] = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            "--baseline",
-            metavar="NAME|PATH",
-            help="What changes are compared with: a baseline by its name, a saved report, or a log directory. "
-            "If no condition is about a change, the gate asks for step_time:+5% as well.",
-            show_default=False,
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir",
-            metavar="DIR",
-            parser=folder_of,
-            help="Folder of the baselines; by default .traceview/baselines.",
-            show_default=False,
-        ),
+        str | None, option("NAME|PATH", "Compare with this, by default to step_time:+5%.")
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Fail on changes within noise, too; a row without a value leaves its condition unjudged.",
             "--strict",
-            help="Fail on a change past its limit even within noise, and do not judge a condition some of whose rows "
-            "have no value.",
         ),
     ] = False,
+    save: Annotated[str | None, option("NAME", "Save the run as a baseline instead.")] = None,
+    baselines: Annotated[bool, flag("List the baselines instead.", "--baselines")] = False,
+    remove: Annotated[str | None, option("NAME", "Remove a baseline instead.")] = None,
+    folder: Annotated[
+        Path | None,
+        option(
+            "DIR",
+            "Folder of baselines: .traceview/baselines by default.",
+            "--dir",
+            parser=folder_of,
+        ),
+    ] = None,
     run: Run = None,
-    salvage: Salvage = False,
     format_: Annotated[
-        Format | None,
-        FORMAT_OPTION,
+        Format | None, format_option("terminal", "markdown", "json", "junit")
     ] = None,
     output: Output = None,
     junit: Annotated[
-        Location | None,
-        typer.Option(
-            "--junit",
-            metavar="FILE",
-            parser=location_of,
-            help="Write the verdict as JUnit XML as well; replaces FILE.",
-            show_default=False,
-        ),
+        Location | None, option("FILE", "Write JUnit XML, too; replaces FILE.", parser=location_of)
     ] = None,
     github: Annotated[
-        bool,
-        typer.Option(
-            "--github",
-            help="Print annotations for GitHub Actions as well, and append to $GITHUB_STEP_SUMMARY.",
-        ),
+        bool, flag("Annotate and summarize for GitHub Actions, too.", "--github")
     ] = False,
     force: Force = False,
+    redact: Redact = False,
+    salvage: Salvage = False,
     width: Width = None,
-    max_memory: MaxMemory = None,
 ) -> None:
     """Judge a run by conditions; the exit code is the verdict.
 
-    0: all conditions hold. 10: at least one fails. 7: none fails, but one cannot be judged, because the run has no steps for
-    instance.
+    0: all hold. 10: at least one fails. 7: none fails, but one cannot be judged.
 
-    A condition is a key, an operator and a limit. Short keys are step_time, busy_ratio, idle_ratio, idle.CAUSE_ratio and
-    examples_per_second; all keys of the JSON report work, too. Every device has to meet a condition; KEY[GPU:0] is about one.
-    A unit ends the key (step_time_ms) or follows the limit (120 ms).
+    A condition is a key of the JSON report, an operator and a limit, such as busy_ratio >= 0.8 or
+    state.input_ratio <= 5%; KEY[GPU:0] is of one device. Also: finding:CODE absent. Against a baseline KEY:+5% may rise
+    by 5%; a slower step fails only beyond noise.
 
-    Against a baseline, KEY:+5% may rise by so much and KEY:-5% may fall. A slower step fails only if the difference is
-    beyond noise.
-
-    Example: traceview gate logs/ --require 'step_time_ms <= 120' --require 'finding:unused-gpu absent'
+    Example: traceview gate logs/ --require 'step_time_ms <= 120'
     """
     from traceview.cli.progress import reading
-    from traceview.gate.run import asked_budget, baseline_of
-    from traceview.gate.run import gate as judge
+    from traceview.gate.budget import asked_budget, baseline_of
+    from traceview.gate.budget import gate as judge
     from traceview.report.given import report_at
 
+    mode = _mode(context)
+    if mode == "baselines":
+        target = Target.of(output, force=force)
+        format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+        if format_ not in (Format.terminal, Format.json):
+            raise UsageError(f"--baselines writes no {format_.value}", hint="--format json")
+        show_list(target, folder, width, as_json=format_ is Format.json)
+        return
+    if mode == "remove":
+        remove_baseline(remove or "", folder)
+        return
+    if subject is None:
+        raise UsageError("missing argument 'LOGDIR'", hint="see traceview gate --help")
+    if mode == "save":
+        save_baseline(
+            save or "", subject, folder, run=run, salvage=salvage, redact=redact, force=force
+        )
+        return
+    if redact:
+        raise UsageError("--redact needs --save: a verdict names devices")
     target = Target.of(output, force=force, source=subject)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     asked = asked_budget(require or (), budget, baseline)
@@ -161,6 +164,17 @@ def gate(
         raise typer.Exit(result.exit_code)
 
 
+def _mode(context: typer.Context) -> str:
+    """The option that acts on baselines, or ""; raises `UsageError` for an option that does not go with it."""
+    given = dict(given_options(context))
+    mode = next((mode for mode in _WITH if mode in given), "")
+    subject = ("subject",) if mode == "save" else ()
+    for name, shown in given.items() if mode else ():
+        if name not in (mode, "folder", *subject, *_WITH[mode]):
+            raise UsageError(f"{shown} and {given[mode]} exclude each other")
+    return mode
+
+
 def _write(
     target: Target, format_: Format, result: GateResult, width: int | None, *, is_guarded: bool
 ) -> None:
@@ -172,7 +186,7 @@ def _write(
     elif format_ is Format.junit:
         target.write(_junit(result))
     elif format_ is Format.markdown:
-        from traceview.gate.github import summary
+        from traceview.gate.ci import summary
 
         target.write(summary(result))
     else:
@@ -192,14 +206,14 @@ def _junit(result: GateResult) -> bytes:
     from datetime import datetime, timezone
     from socket import gethostname
 
-    from traceview.gate.junit import junit_xml
+    from traceview.gate.ci import junit_xml
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     return junit_xml(result, timestamp=now, hostname=gethostname())
 
 
 def _annotate(result: GateResult) -> None:
-    from traceview.gate.github import annotation_lines
+    from traceview.gate.ci import annotation_lines
 
     for line in annotation_lines(result):
         Target(None).write(f"{line}\n")
@@ -223,7 +237,7 @@ def _problems_beside(
 
 
 def _append_summary(result: GateResult) -> None:
-    from traceview.gate.github import summary
+    from traceview.gate.ci import summary
 
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:

@@ -6,9 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from traceview.cli.options import FORMAT_OPTION, Force, Output, Width, folder_of
+from traceview.cli.options import Force, Output, Width, argument, folder_of, format_option
 from traceview.cli.output import Target, format_of
 
 
@@ -32,17 +30,10 @@ _BY_SUFFIX = {
 
 def history(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            parser=folder_of,
-            help="A folder of saved reports or baselines.",
-            show_default=False,
-        ),
+        Path, argument("DIR", "A folder of saved reports or baselines.", parser=folder_of)
     ],
     format_: Annotated[
-        Format | None,
-        FORMAT_OPTION,
+        Format | None, format_option("terminal", "markdown", "html", "csv", "json")
     ] = None,
     output: Output = None,
     force: Force = False,
@@ -57,7 +48,7 @@ def history(
     Example: traceview history reports/ -o history.html
     """
     from traceview.history.reports import saved_reports
-    from traceview.history.result import history_of
+    from traceview.history.result import history_of, history_table
     from traceview.history.section import headline, history_section
 
     target = Target.of(output, force=force)
@@ -69,7 +60,6 @@ def history(
         target.write(dumped(made))
     elif format_ is Format.csv:
         from traceview.export import csv
-        from traceview.history.table import history_table
 
         target.write_parts(csv.written(history_table(made), is_escaped=target.is_terminal))
     elif format_ is Format.html:

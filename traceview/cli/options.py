@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -31,7 +31,27 @@ class Window(str, Enum):
     trace = "trace"
 
 
-def _logdir(text: str) -> Location:
+def option(
+    metavar: str, text: str, *names: str, show_default: bool = False, **settings: Any
+) -> Any:
+    """An option with a value; `text`: its help."""
+    return typer.Option(
+        *names, metavar=metavar or None, help=text, show_default=show_default, **settings
+    )
+
+
+def flag(text: str, *names: str) -> Any:
+    """An option without a value."""
+    return typer.Option(*names, help=text)
+
+
+def argument(metavar: str, text: str, **settings: Any) -> Any:
+    """A word that is no option."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False, **settings)
+
+
+def logdir_of(text: str) -> Location:
+    """The place that LOGDIR names; raises `UsageError` for an empty text."""
     if not text:
         raise UsageError("LOGDIR is empty", hint="the current directory is .")
     return location_of(text)
@@ -52,159 +72,53 @@ def output_folder(text: str) -> Path:
 
 
 Logdir = Annotated[
-    Location,
-    typer.Argument(
-        metavar="LOGDIR",
-        parser=_logdir,
-        help="Log directory, a run in it, or one .xplane.pb file.",
-        show_default=False,
-    ),
+    Location, argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=logdir_of)
 ]
 Subject = Annotated[
     Location,
-    typer.Argument(
-        metavar="LOGDIR|REPORT",
-        parser=_logdir,
-        help="Log directory, a run in it, one .xplane.pb file, or a saved report.json.",
-        show_default=False,
-    ),
+    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=logdir_of),
 ]
-Run = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Run to read; by default the newest.", show_default=False),
-]
-FORMAT_OPTION: Final = typer.Option(
-    "--format", help="By default what FILE ends with, else terminal.", show_default=False
-)
-"""Of commands that write one thing in several formats; each has formats of its own."""
+Run = Annotated[str | None, option("NAME", "Run to read; by default the newest.")]
+
+
+def format_option(*names: str) -> Any:
+    """The option `--format` of a command that writes one thing in several formats."""
+    return option("NAME", f"{', '.join(names)}; by default by FILE's ending.", "--format")
+
 
 Output = Annotated[
     Location | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        parser=location_of,
-        help="Write to FILE instead of the terminal.",
-        show_default=False,
-    ),
+    option("FILE", "Write to FILE instead of the terminal.", "--output", "-o", parser=location_of),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")]
-Redact = Annotated[
-    bool,
-    typer.Option(
-        "--redact",
-        help="Replace names of hosts, paths, users, ops, layers and commands with stable pseudonyms.",
-    ),
-]
-Steps = Annotated[
-    str | None,
-    typer.Option(
-        metavar="A:B",
-        help="Only steps A up to but not including B; A or B may be omitted.",
-        show_default=False,
-    ),
-]
+Force = Annotated[bool, flag("Replace FILE if it exists.", "--force")]
+Redact = Annotated[bool, flag("Replace identifying names with stable pseudonyms.", "--redact")]
+Steps = Annotated[str | None, option("A:B", "Only steps A to B-1; A or B may be omitted.")]
 WindowChoice = Annotated[
-    Window,
-    typer.Option(
-        "--window",
-        help="Time span to analyze: first to last step, first to last device event, or the whole "
-        "profile; auto picks the first available of these.",
-    ),
+    Window, option("SPAN", "Time span: steps, devices, trace or auto (default).", "--window")
 ]
 Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--device",
-        metavar="KEY",
-        help="Show only this device: GPU:4, or 4 for short. May be repeated.",
-        show_default=False,
-    ),
+    list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
 ]
 Baseline = Annotated[
     Location | None,
-    typer.Option(
-        "--baseline",
-        metavar="LOGDIR",
-        parser=_logdir,
-        help="A run on one device, to compare the speed with.",
-        show_default=False,
+    option(
+        "LOGDIR", "Run on one device to compare the speed with.", "--baseline", parser=logdir_of
     ),
 ]
 Workers = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        min=1,
-        metavar="N",
-        help="Processes that read the files of several hosts.",
-    ),
+    str, option("N|ADDRESS", "Read hosts in N processes, or by a Dask scheduler.", "--workers")
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="Read the files where the workers of this Dask cluster are, such as tcp://host:8786.",
-        show_default=False,
-    ),
-]
-Salvage = Annotated[bool, typer.Option("--salvage", help="Use what is readable of a damaged file.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--columns",
-        metavar="NAMES",
-        help="Only these columns, in this order, of CSV, JSON and Parquet: device,duration_ps.",
-        show_default=False,
-    ),
-]
+Salvage = Annotated[bool, flag("Use what is readable of a damaged file.", "--salvage")]
 Width = Annotated[
-    int | None,
-    typer.Option(
-        min=40,
-        max=MOST_WIDTH,
-        metavar="N",
-        help="Width of the output in columns; by default that of the terminal.",
-        show_default=False,
-    ),
+    int | None, option("N", "Width of the output in columns.", min=40, max=MOST_WIDTH)
 ]
 
-Full = Annotated[
-    bool,
-    typer.Option("--full", help="Print everything; by default what fits on one screen."),
-]
-Select = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--select",
-        metavar="CODE",
-        help="Report only these findings, comma-separated.",
-        show_default=False,
-    ),
-]
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ignore",
-        metavar="CODE",
-        help="Do not report these findings, comma-separated.",
-        show_default=False,
-    ),
-]
+Full = Annotated[bool, flag("Print everything, not only the first screen.", "--full")]
+Select = Annotated[list[str] | None, option("CODES", "Report only these findings.", "--select")]
+Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findings.", "--ignore")]
 
 _RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
-_SIZE_UNITS: Final = {
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "tib": 1 << 40,
-}
-_SIZE: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([MGT]i?B)\s*", re.ASCII | re.IGNORECASE)
 _LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
@@ -235,28 +149,43 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
 
 
 def hosts_read_by(
-    workers: int, scheduler: str | None, *, are_asked: bool = False
+    workers: str, *, are_asked: bool = False
 ) -> AbstractContextManager[Readers | None]:
     """Who reads the files of hosts until the end of the `with` block; None for this process.
 
-    `are_asked`: the hosts are asked for more than their files. Raises `UsageError` if both options are given.
+    `workers`: a number of processes, or the address of a Dask scheduler. `are_asked`: the hosts are asked for more than
+    their files. Raises `UsageError` for neither.
     """
-    if scheduler is not None:
-        if workers > 1:
-            raise UsageError(
-                "--workers and --scheduler exclude each other",
-                hint="the workers of a cluster are those that its scheduler has",
-            )
-        if not scheduler.strip():
-            raise UsageError("--scheduler: no address is given", hint="such as tcp://host:8786")
+    if ":" in workers:
         from traceview.trace.cluster import Cluster
 
-        return Cluster(scheduler, keeps=are_asked)
-    if workers == 1:
+        return Cluster(workers, keeps=are_asked)
+    if not (workers.isascii() and workers.isdecimal() and int(workers[:9]) > 0):
+        raise UsageError(
+            f"--workers {workers}: neither a number nor an address",
+            hint="such as 4 or tcp://host:8786",
+        )
+    if workers == "1":
         return nullcontext()
     from traceview.trace.workers import Workers as Processes
 
-    return Processes(workers, keeps=are_asked)
+    return Processes(int(workers[:9]), keeps=are_asked)
+
+
+def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:
+    """The options and arguments on the command line: their name, and how the user knows them."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if source is not None and source.name == "COMMANDLINE":
+            is_option = parameter.param_type_name == "option"
+            shown = (
+                max(parameter.opts, key=len)
+                if is_option
+                else "LOGDIR"
+                if parameter.name == "subject"
+                else str(parameter.name).upper()
+            )
+            yield str(parameter.name), shown
 
 
 def finding_codes(
@@ -281,41 +210,6 @@ def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
     spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
     return [spelled.get(name.lower(), name) for name in wanted]
-
-
-def column_names(values: Sequence[str]) -> list[str]:
-    """The names in the values of `--columns`; raises `UsageError` for none, or for one that comes twice."""
-    names = listed(values)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice or not names:
-        text = f"{twice} is given twice" if twice else "no column is given"
-        raise UsageError(f"--columns: {text}", hint="names with commas between: device,duration_ps")
-    return names
-
-
-def memory_size(text: str) -> int:
-    """`512MB`, `1GB` or `1.5GiB` in bytes; raises `UsageError` for any other text."""
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"--max-memory {text}: not a size of memory",
-            hint="a number and MB, GB, MiB or GiB: 1.5GB",
-        )
-    whole, _, fraction = match[1].partition(".")
-    unit = _SIZE_UNITS[match[2].lower()]
-    return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
-
-
-MaxMemory = Annotated[
-    int | None,
-    typer.Option(
-        "--max-memory",
-        metavar="SIZE",
-        parser=memory_size,
-        help="Hold at most so much memory, 1GB for instance; what does not fit goes to files in TMPDIR.",
-        show_default=False,
-    ),
-]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

@@ -1,105 +1,128 @@
-"""Defines `traceview report`: everything about a run, for a ticket or for later."""
+"""Defines `traceview report`: everything about a run as documents, for a ticket, for later, or in a browser."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from traceview.cli.bundle import Bundle
-from traceview.cli.document_choice import chosen_document
 from traceview.cli.options import (
     Baseline,
     Ignore,
-    Logdir,
-    MaxMemory,
     Redact,
     Run,
     Salvage,
-    Scheduler,
     Select,
     Steps,
+    Subject,
     Window,
     WindowChoice,
     Workers,
-    finding_codes,
-    hosts_read_by,
-    step_range,
+    flag,
+    option,
 )
 from traceview.cli.output import Target, checked_place
-from traceview.cli.timings import Timings
+from traceview.cli.report_source import Source
 from traceview.errors import UsageError
-from traceview.export.formats import TABLES, check_pyarrow
 from traceview.location import Location
-from traceview.report.formats import DOCUMENTS
+from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.stages import stage
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.analysis.selection import Selection
     from traceview.report.model import Report
-    from traceview.trace.model import Trace
 
-TABLE_FILES: Final = {name: f"data/{name}.parquet" for name in TABLES}
-"""The tables of the window, for further computation, by their names."""
+_FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
-_FILES: Final = (*(document.file_name for document in DOCUMENTS), *TABLE_FILES.values())
+
+class Viewer(str, Enum):
+    """Programs that show a run."""
+
+    report = "report"
+    xprof = "xprof"
+    tensorboard = "tensorboard"
+    perfetto = "perfetto"
 
 
 def report(
-    logdir: Logdir,
+    context: typer.Context,
+    logdir: Subject,
     output: Annotated[
         Location | None,
-        typer.Option(
+        option(
+            "DIR",
+            "Folder, or with --format or a known ending a file.",
             "--output",
             "-o",
-            metavar="DIR",
             parser=location_of,
-            help="Folder to write; with --format or a known ending, a single file.",
-            show_default=False,
         ),
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "NAME",
+            f"One document: {', '.join(document.name for document in DOCUMENTS)}.",
             "--format",
-            metavar="|".join(document.name for document in DOCUMENTS),
-            help="Write only this document; without -o to standard output.",
-            show_default=False,
         ),
     ] = None,
-    with_data: Annotated[
-        bool,
-        typer.Option(
-            "--with-data", help="Also write the tables of the window as Parquet, in data/."
-        ),
-    ] = False,
-    redact: Redact = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    viewer: Annotated[
+        Viewer | None,
+        option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
+    ] = None,
+    port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
     run: Run = None,
     steps: Steps = None,
     window: WindowChoice = Window.auto,
     baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
+    redact: Redact = False,
+    force: Annotated[bool, flag("Replace files that exist.", "--force")] = False,
     salvage: Salvage = False,
-    workers: Workers = 1,
-    scheduler: Scheduler = None,
-    max_memory: MaxMemory = None,
-    timings: Timings = False,
+    workers: Workers = "1",
 ) -> None:
-    """Write the report of a run as a folder of documents.
+    """Write the report of a run as documents, or open it in a browser.
 
-    All files are written or none. traceview render report.json shows a saved report again.
+    All files are written or none. --open shows the report from a temporary file. With --port, and for the other programs, it serves the run to this
+    machine alone until Ctrl-C; from another one: ssh -L 8791:localhost:8791 HOST.
 
     Example: traceview report logs/ -o report
     """
-    from traceview.cli.progress import reading
-    from traceview.trace.load import load
+    source = Source.of(
+        context,
+        logdir,
+        run=run,
+        steps=steps,
+        window=window,
+        baseline=baseline,
+        select=select,
+        ignore=ignore,
+        salvage=salvage,
+        workers=workers,
+    )
+    if viewer is not None:
+        if output is not None or format_ is not None:
+            raise UsageError("--open and -o or --format exclude each other")
+        from traceview.cli import viewing
 
+        if viewer is Viewer.report:
+            viewing.show_report(lambda: _made(source, redact), port)
+        else:
+            if source.is_saved:
+                raise UsageError(
+                    f"--open {viewer.value} needs a trace, and {logdir} is a saved report"
+                )
+            viewing.check_options(context, viewer.value)
+            viewing.show_run(viewer.value, source, port)
+        return
+    if port is not None:
+        raise UsageError("--port needs --open")
     if output is not None:
         checked_place(output)
-    document = chosen_document(format_, output)
+    document = _chosen_document(format_, output)
     if document is None and output is None:
         raise UsageError(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
@@ -108,63 +131,32 @@ def report(
     bundle = Bundle(output, _FILES, force) if output is not None and not document else None
     if bundle:
         bundle.check()
-    if with_data:
-        _check_data(redact=redact, has_folder=bundle is not None)
-    chosen_steps = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler, are_asked=True)
-    select_codes, ignore_codes = finding_codes(select, ignore)
-    with hosts as readers, reading(logdir, run, is_here=readers is None):
-        trace = load(logdir, run=run, salvage=salvage, readers=readers)
-        from traceview.analysis.selection import select as selection_of
-        from traceview.report.build import analyze
-
-        made = analyze(
-            trace,
-            window=window.value,
-            steps=chosen_steps,
-            select_codes=select_codes or None,
-            ignore_codes=ignore_codes,
-            baseline=baseline,
-            lanes=True,
-            readers=readers,
-        )
-        made = _with_own_choices(made, salvage=salvage)
-    if redact:
-        from traceview.report.redaction import redacted
-
-        made = redacted(made)
+    made = _made(source, redact)
     with stage("writing"):
         if target and document:
             target.write(document.render(made).encode())
         elif bundle:
-            _write(bundle, made, trace, selection_of(trace, window.value, chosen_steps), with_data)
+            bundle.write({known.file_name: (known.render(made).encode(),) for known in DOCUMENTS})
+            typer.echo(f"traceview: wrote {', '.join(_FILES)} to {bundle.folder}", err=True)
 
 
-def _check_data(*, redact: bool, has_folder: bool) -> None:
-    if redact:
-        raise UsageError(
-            "--with-data and --redact exclude each other: the tables hold every name of the trace"
-        )
-    if not has_folder:
-        raise UsageError("--with-data needs a folder: -o DIR, without --format")
-    check_pyarrow("--with-data")
+def _made(source: Source, is_redacted: bool) -> Report:
+    made = source.report(lanes=True)
+    if is_redacted:
+        from traceview.report.redaction import redacted
+
+        return redacted(made)
+    return made
 
 
-def _with_own_choices(made: Report, *, salvage: bool) -> Report:
-    from msgspec.structs import replace
-
-    return replace(made, command=(*made.command, "--salvage")) if salvage else made
-
-
-def _write(
-    bundle: Bundle, made: Report, trace: Trace, selection: Selection, with_data: bool
-) -> None:
-    files = {document.file_name: (document.render(made).encode(),) for document in DOCUMENTS}
-    if with_data:
-        from traceview.export import parquet
-        from traceview.export.tables import window_tables
-
-        tables = window_tables(trace, selection, made)
-        files |= {TABLE_FILES[table.name]: (parquet.written(table),) for table in tables}
-    bundle.write(files)
-    typer.echo(f"traceview: wrote {', '.join(files)} to {bundle.folder}", err=True)
+def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
+    """The document of `--format`, else of the ending of `path`; None where neither names one."""
+    if name is None:
+        suffix = "" if path is None or path.is_dir() else path.suffix.lower()
+        return next((document for document in DOCUMENTS if document.suffix == suffix), None)
+    by_name = {document.name: document for document in DOCUMENTS}
+    if name.lower() in by_name:
+        return by_name[name.lower()]
+    near = get_close_matches(name.lower(), by_name, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"formats: {', '.join(by_name)}"
+    raise UsageError(f"--format {name}: no such format", hint=hint)

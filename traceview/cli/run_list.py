@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from traceview.cli.table import Answer, Choice, arranged
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.trace.locate import FileSummary, RunSummary
+from traceview.errors import TraceFormatError
+from traceview.location import Location
+from traceview.trace.locate import FileSummary, RunSummary, find_runs, newest_readable, summarize
+from traceview.trace.table import flags, integers, table, texts
 from traceview.xplane.source import NOT_A_TRACE
 
 
@@ -59,10 +62,31 @@ def _devices(file: FileSummary) -> str:
     return f"{counts}, {len(file.device_names_with_lines)} with events"
 
 
-def run_data(runs: Sequence[RunSummary], chosen: str | None) -> dict[str, Any]:
-    """The same as data: `runs[]` with `name`, `chosen` and `files[]`."""
-    return {
-        "runs": [
-            {"name": run.name, "chosen": run.name == chosen, "files": run.files} for run in runs
-        ]
-    }
+def run_answer(logdir: Location, choice: Choice) -> Answer:
+    """A row per host file of each run below a log directory; the exit code is that of an unreadable trace if none can be read."""
+    every = [summarize(run) for run in find_runs(logdir)]
+    newest = newest_readable(every)
+    chosen = None if newest is None else every[newest].name
+    files = [(run, file) for run in every for file in run.files]
+    rows = table(
+        "runs",
+        texts("run", [run.name for run, _ in files]),
+        flags("is_default", [run.name == chosen for run, _ in files], is_optional=False),
+        texts("host", [file.host for _, file in files]),
+        integers("started_ns", [file.profile_start_ns for _, file in files]),
+        integers("duration_ns", [file.duration_ns for _, file in files]),
+        texts("devices", [" ".join(file.device_names) for _, file in files]),
+        texts("devices_with_events", [" ".join(f.device_names_with_lines) for _, f in files]),
+        integers("bytes", [file.bytes for _, file in files]),
+        texts("damage", [file.damage for _, file in files]),
+    )
+    shown = arranged(rows, choice, things=("run",))
+    names = dict.fromkeys(shown["run"])
+    by_name = {run.name: run for run in every}
+    return Answer(
+        rows=shown,
+        sections=lambda: [run_section([by_name[name] for name in names], chosen)],
+        left_out_count=rows.count - shown.count,
+        about={"logdir": str(logdir)},
+        code=TraceFormatError.exit_code if chosen is None else 0,
+    )

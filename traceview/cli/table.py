@@ -1,51 +1,32 @@
-"""Makes commands of tables: a command says what its rows are, and has the options and formats that all of them share."""
+"""Holds what a table is asked of and answers with, chooses and sorts its rows, and writes them in every format."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.cli.options import (
-    FORMAT_OPTION,
-    Columns,
-    Devices,
-    Force,
-    Logdir,
-    MaxMemory,
-    Output,
-    Run,
-    Salvage,
-    Scheduler,
-    Steps,
-    Width,
-    Window,
-    WindowChoice,
-    Workers,
-    column_names,
-    device_names,
-    hosts_read_by,
-    step_range,
-    word_of,
-)
+from traceview.cli.options import listed, word_of
 from traceview.cli.output import Target, format_of
 from traceview.errors import UsageError
 from traceview.export.formats import check_pyarrow
-from traceview.stages import stage
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Analysis, Context
     from traceview.analysis.selection import Selection
+    from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
     from traceview.record import Record
+    from traceview.report.model import Report
+    from traceview.trace.load import Readers
     from traceview.trace.model import Trace
-    from traceview.trace.table import Table
+    from traceview.trace.table import Column, Table
+    from traceview.trace.windows import StepRange, WindowKind
 
 
 class Format(str, Enum):
@@ -57,24 +38,44 @@ class Format(str, Enum):
     json = "json"
 
 
-FormatChoice = Annotated[
-    Format | None,
-    FORMAT_OPTION,
-]
 _BY_SUFFIX: Final = {".csv": Format.csv, ".parquet": Format.parquet, ".json": Format.json}
+_UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
+"""Endings that the name of a column for `--sort` may lack."""
+
+
+class Choice(Struct, frozen=True):
+    """Which rows are asked for, and in which order.
+
+    `states`: keys, all without any. `least_ps`: only rows of at least this length. `sort`: a column, largest first, or
+    "" for the order of the table. `top`: so many rows, None for those that suit the format. `is_terminal`: somebody
+    reads the rows, so there are few of them by default.
+    """
+
+    states: tuple[str, ...] = ()
+    least_ps: int = 0
+    sort: str = ""
+    top: int | None = None
+    is_terminal: bool = False
+
+    def top_or(self, of_terminal: int) -> int | None:
+        """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
+        return of_terminal if self.top is None and self.is_terminal else self.top
 
 
 class Request(Struct, frozen=True, dict=True):
-    """What a table is asked of: a part of a trace, and the `devices` to show, by key.
+    """What a table is asked of: a part of a trace, the `devices` to show, by key, and the rows to choose.
 
-    `has_chosen`: the devices were named. `is_terminal`: somebody reads the rows, so few of them do.
+    `has_chosen`: the devices were named.
     """
 
     trace: Trace
     selection: Selection
     devices: frozenset[str]
     has_chosen: bool
-    is_terminal: bool
+    choice: Choice
+    window: WindowKind
+    steps: StepRange | None
+    readers: Readers | None
 
     @cached_property
     def context(self) -> Context:
@@ -82,6 +83,13 @@ class Request(Struct, frozen=True, dict=True):
         from traceview.analysis.context import Context
 
         return Context(self.trace, self.selection)
+
+    @cached_property
+    def report(self) -> Report:
+        """The report of the same part of the trace."""
+        from traceview.report.build import report_of
+
+        return report_of(self.context, window=self.window, steps=self.steps, readers=self.readers)
 
     def others(self, *named: str) -> tuple[str, ...]:
         """Of very many devices those that are much alike; none of those that are `named` or that were chosen."""
@@ -95,111 +103,84 @@ class Request(Struct, frozen=True, dict=True):
 
 
 class Answer(Struct, frozen=True):
-    """The rows of a table command.
+    """The rows of a table.
 
-    `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without
-    those that are None. `order`: how the rows are sorted. `remarks`: why rows are missing, for standard error.
+    `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without those that are None;
+    None for the rows themselves. `order`: how the rows are sorted. `remarks`: why rows are missing, for standard error.
+    `about`: what JSON says beside the rows; `head`: what a terminal says above them. `code`: the exit code.
     """
 
     rows: Table
-    sections: Callable[[], Iterable[Section | None]]
+    sections: Callable[[], Iterable[Section | None]] | None = None
     left_out_count: int = 0
     order: str = ""
     remarks: tuple[str, ...] = ()
+    about: Mapping[str, Any] = {}
+    head: tuple[str, ...] = ()
+    code: int = 0
 
 
-def table_command(
-    *, has_devices: bool = True
-) -> Callable[[Callable[..., Answer]], Callable[..., None]]:
-    """Makes the command of a table from a function of a `Request` and of options of its own.
+# Rows
 
-    `has_devices`: whether rows are about devices, of which `--device` chooses some.
+
+def arranged(
+    rows: Table,
+    choice: Choice,
+    *,
+    length: str = "",
+    within: str = "",
+    things: Sequence[str] = (),
+    top: int | None = None,
+) -> Table:
+    """The rows of a table that are asked for, in the order that is asked for.
+
+    `length`: the column that `--min` bounds. `within`: each value of this column has its own order and its own `top`
+    rows. `things`: columns that together name what `top` counts and the order is of, where it has several rows; such a
+    thing is as large as its largest row. `top`: overrides that of the choice.
     """
-
-    def command_of(function: Callable[..., Answer]) -> Callable[..., None]:
-        common = _parameters(_write_table)
-        if not has_devices:
-            common = [parameter for parameter in common if parameter.name != "device"]
-        own = _parameters(function)
-        place = next(at for at, parameter in enumerate(common) if parameter.name == "salvage")
-        parameters = [*common[:place], *own, *common[place:]]
-
-        def command(**options: Any) -> None:
-            chosen = {parameter.name: options.pop(parameter.name) for parameter in own}
-            _write_table(lambda request: function(request, **chosen), **options)
-
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        # Typer reads both.
-        vars(command)["__signature__"] = inspect.Signature(parameters)
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
-
-    return command_of
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function after its first, which the command line does not give."""
-    _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
-    return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    top = choice.top if top is None else top
+    groups = rows[within] if within else [None] * rows.count
+    names = zip(*(rows[name] for name in things), strict=True) if things else range(rows.count)
+    thing_of = list(zip(groups, names, strict=True))
+    places = list(range(rows.count))
+    if choice.least_ps and length:
+        places = [at for at, size in enumerate(rows[length]) if (size or 0) >= choice.least_ps]
+    keys = _sort_keys(rows, choice.sort)
+    largest: dict[tuple[Any, Any], Any] = {}
+    for at in places:
+        thing = thing_of[at]
+        largest[thing] = min(largest.get(thing, keys[at]), keys[at])
+    place_of_group = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    rank: dict[tuple[Any, Any], tuple[int, int]] = {}
+    counts: Counter[Any] = Counter()
+    for thing in sorted(largest, key=largest.__getitem__):
+        counts[thing[0]] += 1
+        if top is None or counts[thing[0]] <= top:
+            rank[thing] = (place_of_group[thing[0]], counts[thing[0]])
+    shown = (at for at in places if thing_of[at] in rank)
+    return rows.at(sorted(shown, key=lambda at: rank[thing_of[at]]))
 
 
-def _write_table(
-    make: Callable[[Request], Answer],
-    logdir: Logdir,
-    run: Run = None,
-    format_: FormatChoice = None,
-    output: Output = None,
-    force: Force = False,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    device: Devices = None,
-    columns: Columns = None,
-    salvage: Salvage = False,
-    workers: Workers = 1,
-    scheduler: Scheduler = None,
-    width: Width = None,
-    max_memory: MaxMemory = None,
-) -> None:
-    """Read a run and write the table that `make` makes of it. The parameters are the options of all tables."""
-    from traceview.analysis.selection import select
-    from traceview.cli.progress import reading
-    from traceview.trace.load import load
-
-    target = Target.of(output, force=force, source=logdir)
-    step_numbers = step_range(steps)
-    hosts = hosts_read_by(workers, scheduler)
-    format_ = _checked_format(format_, target)
-    names = _checked_columns(columns, format_)
-    with hosts as readers, reading(logdir, run, is_here=readers is None):
-        trace = load(logdir, run=run, salvage=salvage, readers=readers)
-        request = Request(
-            trace,
-            select(trace, window.value, step_numbers),
-            _chosen_devices(trace, device),
-            has_chosen=bool(device),
-            is_terminal=format_ is Format.terminal,
-        )
-        for damage in _damage(trace):
-            typer.echo(f"traceview: {damage}", err=True)
-        answer = make(request)
-        if names:
-            answer = replace(answer, rows=_with_columns(answer.rows, names))
-        with stage("writing"):
-            target.write_parts(_content(target, format_, request, answer, width))
-    for remark in answer.remarks:
-        typer.echo(f"traceview: {remark}", err=True)
+def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
+    """What orders the rows: numbers from the largest, texts by the alphabet, and what is missing last."""
+    if not sort:
+        return [(False, 0)] * rows.count
+    column = _column_called(rows, sort, "--sort")
+    is_text = column.kind in ("text", "category")
+    return [
+        (cell is None, ("" if is_text else 0) if cell is None else cell if is_text else -cell)
+        for cell in column.cells()
+    ]
 
 
-def _damage(trace: Trace) -> Iterator[str]:
-    """A line for each damaged place: the rows lack what was lost there."""
-    from traceview.document.sanitize import sanitize
-
-    for problem in trace.problems:
-        if problem.code == "damaged-file":
-            yield f"damaged, so events and whole devices may be lost: {sanitize(problem.text)}"
+def _column_called(rows: Table, name: str, option: str) -> Column:
+    """The column of this name, with or without its unit; raises `UsageError` for one that the table has not."""
+    by_name = {column.name: column for column in rows.columns}
+    known = next((name + unit for unit in _UNITS if name + unit in by_name), name)
+    return by_name[word_of(option, by_name)(known)]
 
 
-def _checked_format(format_: Format | None, target: Target) -> Format:
+def checked_format(format_: Format | None, target: Target) -> Format:
     """The format asked for, or that of the file's name; raises `UsageError` where it cannot be written."""
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     if format_ is Format.parquet:
@@ -211,99 +192,107 @@ def _checked_format(format_: Format | None, target: Target) -> Format:
     return format_
 
 
-def _checked_columns(columns: list[str] | None, format_: Format) -> list[str]:
-    """The columns that `--columns` names, none without it; raises `UsageError` where a terminal chooses them."""
-    if columns and format_ is Format.terminal:
-        raise UsageError(
-            "--columns needs --format csv, json or parquet: a terminal shows the columns that fit its width",
-            hint="also -o FILE.csv, FILE.json or FILE.parquet",
-        )
-    return column_names(columns) if columns else []
-
-
-def _with_columns(rows: Table, names: list[str]) -> Table:
-    """The table with these columns alone; raises `UsageError` for one that it has not."""
-    by_name = {column.name: column for column in rows.columns}
-    known = word_of("--columns", by_name)
-    return replace(rows, columns=tuple(by_name[known(name)] for name in names))
-
-
-def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
-    """The device keys that `--device` names, all without it; raises `UsageError` for one that is not there."""
-    known = [trace.device_key(index) for index in range(len(trace.device_list))]
-    if not wanted:
-        return frozenset(known)
-    from traceview.report.filtering import chosen_devices
-
-    return frozenset(chosen_devices(known, device_names(wanted, known)))
+def column_names(values: Sequence[str] | None) -> list[str]:
+    """The names in the values of `--columns`; raises `UsageError` for none, or for one that comes twice."""
+    names = listed(values)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice or (values and not names):
+        text = f"{twice} is given twice" if twice else "no column is given"
+        raise UsageError(f"--columns: {text}", hint="names with commas between: device,duration_ps")
+    return names
 
 
 # Writing
 
 
-def _content(
-    target: Target, format_: Format, request: Request, answer: Answer, width: int | None
+def content(
+    target: Target, format_: Format, answer: Answer, columns: Collection[str], width: int | None
 ) -> Iterable[str | bytes]:
-    """What is written, part by part."""
+    """What is written, part by part. `columns`: the only ones, in this order; all without any."""
+    rows = answer.rows
+    if columns:
+        chosen = tuple(_column_called(rows, name, "--columns") for name in columns)
+        rows = replace(rows, columns=chosen)
     if format_ is Format.parquet:
         from traceview.export import parquet
 
-        return (parquet.written(answer.rows),)
+        return (parquet.written(rows),)
     if format_ is Format.csv:
         from traceview.export import csv
 
-        return csv.written(answer.rows, is_escaped=target.is_terminal)
+        return csv.written(rows, is_escaped=target.is_terminal)
     if format_ is Format.json:
-        return _json(request, answer)
+        return _json(rows, answer)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
     page = Page(target.width(width), target.has_color, target.has_unicode)
-    page.facts(_head(request, answer))
-    for section in answer.sections():
+    page.facts(_head(answer))
+    is_plain = answer.sections is None or columns
+    plain = [_plain_section(rows)]
+    for section in plain if is_plain or not answer.sections else answer.sections():
         if section is not None:
             add_section(page, section)
     return (page.render(),)
 
 
-def _head(request: Request, answer: Answer) -> Iterator[str]:
+def _head(answer: Answer) -> Iterator[str]:
     """What the rows are of, how many there are, and in which order."""
     from traceview.document import numbers
 
-    yield f"run {request.trace.run}"
-    windows = request.selection.windows.values()
-    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
-    yield f"window {' and '.join(lengths)}" if lengths else "no window"
+    yield from answer.head
     left_out = f", {numbers.count(answer.left_out_count)} left out" if answer.left_out_count else ""
     yield f"{numbers.plural(answer.rows.count, 'row')}{left_out}"
     if answer.order:
         yield answer.order
 
 
-def _json(request: Request, answer: Answer) -> Iterator[bytes]:
+def _plain_section(rows: Table) -> Section | None:
+    """The table as it is. Where room is short its last columns go first."""
+    from traceview.document import model as doc
+
+    title = rows.name.replace("_", " ").capitalize()
+    shown = (_shown_column(column, max(place - 1, 0)) for place, column in enumerate(rows.columns))
+    return doc.Section(rows.name, title, doc.table(title, shown)) if rows.count else None
+
+
+def _shown_column(column: Column, priority: int) -> ShownColumn:
+    """A column as its unit asks for."""
+    from traceview.document import model as doc
+
+    name, cells = column.name, column.cells()
+    heading = name.replace("_", " ")
+    if name == "device":
+        return doc.devices(heading, cells, priority=priority)
+    if name.endswith("bytes"):
+        return doc.sizes(heading, cells, priority=priority)
+    if column.kind in ("text", "category"):
+        return doc.names(heading, cells, priority=priority)
+    if column.kind == "bool":
+        yes_no = ["" if cell is None else "yes" if cell else "no" for cell in cells]
+        return doc.words(heading, yes_no, priority=priority)
+    if "_ps" in name:
+        return doc.times(heading.replace(" ps", ""), cells, priority=priority)
+    if name.endswith("_ratio"):
+        return doc.shares(heading, cells, priority=priority)
+    if column.kind == "float":
+        return doc.numbers(heading, cells, priority=priority)
+    return doc.counts(heading.removesuffix(" count"), cells, priority=priority)
+
+
+def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
     """The rows with the keys that they have in the report."""
     from traceview.document.json_text import dumped_with_rows
     from traceview.version import VERSION
 
-    trace = request.trace
     return dumped_with_rows(
         {
             "traceview_version": VERSION,
-            "logdir": str(trace.logdir),
-            "run": trace.run,
-            "windows": [
-                {
-                    "host": trace.hosts[host].name,
-                    "kind": window.kind,
-                    "start_ps": window.start_ps,
-                    "end_ps": window.end_ps,
-                }
-                for host, window in request.selection.windows.items()
-            ],
+            **answer.about,
             "rows": [],
             "left_out_count": answer.left_out_count,
         },
-        answer.rows.rows(),
+        rows.rows(),
     )
 
 

@@ -1,4 +1,4 @@
-"""Says on standard error where the time of a command went: `--timings`."""
+"""Says on standard error where the time of a command went, for `traceview --timings COMMAND`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from traceview.cli import STARTED
 from traceview.stages import measured, stage
@@ -19,7 +17,7 @@ _REST: Final = "all else"
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def said() -> Iterator[None]:
     """Prints the stages of what runs inside, with the start of the process before them."""
     begun = perf_counter()
     with measured() as stages:
@@ -55,15 +53,3 @@ def _takes(seconds: Mapping[str, float], name: str) -> bool:
 
 def _cell(seconds: Mapping[str, float], name: str) -> str:
     return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11
-
-
-def _asked(context: typer.Context, is_wanted: bool) -> bool:
-    if is_wanted and not context.resilient_parsing:
-        context.with_resource(_said())
-    return is_wanted
-
-
-Timings = Annotated[
-    bool,
-    typer.Option("--timings", help="Say on standard error where the time went.", callback=_asked),
-]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 from msgspec import Struct, field
 
-from traceview.cli.options import Logdir
+from traceview.cli.options import Logdir, flag, option
 from traceview.cli.output import Target, write_file
 from traceview.document.sanitize import sanitize
 from traceview.errors import (
@@ -34,67 +34,64 @@ PAIRS: Final = ("on_finding",)
 def watch(
     logdir: Logdir,
     every: Annotated[
-        str, typer.Option("--every", metavar="TIME", help="Time between two looks: 30s, 5m.")
+        str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
-    once: Annotated[
-        bool, typer.Option("--once", help="End after two looks, for cron and for tests.")
-    ] = False,
+    once: Annotated[bool, flag("End after two looks, for cron and for tests.", "--once")] = False,
     incomplete_after: Annotated[
         str,
-        typer.Option(
+        option(
+            "TIME",
+            "Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
             "--incomplete-after",
-            metavar="TIME",
-            help="Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
+            show_default=True,
         ),
     ] = "2m",
     last: Annotated[
         int,
-        typer.Option(
+        option(
+            "N",
+            "Compare with the N runs before, and begin with the N newest runs.",
             min=1,
-            metavar="N",
-            help="Compare with the N runs before, and begin with the N newest runs.",
+            show_default=True,
         ),
     ] = 5,
     on_finding: Annotated[
         list[str] | None,  # pairs, see PAIRS: Typer knows no list of tuples
-        typer.Option(
+        option(
+            "CODE COMMAND",
+            "Run this shell command if a new run has this finding. May be repeated.",
             "--on-finding",
-            metavar="CODE COMMAND",
-            help="Run this shell command if a new run has this finding. May be repeated.",
-            show_default=False,
         ),
     ] = None,
     prometheus: Annotated[
         Location | None,
-        typer.Option(
+        option(
+            "FILE",
+            "Keep what the newest run says in FILE, for Prometheus' text-file collector.",
             "--prometheus",
-            metavar="FILE",
             parser=location_of,
-            help="Keep what the newest run says in FILE, for Prometheus' text-file collector.",
-            show_default=False,
         ),
     ] = None,
     otel: Annotated[
         bool,
-        typer.Option(
+        flag(
+            "Send each run as OpenTelemetry metrics, to where OTEL_EXPORTER_OTLP_ENDPOINT leads.",
             "--otel",
-            help="Send each run as OpenTelemetry metrics, to where OTEL_EXPORTER_OTLP_ENDPOINT leads.",
         ),
     ] = False,
     state: Annotated[
         Location | None,
-        typer.Option(
+        option(
+            "FILE",
+            "Keep in FILE which runs were reported, so that a later call goes on from there.",
             "--state",
-            metavar="FILE",
             parser=location_of,
-            help="Keep in FILE which runs were reported, so that a later call goes on from there.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
     """Print a line for each new run as it lands, until Ctrl-C.
 
-    A line has the median step time, how busy the least busy device was, whether the step takes longer than in the runs
+    A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
     before, and the verdict. Files that still grow or are cut off are waited for; of those that do not grow any more
     traceview says once that they stay incomplete. Commands get what is known of the run in variables:
     TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run for runs that come while traceview watches,

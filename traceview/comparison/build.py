@@ -5,38 +5,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor
 
-from traceview.comparison.conditions import WORK, conditions_of
+from traceview.comparison.captures import (
+    SIDES,
+    CaptureSteps,
+    capture_steps,
+    distinct,
+    is_one_run,
+    mean,
+    repeats_of,
+)
+from traceview.comparison.conditions import conditions_of
 from traceview.comparison.difference import (
     REPLICA_RUN_SPREAD,
-    Difference,
     RunSpread,
-    step_difference,
+    StepChange,
+    step_change,
+    step_level,
 )
-from traceview.comparison.explanation import device_differences, part_differences
 from traceview.comparison.findings import finding_differences
-from traceview.comparison.limits import SIDES, limits_of
-from traceview.comparison.mean_step import CaptureSteps, capture_steps, mean
+from traceview.comparison.limits import limits_of
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
     Comparison,
     Condition,
     StepDifference,
-    interval_ps,
 )
 from traceview.comparison.ops import op_differences
-from traceview.comparison.repeats import distinct, is_one_run, repeats_of
-from traceview.comparison.values import value_differences
-from traceview.comparison.verdict import verdict_of, verdict_on_one_run
+from traceview.comparison.states import device_differences, state_differences
+from traceview.comparison.verdict import (
+    verdict_of,
+    verdict_on_different_work,
+    verdict_on_one_run,
+)
+from traceview.comparison.work import different_work
 from traceview.errors import ComparisonError
+from traceview.location import Location
+from traceview.report.build import analyze
+from traceview.report.given import SAVED
 from traceview.report.model import Report
+from traceview.report.saved import load_report
+from traceview.trace.load import load
+from traceview.trace.model import Trace
 from traceview.version import VERSION
+
+Source = Trace | Report | str | Location
+"""What a report is made of, or is."""
+
+
+def reports_of(sources: Sequence[Source], *, lanes: bool = False) -> list[Report]:
+    """A report of each source: log directories, runs, single traces and saved reports, one after the other in memory.
+
+    `lanes`: with what a timeline draws, where there is a trace. Raises what `load` and `load_report` raise.
+    """
+    return [_report_of(source, lanes=lanes) for source in sources]
+
+
+def _report_of(source: Source, *, lanes: bool) -> Report:
+    if isinstance(source, Report):
+        return source
+    if not isinstance(source, Trace) and str(source).lower().endswith(SAVED):
+        return load_report(source)
+    return analyze(source if isinstance(source, Trace) else load(source), lanes=lanes)
 
 
 def compare(
     before: Sequence[Report], after: Sequence[Report], *, force: bool = False
 ) -> Comparison:
-    """What differs between two sides, each with at least one report.
+    """Say what differs between two sides, each with at least one report.
 
     `force`: also where their steps are not the same work or ran on other hardware. Raises `ComparisonError` with the
     reasons where they are not, and where a side has no used step. A capture that a side has several times counts once.
@@ -52,35 +88,36 @@ def compare(
             hint="--force compares them all the same",
         )
     spread = run_spread_of([*before, *after])
-    noise = step_difference(
-        [capture.lengths_ps for capture in steps[0]],
-        [capture.lengths_ps for capture in steps[1]],
-        spread,
-    )
-    step = _step_difference(noise, steps[0], steps[1])
-    parts = part_differences((before, after), steps[0], steps[1], spread)
+    levels = [[step_level(capture.lengths_ps) for capture in side] for side in steps]
+    change = step_change(levels[0], levels[1], spread)
+    step = _step_difference(change, steps[0], steps[1])
+    states = state_differences((before, after), steps, spread)
     devices = device_differences(before, after)
-    shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_shown else 0
+    shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_typical else 0
     ops = op_differences(before, after, shown_ps, spread)
+    different = different_work(before, after, conditions, ops)
+    if is_one_run(before, after):
+        verdict = verdict_on_one_run(step)
+    elif different:
+        verdict = verdict_on_different_work(step, devices, different)
+    else:
+        verdict = verdict_of(step, states, devices, ops)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
-        verdict=verdict_on_one_run(step)
-        if is_one_run(before, after)
-        else verdict_of(step, parts, devices, ops) + _other_work(blocking),
+        verdict=verdict,
         step=step,
         before=_runs(before, steps[0]),
         after=_runs(after, steps[1]),
         conditions=tuple(conditions),
         limits=(
             *repeats,
-            *limits_of((before, after), steps, spread, has_parts=bool(parts)),
+            *limits_of((before, after), steps, spread, has_states=bool(states)),
         ),
-        parts=parts,
+        states=states,
         devices=devices,
         ops=ops,
-        findings=finding_differences(before, after, step.before_ps, parts),
-        values=value_differences(before, after, step),
+        findings=finding_differences(before, after, step.before_ps, states),
     )
 
 
@@ -94,12 +131,6 @@ def run_spread_of(reports: Sequence[Report]) -> RunSpread | None:
     ]
     is_replica = any(device.kind == "replica" for device in devices)
     return REPLICA_RUN_SPREAD if is_replica else None
-
-
-def _other_work(blocking: Sequence[Condition]) -> str:
-    """That steps that are not the same work were compared all the same."""
-    changes = [f"{row.name} {row.before} → {row.after}" for row in blocking if row.name in WORK]
-    return f"; the steps are not the same work ({', '.join(changes)})" if changes else ""
 
 
 def condition_words(condition: Condition) -> str:
@@ -121,28 +152,20 @@ def _steps_of(name: str, side: Sequence[Report]) -> list[CaptureSteps]:
 
 
 def _step_difference(
-    noise: Difference, before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+    change: StepChange | None, before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
 ) -> StepDifference:
-    old, new = (floor(mean([capture.mean_ps for capture in side])) for side in (before, after))
-    low, high = interval_ps(noise)
-    typical = noise.typical
+    old, new = (mean([capture.mean_ps for capture in side]) for side in (before, after))
     return StepDifference(
-        before_ps=old,
-        after_ps=new,
-        difference_ps=new - old,
-        ratio=noise.ratio,
-        low_ps=low,
-        high_ps=high,
-        low_ratio=noise.low_ratio,
-        high_ratio=noise.high_ratio,
-        least_shown_ratio=noise.least_shown_ratio,
-        direction=noise.direction,
-        is_over_runs=noise.is_over_runs,
-        typical_ratio=typical.ratio if typical else None,
-        typical_low_ratio=typical.low_ratio if typical else None,
-        typical_high_ratio=typical.high_ratio if typical else None,
-        needed_steps=noise.needed_steps,
-        needed_captures=noise.needed_captures,
+        before_ps=floor(old),
+        after_ps=floor(new),
+        difference_ps=floor(new) - floor(old),
+        ratio=float(new) / float(old) - 1 if old else None,
+        typical_ratio=change.ratio if change else None,
+        low_ratio=change.low_ratio if change else None,
+        high_ratio=change.high_ratio if change else None,
+        least_shown_ratio=change.least_shown_ratio if change else None,
+        direction=change.direction if change else "unknown",
+        is_over_runs=change.is_over_runs if change else False,
     )
 
 

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from traceview.analysis.environment.result import HostEnvironment
 from traceview.analysis.environment.section import PUBLIC_NAMES
+from traceview.analysis.facts.environment_report import HostEnvironment
 from traceview.comparison.model import Condition
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
@@ -72,9 +72,6 @@ BLOCKING: Final = (
     "steps per call",
 )
 """What makes another step, or another machine."""
-
-WORK: Final = ("batch", "steps per call")
-"""Of these, what makes another step."""
 
 
 def _facts(report: Report) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Makes the document of a comparison: the verdict, what the steps consist of, then devices, ops, findings and numbers."""
+"""Writes a comparison: the verdict, one table of states, then ops and findings, for every printer."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.anatomy.groups import anatomy_rows
-from traceview.analysis.anatomy.result import Anatomy, DeviceAnatomy
 from traceview.analysis.base import Skipped
+from traceview.analysis.device_states import (
+    ALIKE_RATIO,
+    DeviceStates,
+    LedgerSums,
+    anatomy_rows,
+    device_range,
+)
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
     DeviceDifference,
+    DeviceState,
     FindingDifference,
     OpDifference,
-    ValueDifference,
 )
-from traceview.comparison.verdict import change_words, interval_words, percent
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import AlignedSteps
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import CLASSES, PATH_PARTS, STEP_PARTS, Look, look_of
+from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
 
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5
@@ -36,7 +40,8 @@ _LEAST_RATIO: Final = 0.005
 _LEAST_CALLS: Final = 0.05
 """Of the calls of an op before: with more or fewer it is called more or less often."""
 _LONGEST_VALUE: Final = 40
-_SHOWN_DEVICES: Final = 8
+_MOST_COLUMNS: Final = 4
+"""Kinds of devices that have a column; with more the JSON has each device."""
 _SHOWN_CONDITIONS: Final = 3
 
 STATUSES: Final = {
@@ -70,7 +75,7 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
         comparison.verdict,
         (
             *doc.facts(*_sides(comparison), *_changed(comparison)),
-            *_parts_table(comparison, _BRIEF_ROWS),
+            *_state_table(comparison, _BRIEF_ROWS),
             *_ops_table(comparison, _BRIEF_OPS, is_brief=True),
             *doc.notes(
                 *map(_finding_words, findings[:_BRIEF_NOTES]),
@@ -89,7 +94,7 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
     """Everything, for a ticket."""
-    details = (section for section in _detail_sections(comparison) if section.id != "path")
+    details = (section for section in _detail_sections(comparison) if section.id != "states")
     return (_verdict_section(comparison), *details)
 
 
@@ -104,23 +109,16 @@ def document_of(
     comparison: Comparison, steps: AlignedSteps | Skipped | None = None
 ) -> doc.Document:
     """The page: both mean steps on one scale, the median `steps` where they are asked for, or why not, then everything."""
-    step = comparison.step
-    shown = _limit_of_power(comparison)
     return doc.Document(
         traceview_version=comparison.traceview_version,
         summary=doc.Summary(
             run=f"{_names(comparison.before)} → {_names(comparison.after)}",
             captured=_sides(comparison),
-            job=(),
+            job=_changed(comparison),
             answer=comparison.verdict,
-            headline="; ".join(_changed(comparison)),
+            label=None,
+            action="",
             quality=None,
-            tiles=(
-                doc.Tile("Step before", numbers.time(step.before_ps), "mean"),
-                doc.Tile("Step after", numbers.time(step.after_ps), "mean"),
-                doc.Tile("Change", numbers.signed_share(step.ratio), change_words(step)),
-                doc.Tile("Least change shown", shown, interval_words(step)),
-            ),
             findings=(),
             hidden_count=0,
             command="",
@@ -140,11 +138,6 @@ def _timeline_section(steps: AlignedSteps | Skipped | None) -> tuple[doc.Section
     lead = "From the start of the step on one scale; the line is the end of the step."
     section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
     return (section,)
-
-
-def _limit_of_power(comparison: Comparison) -> str:
-    least = comparison.step.least_shown_ratio
-    return numbers.ABSENT if least is None else percent(least)
 
 
 def _names(runs: Sequence[ComparedRun]) -> str:
@@ -190,7 +183,7 @@ def _verdict_section(comparison: Comparison) -> doc.Section:
         comparison.verdict,
         (
             *doc.facts(*_sides(comparison), *_changed(comparison)),
-            *_parts_table(comparison, len(comparison.parts)),
+            *_state_table(comparison, len(comparison.states)),
             *doc.notes(*map(numbers.sentence, comparison.limits)),
         ),
         is_folded=False,
@@ -200,17 +193,11 @@ def _verdict_section(comparison: Comparison) -> doc.Section:
 def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
     for section in (
         doc.Section(
-            "path",
-            "Critical path",
-            _parts_table(comparison, len(comparison.parts)),
-            lead="The parts of the mean steps; their differences sum to that of the steps.",
+            "states",
+            "States",
+            _state_table(comparison, len(comparison.states)),
+            lead="The mean steps of the devices by state; the differences sum to that of the steps.",
             is_folded=False,
-        ),
-        doc.Section(
-            "devices",
-            "Devices",
-            tuple(_device_blocks(comparison)),
-            lead="What each device did and waited for in the mean step.",
         ),
         doc.Section(
             "ops",
@@ -219,7 +206,6 @@ def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
             lead="Time per step and device; the largest difference on the critical path first.",
         ),
         doc.Section("findings-changed", "Findings", tuple(_findings_table(comparison.findings))),
-        doc.Section("values", "Other numbers", tuple(_values_table(comparison.values))),
         doc.Section("conditions", "What else changed", tuple(_conditions_table(comparison))),
     ):
         if section.blocks:
@@ -229,42 +215,71 @@ def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
 # Tables
 
 
-def _parts_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
-    """The largest differences, what is left together, and the step as their sum."""
-    parts = comparison.parts
-    if not parts:
+def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
+    """The largest differences, what is left together, and the step as their sum; a column for each kind of device."""
+    states, step = comparison.states, comparison.step
+    if not states:
         return ()
-    least = _LEAST_RATIO * max(comparison.step.before_ps, comparison.step.after_ps)
-    large = [row for row in parts if max(row.before_ps, row.after_ps) >= least]
-    shown, rest = large[:most_rows], [row for row in parts if row not in large[:most_rows]]
-    step = comparison.step
-    words = [look_of(PATH_PARTS, row.cause).words for row in shown]
-    before, after = [row.before_ps for row in shown], [row.after_ps for row in shown]
-    looks = [_NOISE[row.direction] for row in shown]
+    least = _LEAST_RATIO * max(step.before_ps, step.after_ps)
+    large = [row for row in states if max(row.before_ps, row.after_ps) >= least]
+    groups = [[row.state] for row in large[:most_rows]]
+    rest = [row.state for row in states if [row.state] not in groups]
+    words = [look_of(STATES, key).words for (key,) in groups]
+    looks = [_NOISE[row.direction] for row in large[:most_rows]]
     if rest:
-        words.append(f"{numbers.plural(len(rest), 'other part')}")
-        before.append(sum(row.before_ps for row in rest))
-        after.append(sum(row.after_ps for row in rest))
+        groups.append(rest)
+        words.append(numbers.plural(len(rest), "other state"))
         looks.append(Look("", ""))
-    words.append("step")
-    before.append(step.before_ps)
-    after.append(step.after_ps)
-    looks.append(_NOISE[step.direction])
+    groups.append([row.state for row in states])
+
+    def sums(rows: Sequence[DeviceState], side: str) -> list[int]:
+        by_state = {row.state: getattr(row, f"{side}_ps") for row in rows}
+        return [sum(by_state.get(key, 0) for key in group) for group in groups]
+
+    alike = _alike_devices(comparison)
     return doc.table(
-        "Parts of the critical path before and after",
+        "The mean step by state before and after",
         (
-            doc.words("part of the step", words),
-            doc.times("before", before, priority=1),
-            doc.times("after", after, priority=1),
-            doc.signed_times("change", [new - old for old, new in zip(before, after, strict=True)]),
+            doc.words("state", [*words, "step"]),
+            doc.times("before", sums(states, "before"), priority=1),
+            doc.times("after", sums(states, "after"), priority=1),
+            doc.signed_times("change", sums(states, "difference")),
             doc.looks(
                 "noise",
-                looks,
+                [*looks, _NOISE[step.direction]],
                 priority=1,
                 meaning="whether the difference is beyond what the noise of the steps explains",
             ),
+            *(
+                doc.signed_times(
+                    device_range([device.device for device in devices]),
+                    sums(devices[0].states, "difference"),
+                    priority=2,
+                    meaning="the change on these devices",
+                )
+                for devices in (alike if 1 < len(alike) <= _MOST_COLUMNS else ())
+            ),
         ),
     )
+
+
+def _alike_devices(comparison: Comparison) -> list[list[DeviceDifference]]:
+    """The devices of both sides, those together whose states changed alike."""
+    most_ps = ALIKE_RATIO * max(comparison.step.before_ps, comparison.step.after_ps)
+    alike: list[list[DeviceDifference]] = []
+    for device in comparison.devices:
+        if device.status == "both":
+            group = next((of for of in alike if _change_alike(of[0], device, most_ps)), None)
+            if group is None:
+                alike.append([device])
+            else:
+                group.append(device)
+    return alike
+
+
+def _change_alike(one: DeviceDifference, other: DeviceDifference, most_ps: float) -> bool:
+    first, second = ({row.state: row.difference_ps for row in of.states} for of in (one, other))
+    return all(abs(first.get(key, 0) - second.get(key, 0)) <= most_ps for key in {*first, *second})
 
 
 def _ops_table(
@@ -284,7 +299,7 @@ def _ops_table(
         ),
         doc.words("calls", [_calls(row) for row in rows], priority=2),
         *(
-            [doc.words("shape", [_shapes(row) for row in rows], priority=4)]
+            [doc.names("shape", [_shapes(row) for row in rows], priority=4)]
             if any(row.status == "reshaped" for row in rows)
             else []
         ),
@@ -345,38 +360,9 @@ def _kernel(row: OpDifference) -> str | None:
     return row.kernel if row.op is not None else None
 
 
-def _device_blocks(comparison: Comparison) -> Iterator[doc.Block]:
-    least = _LEAST_RATIO * comparison.step.before_ps
-    for device in comparison.devices[:_SHOWN_DEVICES]:
-        rows = [row for row in device.parts if abs(row.difference_ps) >= least]
-        yield doc.Subheading(device.device, _device_words(device))
-        if device.status == "both":
-            yield from doc.table(
-                f"The mean step of {device.device} before and after",
-                (
-                    doc.words("part", [look_of(STEP_PARTS, row.part).words for row in rows]),
-                    doc.times("before", [row.before_ps for row in rows]),
-                    doc.times("after", [row.after_ps for row in rows]),
-                    doc.signed_times("change", [row.difference_ps for row in rows]),
-                ),
-            )
-    hidden = len(comparison.devices) - _SHOWN_DEVICES
-    if hidden > 0:
-        yield from doc.remarks(f"{numbers.plural(hidden, 'more device')}: the JSON.")
-
-
-def _device_words(device: DeviceDifference) -> str:
-    if device.status == "gone":
-        return "in use before alone"
-    if device.status == "new":
-        return "in use after alone"
-    return f"{numbers.time(device.before_ps)} → {numbers.time(device.after_ps)} per step"
-
-
 def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
-        after, before = numbers.time(row.after_ps), numbers.time(row.before_ps)
-        return f"{row.code} costs {after} per step, {before} before"
+        return f"changed: {row.title}; before: {numbers.time(row.before_ps)} ({row.code})"
     within = ", within noise" if row.is_within_noise else ""
     return f"{'new' if row.status == 'came' else 'gone'}{within}: {row.title} ({row.code})"
 
@@ -390,18 +376,8 @@ def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:
             doc.words("title", [row.title for row in rows]),
             doc.times("cost before", [row.before_ps for row in rows], priority=1),
             doc.times("cost after", [row.after_ps for row in rows], priority=1),
-        ),
-    )
-
-
-def _values_table(rows: Sequence[ValueDifference]) -> tuple[doc.Table, ...]:
-    return doc.table(
-        "Other numbers that differ",
-        (
-            doc.words("number", [row.name for row in rows]),
-            doc.names("of", [row.device or row.stage for row in rows]),
-            doc.numbers("before", [numbers.measured(row.key, row.before) for row in rows]),
-            doc.numbers("after", [numbers.measured(row.key, row.after) for row in rows]),
+            doc.shares("of GPU time before", [row.before_ratio for row in rows], priority=2),
+            doc.shares("of GPU time after", [row.after_ratio for row in rows], priority=2),
         ),
     )
 
@@ -430,20 +406,46 @@ def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
             for device in comparison.devices
             if device.status in ("both", "gone" if side == "before" else "new")
         )
-        for row in anatomy_rows(Anatomy(devices)) if devices else ():
+        for row in anatomy_rows(LedgerSums(0, {}, {}, devices, ())) if devices else ():
             yield replace(row, label=f"{side}: {row.label}")
 
 
-def _mean_step(device: DeviceDifference, side: str, step_count: int) -> DeviceAnatomy:
-    parts = {row.part: row.before_ps if side == "before" else row.after_ps for row in device.parts}
-    return DeviceAnatomy(
+def _mean_step(device: DeviceDifference, side: str, step_count: int) -> DeviceStates:
+    states = {row.state: getattr(row, f"{side}_ps") for row in device.states}
+    return DeviceStates(
         host="",
         device=device.device,
         ordinal=0,
         step_count=step_count,
-        step_ps=sum(parts.values()),
-        activity={key: ps for key, ps in parts.items() if ps},
-        idle={},
+        step_ps=sum(states.values()),
+        states={key: ps for key, ps in states.items() if ps},
         waits_for=None,
         waits_for_ratio=None,
     )
+
+
+# Files
+
+
+def to_markdown(comparison: Comparison, *, further: Sequence[doc.Section] = ()) -> str:
+    """A page for a ticket or a pull request; `further` sections follow the verdict."""
+    from traceview.document.markdown import render_section
+
+    first, *details = sections_of(comparison)
+    return "\n".join(map(render_section, (first, *further, *details)))
+
+
+def to_html(
+    comparison: Comparison,
+    steps: AlignedSteps | Skipped | None = None,
+    *,
+    further: Sequence[doc.Section] = (),
+) -> str:
+    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections
+    follow the verdict.
+    """
+    from traceview.document import html
+
+    page = document_of(comparison, steps)
+    page = replace(page, sections=(*further, *page.sections))
+    return html.render(lambda _: page)

@@ -2,136 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Final
-
-from msgspec.structs import replace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from traceview.analysis.base import Finding
-from traceview.analysis.explained_findings import EXPLAINS, EXPLAINS_PART
-from traceview.analysis.idle.profiler_time import PROFILER_PS
-from traceview.comparison.model import FindingDifference, PartDifference
+from traceview.analysis.explained_findings import EXPLAINS
+from traceview.comparison.model import FindingDifference, StateDifference
 from traceview.report.model import Report
 
 LEAST_CHANGE_RATIO: Final = 0.02
 """Of the step before: a cost that differs by less has not changed; a choice of ours."""
+
+_ORDER: Final = ("came", "went", "changed")
 
 
 def finding_differences(
     before: Sequence[Report],
     after: Sequence[Report],
     step_ps: int,
-    parts: Sequence[PartDifference],
+    states: Sequence[StateDifference],
 ) -> tuple[FindingDifference, ...]:
-    """What came first, then what went, then what costs another time; each by its cost.
+    """What came first, then what went, then what costs another time; each by its share of the GPU time.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose part of the critical path hardly changed did not either: the step around it did. Where this part changed
-    within noise, warnings that only one side has are listed as such. What the other side has inside the finding that
-    explains it, or left out on request, is neither new nor gone.
+    finding whose states hardly changed did not either: the step around it did. Where these changed within noise, warnings
+    that only one side has are listed as such. What the other side has inside the finding that explains it, or left out on
+    request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
-    by_cause = {part.cause: part for part in parts}
-    not_new, not_gone = _unlisted(before), _unlisted(after)
-    rows = (
-        *sorted(_came(old, new, not_new), key=lambda row: -(row.after_ps or 0)),
-        *sorted(_went(old, new, not_gone), key=lambda row: -(row.before_ps or 0)),
-        *sorted(
-            _changed(old, new, step_ps),
-            key=lambda row: -abs((row.after_ps or 0) - (row.before_ps or 0)),
-        ),
+    by_state = {row.state: row for row in states}
+    unlisted = _unlisted(before), _unlisted(after)
+    rows = []
+    for code in {**new, **old}:
+        first, second = old.get(code), new.get(code)
+        if (first is None and code in unlisted[0]) or (second is None and code in unlisted[1]):
+            continue
+        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= _least(step_ps):
+            continue
+        judgement = _judged([row for row in (first, second) if row], by_state, step_ps)
+        is_changed = bool(first and second)
+        if judgement == "same" or (judgement == "noise" and is_changed):
+            continue
+        rows.append(_row(code, first, second, is_within_noise=judgement == "noise"))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                _ORDER.index(row.status),
+                -abs((row.after_ratio or 0.0) - (row.before_ratio or 0.0)),
+                row.code,
+            ),
+        )
     )
-    judged = []
-    for row in rows:
-        sides = [side[row.code] for side in (old, new) if row.code in side]
-        if any(_is_shown(finding, by_cause, step_ps) for finding in sides):
-            judged.append(row)
-        elif row.status != "changed" and _may_be_shown(sides[0], by_cause, step_ps):
-            judged.append(replace(row, is_within_noise=True))
-    return tuple(judged)
 
 
-def _is_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
-    """Whether what it is about on the critical path changed; of what is not on it whether it is more than information."""
-    about = _about(finding, parts)
+def _row(
+    code: str, old: Finding | None, new: Finding | None, *, is_within_noise: bool
+) -> FindingDifference:
+    before, after = (row.loss if row else None for row in (old, new))
+    shown = new or old
+    assert shown is not None
+    return FindingDifference(
+        code=code,
+        status="changed" if old and new else "came" if new else "went",
+        title=shown.title,
+        before_ps=before.ps_per_step if before else None,
+        after_ps=after.ps_per_step if after else None,
+        before_ratio=before.gpu_time_ratio if before else None,
+        after_ratio=after.gpu_time_ratio if after else None,
+        is_within_noise=is_within_noise,
+    )
+
+
+def _cost_ps(finding: Finding) -> int:
+    return finding.loss.ps_per_step if finding.loss else 0
+
+
+def _least(step_ps: int) -> float:
+    return LEAST_CHANGE_RATIO * step_ps
+
+
+def _judged(
+    sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
+) -> Literal["shown", "noise", "same"]:
+    """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
+    is_serious = any(finding.severity != "info" for finding in sides)
+    keys = {key for finding in sides if finding.loss for key in finding.loss.states}
+    about = [states[key] for key in keys if key in states]
     if not about:
-        return finding.severity != "info"
-    return _is_large(about, step_ps) and any(part.direction != "none" for part in about)
-
-
-def _may_be_shown(finding: Finding, parts: Mapping[str, PartDifference], step_ps: int) -> bool:
-    return finding.severity != "info" and _is_large(_about(finding, parts), step_ps)
-
-
-def _about(finding: Finding, parts: Mapping[str, PartDifference]) -> list[PartDifference]:
-    return [parts[cause] for cause in finding.path_causes if cause in parts]
-
-
-def _is_large(about: Sequence[PartDifference], step_ps: int) -> bool:
-    return abs(sum(part.difference_ps for part in about)) >= LEAST_CHANGE_RATIO * step_ps
+        return "shown" if is_serious else "same"
+    if abs(sum(row.difference_ps for row in about)) < _least(step_ps):
+        return "same"
+    if any(row.direction != "none" for row in about):
+        return "shown"
+    return "noise" if is_serious else "same"
 
 
 def _unlisted(reports: Sequence[Report]) -> set[str]:
     """The codes that some report has without listing a finding of them."""
-    codes = {code for report in reports for code in report.left_out_findings}
-    return codes | {
-        row.where
-        for report in reports
-        for finding in report.findings
-        for row in finding.evidence
-        if row.metric in (EXPLAINS, EXPLAINS_PART) and row.where is not None
-    }
+    return {code for report in reports for code in (*report.left_out_findings, *_inside(report))}
 
 
-def _came(
-    old: dict[str, Finding], new: dict[str, Finding], not_new: Container[str]
-) -> Iterator[FindingDifference]:
-    for code, finding in new.items():
-        if code not in old and code not in not_new:
-            yield FindingDifference(code, "came", finding.title, None, finding.cost_ps_per_step)
-
-
-def _went(
-    old: dict[str, Finding], new: dict[str, Finding], not_gone: Container[str]
-) -> Iterator[FindingDifference]:
-    for code, finding in old.items():
-        if code not in new and code not in not_gone:
-            yield FindingDifference(code, "went", finding.title, finding.cost_ps_per_step, None)
-
-
-def _changed(
-    old: dict[str, Finding], new: dict[str, Finding], step_ps: int
-) -> Iterator[FindingDifference]:
-    for code, finding in new.items():
-        if code not in old:
-            continue
-        first, second = old[code].cost_ps_per_step, finding.cost_ps_per_step
-        if first is None or second is None:
-            continue
-        if _is_without_profiler(old[code]) != _is_without_profiler(finding):
-            continue
-        if abs(second - first) > LEAST_CHANGE_RATIO * step_ps:
-            yield FindingDifference(code, "changed", finding.title, first, second)
-
-
-def _is_without_profiler(finding: Finding) -> bool:
-    """Whether the cost leaves out the time of the profiler, so that it says nothing beside one that holds it."""
-    return any(row.metric == PROFILER_PS for row in finding.evidence)
+def _inside(report: Report) -> Iterator[str]:
+    for finding in report.findings:
+        for row in finding.evidence:
+            if row.metric == EXPLAINS:
+                yield str(row.value)
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
     """By code the costliest finding, of those that more than half of the captures have."""
-    found: dict[str, list[Finding]] = {}
+    of_code: dict[str, list[Finding]] = {}
     for report in reports:
         of_report: dict[str, Finding] = {}
         for finding in report.findings:
-            known = of_report.get(finding.code)
-            if known is None or (finding.cost_ps_per_step or 0) > (known.cost_ps_per_step or 0):
+            known = of_report.setdefault(finding.code, finding)
+            if _cost_ps(finding) > _cost_ps(known):
                 of_report[finding.code] = finding
         for code, finding in of_report.items():
-            found.setdefault(code, []).append(finding)
+            of_code.setdefault(code, []).append(finding)
     return {
-        code: of_code[len(of_code) // 2]
-        for code, of_code in found.items()
-        if 2 * len(of_code) > len(reports)
+        code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
     }

@@ -7,23 +7,18 @@ from typing import Final
 
 import numpy as np
 
+from traceview.comparison.captures import SIDES, CaptureSteps
 from traceview.comparison.difference import RunSpread
-from traceview.comparison.mean_step import CaptureSteps
 from traceview.document import numbers
 from traceview.report.absent import is_lost, why_absent
 from traceview.report.model import Report
 from traceview.robust import median
 
-SIDES: Final = ("before", "after")
 _COMPARED: Final = {
     "device_time": "the devices in use",
-    "anatomy": "what each device did",
     "steps": "the steps as found",
-    "input": "the input stages",
-    "transfers": "the copies",
-    "collectives": "the collectives",
 }
-"""Results that are compared beside the path and the ops."""
+"""Results that are compared beside the states and the ops."""
 _LARGE_OVERHEAD: Final = 0.1
 """Of the step: what the profiler adds is worth a word; a choice of ours."""
 _LONG_FACTOR: Final = 3
@@ -35,13 +30,13 @@ def limits_of(
     steps: Sequence[Sequence[CaptureSteps]],
     spread: RunSpread | None,
     *,
-    has_parts: bool,
+    has_states: bool,
 ) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
     reports = [report for side in sides for report in side]
     yield from _long_steps(steps)
-    if not has_parts:
-        yield f"The difference is not explained by its parts: {_why_no_path(reports)}"
+    if not has_states:
+        yield f"The difference is not explained by states: {_why_no_states(reports)}"
     for name, side in zip(SIDES, sides, strict=True):
         for report in side:
             lost = [words for topic, words in _COMPARED.items() if is_lost(report, topic)]
@@ -77,11 +72,11 @@ def limits_of(
         yield f"The profiler made steps up to {numbers.share(max(overheads))} longer"
 
 
-def _why_no_path(reports: Sequence[Report]) -> str:
+def _why_no_states(reports: Sequence[Report]) -> str:
     for report in reports:
-        if report.results.path is None:
-            return f"the critical path of {report.source.run}: {why_absent(report, 'path')}"
-    return "a run has no step on its critical path"
+        if report.results.ledger is None:
+            return f"the states of {report.source.run}: {why_absent(report, 'ledger')}"
+    return "a run has no step with device events"
 
 
 def _on_single_captures(spread: RunSpread | None) -> str:

@@ -8,10 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.shown_steps import median_step
-from traceview.analysis.steps.result import StepRow
-from traceview.comparison.limits import SIDES
-from traceview.comparison.model import PartDifference
+from traceview.analysis.facts.step_report import StepRow, median_step
+from traceview.comparison.captures import SIDES
+from traceview.comparison.model import StateDifference
 from traceview.document import numbers
 from traceview.document.chart import DeviceLanes, Lanes
 from traceview.document.figures import AlignedSteps, StepLane
@@ -27,13 +26,15 @@ _KINDS: Final = ("idle", "copies", "communication", "compute")
 
 
 def aligned_steps(
-    before: Sequence[Report], after: Sequence[Report], parts: Sequence[PartDifference] = ()
+    before: Sequence[Report], after: Sequence[Report], states: Sequence[StateDifference] = ()
 ) -> AlignedSteps | Skipped:
     """The devices of the median steps, before and after below each other; Skipped where a report has no timeline.
 
-    Of several captures of a side the first stands for it. `parts`: what differs beyond noise of them is marked.
+    Of several captures of a side the first stands for it. `states`: what differs beyond noise of them is marked.
     """
-    marked = {part.cause for part in parts if part.direction in ("slower", "faster")}
+    marked = {row.state for row in states if row.is_shown}
+    if "communication" in marked:
+        marked.add("collective")
     sides = []
     for name, report in zip(SIDES, (before[0], after[0]), strict=True):
         of_side = dict(_lanes_of(name, report, marked))

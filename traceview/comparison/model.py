@@ -6,26 +6,27 @@ from typing import Annotated, Final, Literal
 
 from traceview.analysis.op_steps import Shapes
 from traceview.comparison.difference import Difference, Direction
-from traceview.document.vocabulary import STEP_PARTS
+from traceview.document.vocabulary import CLASSES
+from traceview.ledger.states import KEYS
 from traceview.record import (
     Count,
     DeviceKey,
     Integer,
     KernelName,
-    MetricName,
     OpName,
     PathName,
     Picoseconds,
     Record,
     RunName,
+    Share,
     SourceLine,
-    StageName,
     VersionText,
     one_of,
 )
-from traceview.trace.cause import CLASS_KEYS, PATH_KEYS
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 3
+
+StateKey = Annotated[str, one_of(*KEYS)]
 
 
 class ComparedRun(Record, frozen=True):
@@ -63,114 +64,94 @@ class Condition(Record, frozen=True):
 
 
 class StepDifference(Record, frozen=True):
-    """How much the mean step differs, and the typical one.
+    """How much the mean step differs, and whether the typical one does.
 
     Attributes:
         before_ps: Mean step before, mean over the captures, rounded down, picoseconds.
         after_ps: The same after.
         difference_ps: after_ps − before_ps.
         ratio: The difference as a share of the step before; negative where it became faster.
-        low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
-        high_ps: Upper end of it.
-        low_ratio: Lower end of the 95% interval of the ratio; null where that of the step before holds zero.
+        typical_ratio: By which share of the step before the typical step differs, the mean without the slowest third; null
+            where a step has no length.
+        low_ratio: Lower end of the 95% interval of typical_ratio; null with a single step on a side.
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
-        direction: slower or faster where that is shown, none where it is not, unknown without an interval. Where the
-            typical step is known, the 95% interval of its ratio excludes zero, or the 99% interval of the mean does;
-            elsewhere the 95% interval of the mean.
+        direction: slower or faster where the interval excludes zero, none where it does not, unknown without an interval.
         is_over_runs: Whether the interval covers how much runs differ without a change; else it covers their steps.
-        typical_ratio: By which share the typical step differs, estimated from ranks in which long steps hardly count;
-            null where the interval is over runs, and with fewer than nine steps on a side.
-        typical_low_ratio: Lower end of its 95% interval.
-        typical_high_ratio: Upper end of it.
-        needed_steps: Steps of each side with which runs as noisy as these show 8%; null where they do, or where it takes
-            several captures.
-        needed_captures: Captures of each side with which such runs show the difference, or 8% where it is smaller; null
-            where these do, or the interval is not over runs.
     """
 
     before_ps: Picoseconds
     after_ps: Picoseconds
     difference_ps: Integer
     ratio: float | None
-    low_ps: float | None
-    high_ps: float | None
+    typical_ratio: float | None
     low_ratio: float | None
     high_ratio: float | None
     least_shown_ratio: float | None
     direction: Direction
     is_over_runs: bool
-    typical_ratio: float | None
-    typical_low_ratio: float | None
-    typical_high_ratio: float | None
-    needed_steps: Count | None
-    needed_captures: Count | None
 
     @property
-    def is_mean_shown(self) -> bool:
-        """Whether the interval of the mean excludes zero on the side of the direction, or nothing is known of noise."""
-        if self.low_ps is None or self.high_ps is None:
+    def is_mean_typical(self) -> bool:
+        """Whether the change of the mean step is in the interval: few long steps do not decide it."""
+        if self.ratio is None or self.low_ratio is None or self.high_ratio is None:
             return True
-        return self.low_ps > 0 if self.direction == "slower" else self.high_ps < 0
+        return self.low_ratio <= self.ratio <= self.high_ratio
 
 
-class PartDifference(Record, frozen=True):
-    """How much a part of the critical path differs; all parts sum to the mean steps and to their difference.
+class DeviceState(Record, frozen=True):
+    """How much the time of a device in one state differs.
 
     Attributes:
-        cause: Class of activity or cause of idle time.
+        state: The state.
         before_ps: Mean per step before, picoseconds.
         after_ps: Mean per step after.
         difference_ps: after_ps − before_ps.
+    """
+
+    state: StateKey
+    before_ps: Picoseconds
+    after_ps: Picoseconds
+    difference_ps: Integer
+
+
+class StateDifference(DeviceState, frozen=True):
+    """The same as a mean over the devices; all states sum to the mean steps and to their difference.
+
+    Attributes:
         low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
         high_ps: Upper end of it.
         direction: slower, faster, none or unknown, as of the step.
-        python: Line of the user's Python that ran in the longest of these parts, on the side where they take longer;
-            null where no stack was sampled, or no Python was waited for.
+        line: Line of Python that a finding on this state names, on the side where it takes longer; null where none does.
     """
 
-    cause: Annotated[str, one_of(*PATH_KEYS)]
-    before_ps: Picoseconds
-    after_ps: Picoseconds
-    difference_ps: Integer
     low_ps: float | None
     high_ps: float | None
     direction: Direction
-    python: SourceLine | None
+    line: SourceLine | None
 
-
-class DevicePart(Record, frozen=True):
-    """How much a part of the mean step of a device differs.
-
-    Attributes:
-        part: Class of activity, cause of idle time, or collective_wait.
-        before_ps: Mean per step before, picoseconds.
-        after_ps: Mean per step after.
-        difference_ps: after_ps − before_ps.
-    """
-
-    part: Annotated[str, one_of(*STEP_PARTS)]
-    before_ps: Picoseconds
-    after_ps: Picoseconds
-    difference_ps: Integer
+    @property
+    def is_shown(self) -> bool:
+        """Whether the difference is beyond noise."""
+        return self.direction in ("slower", "faster")
 
 
 class DeviceDifference(Record, frozen=True):
-    """What a device did and waited for in the mean step of each side; the parts sum to the steps.
+    """What a device did and waited for in the mean step of each side; the states sum to the steps.
 
     Attributes:
         device: Key of the device: after, or before where it is gone.
         status: both, gone (in use before alone) or new (in use after alone).
         before_ps: Mean step of its host before, picoseconds; 0 where it is new.
         after_ps: The same after; 0 where it is gone.
-        parts: The parts of both sides.
+        states: The states of both sides, the largest difference first.
     """
 
     device: DeviceKey
     status: Literal["both", "gone", "new"]
     before_ps: Picoseconds
     after_ps: Picoseconds
-    parts: tuple[DevicePart, ...]
+    states: tuple[DeviceState, ...]
 
 
 class OpDifference(Record, frozen=True):
@@ -201,7 +182,7 @@ class OpDifference(Record, frozen=True):
         after_shapes: The same after.
     """
 
-    class_: Annotated[str, one_of(*CLASS_KEYS)]
+    class_: Annotated[str, one_of(*CLASSES)]
     op: OpName | None
     kernel: KernelName | None
     before_kernel: KernelName | None
@@ -227,9 +208,12 @@ class FindingDifference(Record, frozen=True):
         code: Its code.
         status: came, went or changed.
         title: Its title after, or before where it went.
-        before_ps: What it cost each step before, picoseconds; null where that is not known or there was none.
+        before_ps: What it cost each step before, mean over the devices that it names, picoseconds; null where there was
+            none, and where it is about no time.
         after_ps: The same after.
-        is_within_noise: Whether its part of the critical path changed, but not beyond noise; only warnings are listed then.
+        before_ratio: What it cost before as a share of the GPU time; null as before_ps is.
+        after_ratio: The same after.
+        is_within_noise: Whether its states changed, but not beyond noise; only warnings are listed then.
     """
 
     code: str
@@ -237,29 +221,9 @@ class FindingDifference(Record, frozen=True):
     title: str
     before_ps: Picoseconds | None
     after_ps: Picoseconds | None
+    before_ratio: Share | None
+    after_ratio: Share | None
     is_within_noise: bool = False
-
-
-class ValueDifference(Record, frozen=True):
-    """A number of a topic that differs by a tenth or more; a time by more than what would have been shown of the step, too.
-
-    Attributes:
-        topic: The topic: input, transfers, collectives or memory.
-        name: What it is.
-        key: Its key in the results, with the unit at the end.
-        device: Device that it is of; null for all.
-        stage: Stage of the input pipeline that it is of; null for others.
-        before: Before; null where it does not occur.
-        after: After; null where it does not occur.
-    """
-
-    topic: Literal["input", "transfers", "collectives", "memory"]
-    name: str
-    key: MetricName
-    device: DeviceKey | None
-    stage: StageName | None
-    before: int | float | None
-    after: int | float | None
 
 
 class Comparison(Record, frozen=True):
@@ -274,14 +238,13 @@ class Comparison(Record, frozen=True):
         after: Captures of the side after.
         conditions: What else is not the same on both sides.
         limits: What limits the comparison, in sentences.
-        parts: The difference by part of the critical path, largest first; empty without a path on a side.
-        devices: The difference by device.
+        states: The difference by state, largest first; empty without a ledger on a side.
+        devices: The difference by device and state.
         ops: The difference by op, the largest on the path first.
         findings: Findings that came, went or cost another time.
-        values: Other numbers that differ.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[3]
     traceview_version: VersionText
     verdict: str
     step: StepDifference
@@ -289,11 +252,10 @@ class Comparison(Record, frozen=True):
     after: tuple[ComparedRun, ...]
     conditions: tuple[Condition, ...]
     limits: tuple[str, ...]
-    parts: tuple[PartDifference, ...]
+    states: tuple[StateDifference, ...]
     devices: tuple[DeviceDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]
-    values: tuple[ValueDifference, ...]
 
 
 def interval_ps(difference: Difference) -> tuple[float | None, float | None]:

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.comparison.difference import (
     Difference,
-    Mean,
+    Level,
     RunSpread,
-    difference_of_means,
+    level_of,
     most_chance,
+    part_difference,
 )
 from traceview.comparison.model import OpDifference, interval_ps
 from traceview.report.model import Report
@@ -33,11 +34,11 @@ class _Key(NamedTuple):
 class _Op(Struct, frozen=True):
     """An op of one side; of a capture in which it does not run it is 0.
 
-    `means`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step. `shapes`: of
+    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step. `shapes`: of
     its inputs.
     """
 
-    means: tuple[Mean, ...] = ()
+    levels: tuple[Level, ...] = ()
     calls: float = 0.0
     path_ps: float = 0.0
     shapes: tuple[str, ...] = ()
@@ -45,7 +46,8 @@ class _Op(Struct, frozen=True):
     @property
     def ps(self) -> float:
         """Time per step and device."""
-        return sum(mean.value for mean in self.means) / len(self.means) if self.means else 0.0
+        levels = self.levels
+        return sum(level.value for level in levels) / len(levels) if levels else 0.0
 
 
 _SURE: Final = 1000.0
@@ -77,7 +79,8 @@ def op_differences(
         if first is None or second is None:
             left_out_ps = _longest_left_out(old_tables if first is None else new_tables)
         unlisted = _unlisted(left_out_ps)
-        noise = difference_of_means((first or unlisted).means, (second or unlisted).means, spread)
+        levels = (first or unlisted).levels, (second or unlisted).levels
+        noise = part_difference(levels[0], levels[1], spread) if all(levels) else Difference(0.0)
         kernel = before_key.kernel if before_key else None
         row = _difference(key, kernel, first, second, left_out_ps, step_difference_ps, noise)
         rows.append((row, noise))
@@ -88,7 +91,7 @@ def op_differences(
 
 def _unlisted(left_out_ps: int) -> _Op:
     """An op that a side does not list: it runs there as long as the longest that is left out, at most."""
-    return _Op((Mean(float(left_out_ps), 1, 0.0, _SURE),) if left_out_ps else ())
+    return _Op((Level(float(left_out_ps), 0.0, _SURE),) if left_out_ps else ())
 
 
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
@@ -119,7 +122,7 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
             rows.setdefault(_Key(row.class_, row.op, row.kernel), []).append((table, row))
     return {
         key: _Op(
-            means=tuple(_mean(table, row) for table, row in of_key),
+            levels=tuple(_level(table, row) for table, row in of_key),
             calls=sum(row.count / _device_steps(table, row) for table, row in of_key) / len(tables),
             path_ps=sum(row.path_ps / max(table.walked_count, 1) for table, row in of_key)
             / len(tables),
@@ -133,12 +136,10 @@ def _device_steps(table: OpSteps, row: OpInSteps) -> int:
     return max(row.device_count, 1) * max(table.step_count, 1)
 
 
-def _mean(table: OpSteps, row: OpInSteps) -> Mean:
+def _level(table: OpSteps, row: OpInSteps) -> Level:
     devices = max(row.device_count, 1)
-    if row.error_ps is None or row.error_degrees is None:
-        return Mean(row.ps_per_step / devices, table.step_count)
-    variance = (row.error_ps / devices) ** 2
-    return Mean(row.ps_per_step / devices, table.step_count, variance, row.error_degrees)
+    error = None if row.error_ps is None else row.error_ps / devices
+    return level_of(row.ps_per_step / devices, error, row.error_degrees, table.step_count)
 
 
 def _pairs(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> Iterable[tuple[_Key, _Key | None]]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from traceview.document import numbers
 from traceview.document.model import Bar, Column, Kind, Span, Value
+from traceview.document.phrase import Token, plain
 from traceview.document.vocabulary import Look
 
 _LEAST_IN_UNIT: Final = 0.0005
@@ -33,6 +34,10 @@ _UNITS: Final[Mapping[Kind, Mapping[str, int]]] = {
 
 def texts(column: Column) -> list[str]:
     """Every value of a column as text; empty for a bar and a span, which are no text."""
+    if column.kind == "words":
+        return [
+            plain(text) if isinstance(text, str) else _text(text, None) for text in column.values
+        ]
     write = _in_one_unit(column) or _WRITE.get(column.kind)
     return [_text(value, write) for value in column.values]
 
@@ -47,7 +52,8 @@ def _text(value: Value, write: Callable[[float], str] | None) -> str:
     if isinstance(value, (Bar, Span)):
         return ""
     if isinstance(value, tuple):
-        return ", ".join(link.text for link in value)
+        between = "" if value and isinstance(value[0], Token) else ", "
+        return between.join(part.text for part in value)
     return write(value) if write else str(value)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta, Struct, structs
 
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look
+from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look
 from traceview.record import (
     LARGEST,
     Count,
@@ -64,6 +64,12 @@ class UtilizationStrips(Record, frozen=True):
     slice_count: Count
     devices: tuple[UtilizationStrip, ...]
 
+    def __post_init__(self) -> None:
+        for row in self.devices:
+            columns = (row.compute_ps, row.collective_ps, row.copy_ps, row.idle_ps)
+            if any(len(column) != self.slice_count for column in columns):
+                raise ValueError(f"expected {self.slice_count} slices")
+
 
 class Lane(Record, frozen=True):
     """One row of the timeline: slices in time order that do not overlap, as columns.
@@ -98,7 +104,7 @@ class Lane(Record, frozen=True):
     event_count: Count
     covered_ps: Picoseconds
     resolution_ps: Picoseconds
-    classes: tuple[Annotated[str, one_of(*CLASSES, *CAUSES, *STEP_KINDS)], ...]
+    classes: tuple[Annotated[str, one_of(*dict.fromkeys((*CLASSES, *STATES, *STEP_KINDS)))], ...]
     before_ps: tuple[Picoseconds, ...]
     length_ps: tuple[Picoseconds, ...]
     class_: tuple[Count, ...]
@@ -129,7 +135,7 @@ class Lane(Record, frozen=True):
     def look_of(self, class_: str) -> Look:
         """The look of a class in this lane: `h2d` is a copy, and a cause of idle time; threads of the host are grey."""
         if self.kind in ("idle", "thread"):
-            look = CAUSES.get(class_, CAUSES["unattributed"])
+            look = STATES.get(class_, STATES["unknown"])
             return look if self.kind == "idle" else of_host(look)
         return CLASSES.get(class_) or STEP_KINDS.get(class_) or CLASSES["compute"]
 
@@ -215,8 +221,8 @@ def legend(lanes: Lanes) -> dict[str, list[Look]]:
     """The looks that occur, by a heading: what ran and the steps, why a device was idle, and what else a thread did."""
     occurring = {lane.look_of(class_) for lane in lanes.lanes for class_ in lane.classes}
     ran = [look for look in (*CLASSES.values(), *STEP_KINDS.values()) if look in occurring]
-    causes = [look for look in CAUSES.values() if look in occurring]
-    on_hosts = [of_host(look) for look in CAUSES.values() if look not in causes]
+    causes = [look for look in STATES.values() if look in occurring]
+    on_hosts = [of_host(look) for look in STATES.values() if look not in causes]
     groups = {
         "": ran,
         "idle for": causes,

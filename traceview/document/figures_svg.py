@@ -24,7 +24,6 @@ from traceview.document.vocabulary import Look
 WIDTH: Final = 1040
 MOST_BARS: Final = 200
 """Bars of steps; of more steps the longest of each few stands for them."""
-MOST_CELLS: Final = 120
 MOST_ROWS: Final = 32
 _TITLED_CELLS: Final = 800
 """Cells of a heat map that say their value under the pointer; more would make the page heavy."""
@@ -339,7 +338,7 @@ def _trend_parts(figure: Trend) -> Iterator[str]:
 
 def _rectangle(x: float, y: float, width: float, height: float, look: Look | None) -> str:
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
-    style = look.style if look else "idle-unattributed"
+    style = look.style if look else "unknown"
     plain = f'<rect style="fill:var(--tv-{style})" {box}/>'
     is_hatched = look is None or look.is_hatched
     return f'{plain}<rect fill="url(#tv-stripes)" {box}/>' if is_hatched else plain

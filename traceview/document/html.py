@@ -19,6 +19,7 @@ from traceview.document.figures import Figure, StepTimes
 from traceview.document.html_anatomy import anatomy
 from traceview.document.html_text import prose, shown
 from traceview.document.page import Page
+from traceview.document.phrase import Sentence
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import COLOURS, Look
 from traceview.version import VERSION
@@ -81,9 +82,9 @@ def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BY
     return page
 
 
-def render_sections(title: str, headline: str, sections: Sequence[doc.Section]) -> str:
+def render_sections(title: str, headline: Sentence, sections: Sequence[doc.Section]) -> str:
     """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
-    summary = doc.Summary(title, (), (), headline, "", None, (), (), 0, "")
+    summary = doc.Summary(title, (), (), headline, None, "", None, (), 0, "")
     below = tuple(structs.replace(section, lead="") for section in sections)
     return _Page(doc.Document(VERSION, summary, below)).render()
 
@@ -166,8 +167,8 @@ class _Notebook:
             return _bar(value)
         if isinstance(value, doc.Span):
             return self._show(value, "show")
-        if isinstance(value, tuple):
-            return self._links(value)
+        if column.kind == "links" and isinstance(value, tuple):
+            return self._links([link for link in value if isinstance(link, doc.Link)])
         if cells.is_absent(text):
             return escape(text)
         if column.kind == "device":
@@ -176,7 +177,9 @@ class _Notebook:
             return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
         if column.kind == "name":
             return html_text.name(text)
-        return prose(text) if column.kind == "words" else escape(shown(text))
+        if column.kind == "words":
+            return prose(doc.sentence_of(value, text))
+        return escape(shown(text))
 
     def _links(self, links: Sequence[doc.Link]) -> Markup:
         return Markup(", ").join(map(self._link, links))

@@ -7,7 +7,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from traceview.document import numbers
-from traceview.document.code_in_prose import pieces
+from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import encodable, sanitize
 
 LONGEST_NAME: Final = 160
@@ -59,10 +59,12 @@ def _breakable(text: str) -> Markup:
     return written
 
 
-def prose(text: str) -> Markup:
-    """A sentence in which calls, command lines and names are set as code."""
+def prose(sentence: Sentence) -> Markup:
+    """A sentence; its code and the recorded names in it are set as code."""
     code = Markup("<code>{}</code>")
     return Markup().join(
-        code.format(piece.text) if piece.is_code else escape(piece.text)
-        for piece in pieces(cut(text, LONGEST_TEXT))
+        code.format(cut(piece.text, LONGEST_TEXT))
+        if piece.kind in ("code", "name")
+        else escape(cut(piece.text, LONGEST_TEXT))
+        for piece in pieces(sentence)
     )

@@ -8,8 +8,8 @@ from typing import Final
 
 from traceview.document import cells, numbers
 from traceview.document import model as doc
-from traceview.document.code_in_prose import LONGEST_CALL, Piece, pieces
 from traceview.document.page import Page
+from traceview.document.phrase import Sentence, Token, pieces
 from traceview.document.sanitize import sanitize, shortened
 from traceview.document.strip import strip_lines
 
@@ -23,12 +23,20 @@ LONGEST_CELL: Final = 80
 LONGEST_PROSE: Final = 1200
 """Characters of one paragraph."""
 
+LONGEST_CALL: Final = 300
+"""Characters of a call or a command."""
+
 _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
 _INVISIBLE: Final = ("bar", "span", "links")
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LINKED: Final = re.compile(
+    r"\S*(?:@\w|://|\bwww\.|(?<!\w)#\d|(?<!\w):[a-z]\w*:)\S*", re.IGNORECASE
+)
+"""Words that GitHub makes links, mentions or pictures of; as code they stay what they are."""
+
 _BLOCK_START: Final = re.compile(r"^(?=[-+])|^(\d+)(?=[.)](?: |$))")
 _FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
 
@@ -67,9 +75,8 @@ def _summary(summary: doc.Summary) -> list[str]:
     return [
         f"# traceview: run {code(summary.run, 60)}",
         " · ".join(prose(fact) for fact in (*summary.captured, *summary.job)),
-        f"**{prose(summary.answer)}**",
-        prose(summary.headline),
-        _tiles(summary),
+        _headline(summary),
+        prose(summary.action),
         f"**The capture is {plain(summary.quality.words)}.**" if summary.quality else "",
         *map(prose, summary.remarks),
         *_first_findings(summary),
@@ -77,16 +84,9 @@ def _summary(summary: doc.Summary) -> list[str]:
     ]
 
 
-def _tiles(summary: doc.Summary) -> str:
-    headings = [
-        prose(f"{tile.label}: {tile.note}" if tile.note else tile.label) for tile in summary.tiles
-    ]
-    values = [
-        plain(tile.value)
-        + (f" ({prose(tile.source.text)}{prose(tile.rest)})" if tile.source else "")
-        for tile in summary.tiles
-    ]
-    return "\n".join((_row(headings), _row("---:" for _ in headings), _row(values)))
+def _headline(summary: doc.Summary) -> str:
+    label = f"{summary.label.words.upper()} " if summary.label else ""
+    return f"**{label}{prose(summary.answer)}**"
 
 
 def _first_findings(summary: doc.Summary) -> Iterable[str]:
@@ -97,13 +97,11 @@ def _first_findings(summary: doc.Summary) -> Iterable[str]:
 
 
 def _first_finding(finding: doc.Finding) -> str:
-    facts = (
-        [f"costs {plain(finding.cost)}"] if finding.cost and not finding.is_cost_in_title else []
-    )
+    facts = [plain(finding.cost)] if finding.cost else []
     facts.append(f"confidence {finding.confidence}")
     return (
         f"{finding.number}. **{finding.severity.words}** `{finding.code}`: {prose(finding.title)}  \n"
-        f"   {', '.join(facts)}. {prose(finding.advice)}"
+        f"   {', '.join(facts)}. {prose(finding.action or finding.advice)}".rstrip()
     )
 
 
@@ -155,10 +153,10 @@ def _block(block: doc.Block) -> str:
 
 def _finding(finding: doc.Finding) -> str:
     bullets = [
-        f"Cost: {prose(finding.cost)}." if finding.cost and not finding.is_cost_in_title else "",
-        f"Evidence: {prose(finding.evidence)}.",
+        f"Cost: {prose(finding.cost)}." if finding.cost else "",
+        f"Evidence: {prose(finding.evidence)}." if finding.evidence else "",
         f"Confidence {finding.confidence}: {prose(finding.confidence_reason)}.",
-        f"Advice: {prose(finding.advice)}" if finding.advice else "",
+        f"Advice: {prose(finding.whole_advice)}" if finding.whole_advice else "",
         f"More: `traceview explain {finding.code}`",
     ]
     title = f"**{finding.severity.words}** `{finding.code}`: {prose(finding.title)}"
@@ -194,7 +192,12 @@ def _cells(column: doc.Column) -> list[str]:
     texts = cells.texts(column)
     if column.kind in ("name", "device"):
         return [text if cells.is_absent(text) else code(text, LONGEST_CELL) for text in texts]
-    return [prose(text) if column.kind == "words" else plain(text) for text in texts]
+    if column.kind != "words":
+        return [plain(text) for text in texts]
+    return [
+        prose(doc.sentence_of(value, text))
+        for value, text in zip(column.values, texts, strict=True)
+    ]
 
 
 def _row(row: Iterable[str]) -> str:
@@ -217,15 +220,27 @@ def code(text: str, most: int = LONGEST_NAME) -> str:
 
 
 def plain(text: str) -> str:
-    """Words and numbers of our own, for a heading or a cell: nothing in them is markup."""
+    """Words and numbers, for a heading or a cell: nothing in them is markup."""
     return _MARKUP.sub(lambda match: _HTML.get(match[0], f"\\{match[0]}"), sanitize(text))
 
 
-def prose(text: str) -> str:
-    """A sentence that may hold recorded names; calls, commands and names in it become code."""
-    whole = shortened(sanitize(text.strip()), LONGEST_PROSE)
-    shown = "".join(map(_piece, pieces(whole)))
+def prose(sentence: Sentence) -> str:
+    """A sentence; its code and the recorded names in it become code."""
+    shown = "".join(map(_piece, pieces(sentence))).strip()
     return _BLOCK_START.sub(lambda match: f"{match[1] or ''}\\", shown, count=1)
+
+
+def _piece(piece: Token) -> str:
+    if piece.kind == "code":
+        return code(piece.text, LONGEST_CALL)
+    if piece.kind == "name":
+        return code(piece.text)
+    text = shortened(sanitize(piece.text), LONGEST_PROSE)
+    shown, end = "", 0
+    for match in _LINKED.finditer(text):
+        shown += plain(text[end : match.start()]) + code(match[0])
+        end = match.end()
+    return shown + plain(text[end:])
 
 
 def fenced(lines: Sequence[str], language: str = "") -> str:
@@ -234,9 +249,3 @@ def fenced(lines: Sequence[str], language: str = "") -> str:
     longest = max((len(fence) for fence in _FENCE.findall(text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language or 'text'}\n{text}\n{fence}"
-
-
-def _piece(piece: Piece) -> str:
-    if not piece.is_code:
-        return plain(piece.text)
-    return code(piece.text, LONGEST_CALL if piece.is_whole else LONGEST_NAME)

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from traceview.document.chart import Lanes, UtilizationStrips
 from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes, Trend
 from traceview.document.figures import Span as Span
+from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
 
 Kind: TypeAlias = Literal[
@@ -67,8 +68,9 @@ class Link(Struct, frozen=True):
     anchor: str
 
 
-Value: TypeAlias = str | int | float | Look | Bar | Span | tuple[Link, ...] | None
-"""A cell. None where nothing was measured; a `str` in a numeric column stands as it is."""
+Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | tuple[Link, ...] | None
+"""A cell. None where nothing was measured; a `str` in a numeric column stands as it is, in a column of words it is a
+sentence of ours."""
 
 
 class Column(Struct, frozen=True):
@@ -117,13 +119,13 @@ class Table(Struct, frozen=True):
 class Facts(Struct, frozen=True):
     """Short statements that stand beside each other."""
 
-    items: tuple[str, ...]
+    items: tuple[Sentence, ...]
 
 
 class Notes(Struct, frozen=True):
     """Sentences, one below the other, each worth reading."""
 
-    items: tuple[str, ...]
+    items: tuple[Sentence, ...]
 
 
 class Remark(Struct, frozen=True):
@@ -132,15 +134,15 @@ class Remark(Struct, frozen=True):
     `command`: what to type, behind the text; it is neither shortened nor broken, so that it can be copied.
     """
 
-    text: str
+    text: Sentence
     command: str = ""
 
 
 class Subheading(Struct, frozen=True):
     """A title inside a section. `remark`: stands beside it."""
 
-    text: str
-    remark: str = ""
+    text: Sentence
+    remark: Sentence = ""
 
 
 class Strips(Struct, frozen=True):
@@ -174,22 +176,22 @@ class Timeline(Struct, frozen=True):
 class Finding(Struct, frozen=True):
     """A finding as documents show it.
 
-    `number`: from 1 on, in the order of the report. `cost`: with its unit and what it is a share of, empty where it is
-    not known; `is_cost_in_title`: the title says it already. `links`: devices and gaps that it is about. `span`: what
+    `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
+    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `links`: devices and gaps that it is about. `span`: what
     to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
     """
 
     number: int
     code: str
     severity: Look
-    title: str
+    title: Phrase
     cost: str
-    is_cost_in_title: bool
-    explanation: str
-    evidence: str
+    explanation: Phrase
+    evidence: Phrase
     confidence: str
-    confidence_reason: str
-    advice: str
+    confidence_reason: Phrase
+    action: Phrase
+    advice: Phrase
     links: tuple[Link, ...] = ()
     span: Span | None = None
     is_about_capture: bool = False
@@ -198,6 +200,12 @@ class Finding(Struct, frozen=True):
     def anchor(self) -> str:
         """What links lead to."""
         return finding_anchor(self.number)
+
+    @property
+    def whole_advice(self) -> Phrase:
+        """The action, and the rest of the advice."""
+        between = (Token(" "),) if self.action and self.advice else ()
+        return (*self.action, *between, *self.advice)
 
 
 class Findings(Struct, frozen=True):
@@ -238,14 +246,14 @@ class Section(Struct, frozen=True):
     id: str
     title: str
     blocks: tuple[Block, ...]
-    lead: str = ""
+    lead: Sentence = ""
     terms: tuple[str, ...] = ()
     is_folded: bool = True
 
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
     """The sections without remarks that stand above already."""
-    above: set[str] = set()
+    above: set[Sentence] = set()
     for section in sections:
         blocks = []
         for block in section.blocks:
@@ -254,16 +262,6 @@ def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
             if isinstance(block, Remark):
                 above.add(block.text)
         yield structs.replace(section, blocks=tuple(blocks))
-
-
-class Tile(Struct, frozen=True):
-    """A number to remember. `note`: what it is of. `source`: what it comes from; `rest`: goes on after that."""
-
-    label: str
-    value: str
-    note: str
-    source: Link | None = None
-    rest: str = ""
 
 
 class AnatomyPart(Struct, frozen=True):
@@ -289,65 +287,60 @@ class AnatomyRow(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The first screen: what was captured, the answer, its numbers, and what to change first.
+    """The first screen: what was captured, the answer, and what to change first.
 
-    `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is.
-    `headline`: which devices worked, empty where it is the answer. `quality`: what limits the capture, None where
-    nothing does. `hidden_count`: findings that are not among `findings`. `command`: makes the document again. `anatomy`:
-    what the mean step of each device consists of; `anatomy_remark`: what its parts hold without a name. `step_times`: None without steps. `capture_lead`: how far the capture
-    can be trusted.
+    `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is;
+    `label`: how bad; `action`: the one thing to do. `quality`: what limits the capture, None where nothing does. `hidden_count`:
+    findings that are not among `findings`. `command`: makes the document again. `anatomy`: the mean step of each device by
+    state. `step_times`: None without steps. `capture_lead`: how far the capture can be trusted.
     """
 
     run: str
-    captured: tuple[str, ...]
-    job: tuple[str, ...]
-    answer: str
-    headline: str
+    captured: tuple[Sentence, ...]
+    job: tuple[Sentence, ...]
+    answer: Sentence
+    label: Look | None
+    action: Sentence
     quality: Look | None
-    tiles: tuple[Tile, ...]
     findings: tuple[Finding, ...]
     hidden_count: int
     command: str
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Sentence, ...] = ()
     anatomy: tuple[AnatomyRow, ...] = ()
-    anatomy_remark: str = ""
     step_times: StepTimes | None = None
     capture_lead: str = ""
 
 
 class ShortFinding(Struct, frozen=True):
-    """A finding in a few lines. `title`: with its cost, if that is known; `actions`: what to do, longer and shorter."""
+    """A finding in two lines: its title, and the one thing to do."""
 
     severity: Look
-    title: str
-    actions: tuple[str, ...]
+    title: Phrase
+    action: Phrase
 
 
 class Screen(Struct, frozen=True):
     """What a terminal shows first, on one screen.
 
-    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `label`: stands before it
-    where the finding that it names is only information, else None; `place`: the line of Python where it is, empty
-    where that is not known; `actions`: what to do about it, in more words and in fewer. `headline`: which devices worked, empty where the answer says it. `anatomy`: what the mean step of each device consists of;
-    `anatomy_remark`: what its parts hold without a name; `anatomy_reason`: why there is none. `findings`: the first of the others;
-    `hidden_count`: findings of any severity that are neither. `trust`: how far the capture can be trusted; `quality`: what
-    limits it, None where nothing does. `next_command`: shows more about the answer, empty where nothing does;
+    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `label`: how bad, stands before it;
+    `action`: the one thing to do. `anatomy`: the mean step of each device by state; `anatomy_reason`: why there is none.
+    `compute`: what the compute consists of, where that is most of the time.
+    `findings`: the first of the others; `hidden_count`: those that are neither. `trust`: how far the capture can be trusted;
+    `quality`: what limits it, None where nothing does. `next_command`: shows the evidence, empty where nothing does;
     `full_command`: shows everything.
     """
 
-    captured: tuple[str, ...]
-    answer: str
+    captured: tuple[Sentence, ...]
+    answer: Sentence
     label: Look | None
-    place: str
-    actions: tuple[str, ...]
-    headline: str
+    action: Sentence
     anatomy: tuple[AnatomyRow, ...]
-    anatomy_remark: str
-    anatomy_reason: str
+    anatomy_reason: Sentence
+    compute: tuple[Sentence, ...]
     findings: tuple[ShortFinding, ...]
     hidden_count: int
     quality: Look | None
-    trust: tuple[str, ...]
+    trust: tuple[Sentence, ...]
     next_command: str
     full_command: str
 
@@ -402,19 +395,19 @@ def table(
     return (Table(label, kept, row_count, rest, tuple(anchors)),) if kept else ()
 
 
-def facts(*items: str | None) -> tuple[Facts, ...]:
+def facts(*items: Sentence | None) -> tuple[Facts, ...]:
     """The facts that are not empty; nothing without any."""
     kept = tuple(item for item in items if item)
     return (Facts(kept),) if kept else ()
 
 
-def notes(*items: str | None) -> tuple[Notes, ...]:
+def notes(*items: Sentence | None) -> tuple[Notes, ...]:
     """The sentences that are not empty; nothing without any."""
     kept = tuple(item for item in items if item)
     return (Notes(kept),) if kept else ()
 
 
-def remarks(*texts: str | None) -> tuple[Remark, ...]:
+def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
     """The remarks that are not empty."""
     return tuple(Remark(text) for text in texts if text)
 
@@ -455,6 +448,15 @@ sizes = _columns_of("bytes")
 spans = _columns_of("span")
 times = _columns_of("time")
 words = _columns_of("words")
+
+
+def sentence_of(value: Value, text: str) -> Sentence:
+    """A cell of a column of words; `text`: what stands there where it holds no sentence."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return tuple(part for part in value if isinstance(part, Token))
+    return text
 
 
 def bar_looks(columns: Iterable[Column]) -> list[Look]:

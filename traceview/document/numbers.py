@@ -56,6 +56,35 @@ def share(ratio: float | None) -> str:
     return f"{ratio:.1%}" if 0 < ratio < 1 else f"{ratio:.0%}"
 
 
+def percent(ratio: float | None) -> str:
+    """A ratio in a sentence: `45%`, `5.2%`, below 10% with one decimal; only nothing is `0%`, and only all is `100%`."""
+    if ratio is None or not 0.0995 <= ratio < 0.995:
+        return share(ratio)
+    return f"{ratio:.0%}"
+
+
+def part_of(ps: int, of_ps: int, between: str = "of") -> str:
+    """A time as a part of another one, `20.4 of 45.6 ms`; `556 µs of 12.5 ms` where their units differ."""
+    part, whole = time(ps), time(of_ps)
+    number, _, unit = part.partition(" ")
+    is_same = unit and unit == whole.partition(" ")[2]
+    return f"{number if is_same else part} {between} {whole}"
+
+
+_ORDINALS: Final = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
+
+
+def ordinal(number: int) -> str:
+    """`fifth`; from 11 on `11th`, `22nd`."""
+    if 0 < number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    is_teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def signed_share(ratio: float | None) -> str:
     """A ratio that says more or less: `+20.0%`, `-3.1%`."""
     if ratio is None:

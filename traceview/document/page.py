@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
@@ -12,7 +11,7 @@ from msgspec import Struct, field
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.document.code_in_prose import commands_in
+from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
 
 NARROWEST: Final = 40
@@ -20,6 +19,9 @@ WIDEST_PROSE: Final = 110
 """Columns from which on a sentence is hard to follow; tables and timelines may be wider."""
 
 _WORD: Final = re.compile(r"\s*(\S+)\s*")
+_CODE_STYLE: Final = "cyan"
+_BLANK: Final = "\ue000"
+"""Stands for a blank inside a command until its line is printed. No text on a page has it: it is not printable."""
 
 
 class Page(Struct):
@@ -29,7 +31,7 @@ class Page(Struct):
     color: bool = False
     unicode: bool = True
     _lines: list[Text] = field(default_factory=list)
-    _remarks: set[str] = field(default_factory=set)
+    _remarks: set[Sentence] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
@@ -57,6 +59,18 @@ class Page(Struct):
         """The same, with a style."""
         return Text(self.text(text), style)
 
+    def phrase(self, sentence: Sentence, style: str = "") -> Text:
+        """A sentence, its code in a colour of its own; a command is not broken, so that it can be copied."""
+        text = Text(style=style)
+        for piece in pieces(sentence):
+            written = self.text(piece.text)
+            if piece.kind == "code":
+                is_command = written.startswith("traceview ")
+                text.append(written.replace(" ", _BLANK) if is_command else written, _CODE_STYLE)
+            else:
+                text.append(written)
+        return text
+
     def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
         """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
         text = self.text(text)
@@ -77,16 +91,15 @@ class Page(Struct):
         if self._lines and self._lines[-1].plain:
             self._lines.append(Text())
 
-    def heading(self, title: str, remark: str = "") -> None:
-        """Begin a section."""
+    def heading(self, title: Sentence, remark: Sentence = "", style: str = "") -> None:
+        """Begin a section, or a part of one."""
         self.gap()
-        self.prose(
-            Text().join([self.styled(title, "bold"), self.styled(f"  {remark}" if remark else "")])
-        )
+        beside = [Text("  "), self.phrase(remark, style)] if remark else []
+        self.prose(Text().join([self.phrase(title, "bold"), *beside]))
 
     def prose(
         self,
-        text: Text | str,
+        text: Text | Sentence,
         *,
         indent: int = 0,
         label: Text | None = None,
@@ -96,7 +109,7 @@ class Page(Struct):
 
         Of more than `most_lines` lines the last one ends with an ellipsis.
         """
-        content = text if isinstance(text, Text) else self.styled(text)
+        content = text if isinstance(text, Text) else self.phrase(text)
         room = self._room(indent)
         lines = list(_lines_of(content, room))
         if most_lines is not None and len(lines) > most_lines:
@@ -110,25 +123,18 @@ class Page(Struct):
                 Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
             )
 
-    def lines_needed(self, text: str, indent: int) -> int:
-        """How many lines a paragraph takes that breaks between words only; more than any page has where it cannot."""
-        shown, room = self.text(text), self._room(indent)
-        if any(cell_len(shown[start:end]) > room for start, end, _, _ in _words(shown)):
-            return sys.maxsize
-        return len(list(_lines_of(Text(shown), room)))
-
     def _room(self, indent: int) -> int:
         return max(min(self.width, WIDEST_PROSE) - indent, 10)
 
-    def remark(self, text: str, command: str = "") -> None:
+    def remark(self, text: Sentence, command: str = "") -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""
         if text in self._remarks:
             return
         self._remarks.add(text)
         if command:
-            self.command(self.styled(text, "dim"), self.styled(command, "dim"))
+            self.command(self.phrase(text, "dim"), self.styled(command, "dim"))
         else:
-            self.prose(self.styled(text, "dim"))
+            self.prose(self.phrase(text, "dim"))
 
     def command(self, before: Text, command: Text) -> None:
         """Add a command, neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
@@ -138,14 +144,15 @@ class Page(Struct):
             self.prose(before)
             self.line(command)
 
-    def facts(self, facts: Iterable[Text | str], *, between: str = "") -> None:
+    def facts(self, facts: Iterable[Text | Sentence], *, between: str = "") -> None:
         """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
         between = between or self.between
         lines: list[Text] = []
         for fact in facts:
-            piece = fact if isinstance(fact, Text) else self.styled(fact)
+            piece = fact if isinstance(fact, Text) else self.phrase(fact)
             if cell_len(piece.plain) > self.width:
-                piece = Text(self.middle(piece.plain, self.width), piece.style)
+                whole = piece.plain.replace(_BLANK, " ")
+                piece = Text(self.middle(whole, self.width), piece.style)
             joined = Text().join([lines[-1], self.styled(between), piece]) if lines else piece
             if lines and cell_len(joined.plain) <= self.width:
                 lines[-1] = joined
@@ -155,6 +162,9 @@ class Page(Struct):
 
     def render(self) -> str:
         """All lines, with colours if the page has any, and no blanks at their ends."""
+        for line in self._lines:
+            if _BLANK in line.plain:
+                line.plain = line.plain.replace(_BLANK, " ")
         if not self.color:
             return "".join(f"{line.plain.rstrip()}\n" for line in self._lines)
         from rich.console import Console
@@ -183,30 +193,16 @@ def _lines_of(text: Text, width: int) -> Iterator[Text]:
     `Text.wrap` does this with a `Console`, which takes longer to import than all other lines to print.
     """
     breaks, used = [], 0
-    for start, end, next_start, is_command in _words(text.plain):
-        room = width - used
-        if cell_len(text.plain[start:end]) > room and start:
+    for word in _WORD.finditer(text.plain):
+        start, end = word.start(), word.end(1)
+        if cell_len(text.plain[start:end]) > width - used and start:
             breaks.append(start)
             used = 0
-        while not is_command and cell_len(text.plain[start:end]) > width:
+        while _BLANK not in word[1] and cell_len(text.plain[start:end]) > width:
             start += max(len(_front(text.plain[start:end], width)), 1)
             breaks.append(start)
-        used += cell_len(text.plain[start:next_start])
+        used += cell_len(text.plain[start : word.end()])
     yield from text.divide(breaks)
-
-
-def _words(text: str) -> Iterator[tuple[int, int, int, bool]]:
-    """Where each word begins and ends, and the one after it begins; a command of traceview counts as one word."""
-    commands = commands_in(text)
-    begun = None
-    for word in _WORD.finditer(text):
-        start, end = word.start(), word.end(1)
-        start = start if begun is None else begun
-        if any(first <= start < last and end < last for first, last in commands):
-            begun = start
-            continue
-        yield start, end, word.end(), begun is not None
-        begun = None
 
 
 def _front(text: str, width: int) -> str:

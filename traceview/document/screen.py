@@ -12,6 +12,7 @@ from rich.text import Text
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import WIDEST_PROSE, Page
+from traceview.document.phrase import Sentence, phrase
 from traceview.document.terminal import bar_text, letter_of
 from traceview.document.vocabulary import Look
 
@@ -50,8 +51,7 @@ class _Room(Struct, frozen=True):
 
 
 _ROOMS: Final = (
-    *(_Room(count, action_lines=2, answer_action_lines=3) for count in (4, 3)),
-    *(_Room(count, answer_action_lines=3) for count in (3, 2)),
+    _Room(2, action_lines=2, answer_action_lines=3),
     _Room(2, gaps=2),
     _Room(2, number_lines=1),
     _Room(1),
@@ -87,19 +87,18 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
         page.gap()
     label = _severity(page, screen.label) if screen.label else None
     page.prose(
-        page.styled(screen.answer, "bold"),
+        page.phrase(screen.answer, "bold"),
         indent=cell_len(label.plain) + _GAP if label else 0,
         label=label,
         most_lines=room.title_lines + 1,
     )
-    if screen.place:
-        page.prose(screen.place, indent=_GAP, most_lines=1)
-    _add_action(page, screen.actions, room.answer_action_lines)
-    if screen.headline:
-        page.prose(screen.headline, most_lines=room.title_lines)
+    if screen.action:
+        page.prose(screen.action, indent=_GAP, most_lines=room.answer_action_lines)
     if room.gaps:
         page.gap()
     _add_anatomy(page, screen, room)
+    if screen.compute and room.gaps:
+        page.prose(_joined(page, screen.compute, ""), indent=_GAP, most_lines=1)
     shown = screen.findings[: room.findings]
     if shown and room.gaps > 2:
         page.gap()
@@ -108,24 +107,25 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
     if room.gaps > 2:
         page.gap()
     ink = screen.quality.ink if screen.quality else ""
-    page.prose(page.styled(_joined(page, screen.trust), ink), most_lines=room.action_lines)
+    page.prose(_joined(page, screen.trust, ink), most_lines=room.action_lines)
     hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
     _add_commands(page, screen, hidden_count)
     return page
 
 
-def _first_line(page: Page, facts: tuple[str, ...]) -> Iterator[str]:
+def _first_line(page: Page, facts: tuple[Sentence, ...]) -> Iterator[Text]:
     """As many facts as one line holds; at least the first."""
     used = 0
     for place, fact in enumerate(facts):
-        used += cell_len(page.text(fact)) + cell_len(page.between) * (place > 0)
+        text = page.phrase(fact)
+        used += cell_len(text.plain) + cell_len(page.between) * (place > 0)
         if place and used > page.width:
             return
-        yield fact
+        yield text
 
 
-def _joined(page: Page, facts: tuple[str, ...]) -> str:
-    return page.between.join(facts)
+def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
+    return page.styled(page.between).join(page.phrase(fact, ink) for fact in facts)
 
 
 # Anatomy
@@ -136,7 +136,7 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
     rows = screen.anatomy
     if not rows:
         if screen.anatomy_reason:
-            page.prose(numbers.sentence(f"step anatomy: {screen.anatomy_reason}"), most_lines=2)
+            page.prose(phrase("Step anatomy: ", screen.anatomy_reason, "."), most_lines=2)
         return
     longest_ps = max(row.step_ps for row in rows) or 1
     widest = min(_WIDEST_LABEL, page.width - _BESIDE_LABEL)
@@ -164,8 +164,6 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
     unnamed = {letter: look for letter, look in drawn.items() if letter not in named}
     for line in _legend(page, unnamed, page.width - _GAP):
         page.line(" " * _GAP, line)
-    if screen.anatomy_remark:
-        page.prose(page.styled(screen.anatomy_remark, "dim"), indent=_GAP, most_lines=2)
 
 
 def _title(rows: tuple[doc.AnatomyRow, ...]) -> str:
@@ -249,19 +247,13 @@ def _wrapped(pieces: list[Text], width: int) -> list[Text]:
 def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
     label = _severity(page, finding.severity)
     indent = cell_len(label.plain) + _GAP
-    page.prose(page.styled(finding.title), indent=indent, label=label, most_lines=room.title_lines)
-    _add_action(page, finding.actions, room.action_lines)
+    page.prose(finding.title, indent=indent, label=label, most_lines=room.title_lines)
+    if finding.action:
+        page.prose(finding.action, indent=_GAP, most_lines=room.action_lines)
 
 
 def _severity(page: Page, severity: Look) -> Text:
     return page.styled(severity.words.upper(), severity.ink)
-
-
-def _add_action(page: Page, actions: tuple[str, ...], most_lines: int) -> None:
-    """The longest text that fits without a break inside of a word, for that may be code; the shortest one may be cut."""
-    fitting = [text for text in actions if page.lines_needed(text, _GAP) <= most_lines]
-    for text in [*fitting, *actions[-1:]][:1]:
-        page.prose(text, indent=_GAP, most_lines=most_lines)
 
 
 def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:

@@ -21,6 +21,7 @@ from traceview.document.chart import (
     merged_sentence,
     window_offsets,
 )
+from traceview.document.phrase import plain
 from traceview.document.sanitize import encodable, sanitize, shortened
 from traceview.document.vocabulary import Look, thread_name
 
@@ -109,10 +110,9 @@ class _Canvas:
         self._rectangles: list[_Rectangle] = []
         if is_alone:
             self._y = 26.0
-            self._text(12, self._y, _fitting(summary.answer, 150), "head")
+            self._text(12, self._y, _fitting(plain(summary.answer), 150), "head")
             self._y += 18
-            facts = " · ".join(part for part in (f"run {summary.run}", summary.headline) if part)
-            self._text(12, self._y, _fitting(facts, 170), "soft")
+            self._text(12, self._y, _fitting(f"run {summary.run}", 170), "soft")
             self._y += 12
 
     def sentence(self, text: str) -> None:
@@ -156,7 +156,7 @@ class _Canvas:
         height = round(self._y + 4)
         style = f"{colours()}{_STYLE}" if self._is_alone else _scoped(_STYLE)
         title = f"Timeline of run {self._summary.run}"
-        about = f"{self._summary.answer} {description}"
+        about = f"{plain(self._summary.answer)} {description}"
         opening = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="tv-picture"'
             f' viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'

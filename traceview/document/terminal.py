@@ -12,6 +12,7 @@ from rich.text import Text
 from traceview.document import cells, numbers
 from traceview.document import model as doc
 from traceview.document.page import Page
+from traceview.document.phrase import Sentence, phrase
 from traceview.document.shortening import shortened_names
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import Look
@@ -105,9 +106,7 @@ def _add_block(page: Page, block: doc.Block) -> None:
     elif isinstance(block, doc.Remark):
         page.remark(block.text, block.command)
     elif isinstance(block, doc.Subheading):
-        page.gap()
-        remark = f"  {block.remark}" if block.remark else ""
-        page.prose(Text().join([page.styled(block.text, "bold"), page.styled(remark, "dim")]))
+        page.heading(block.text, block.remark, "dim")
     elif isinstance(block, doc.Strips):
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
@@ -129,34 +128,30 @@ def _add_summary(page: Page, summary: doc.Summary) -> None:
     if summary.job:
         page.facts(summary.job)
     for remark in summary.remarks:
-        page.prose(page.styled(remark, "dim"))
+        page.prose(page.phrase(remark, "dim"))
     page.gap()
-    page.prose(page.styled(summary.answer, "bold"))
-    if summary.headline:
-        page.prose(summary.headline)
-    width = max((cell_len(tile.value) for tile in summary.tiles), default=0) + 2
-    for tile in summary.tiles:
-        note = f"{tile.label[:1].lower()}{tile.label[1:]}" + (f": {tile.note}" if tile.note else "")
-        source = f" ({tile.source.text}{tile.rest})" if tile.source else ""
-        value = page.styled(tile.value.rjust(width), "bold")
-        page.prose(f"{note}{source}", indent=width + 2, label=value)
+    label = page.styled(summary.label.words.upper(), summary.label.ink) if summary.label else None
+    page.prose(page.phrase(summary.answer, "bold"), indent=_INDENT, label=label)
+    if summary.action:
+        page.prose(summary.action, indent=_INDENT)
     if summary.quality is not None:
         page.prose(Text.assemble("Capture ", (summary.quality.words, summary.quality.ink)))
 
 
 def _add_finding(page: Page, finding: doc.Finding) -> None:
     severity = page.styled(finding.severity.words.upper(), finding.severity.ink)
-    page.prose(page.styled(finding.title, "bold"), indent=_INDENT, label=severity)
-    if finding.cost and not finding.is_cost_in_title:
+    page.prose(page.phrase(finding.title, "bold"), indent=_INDENT, label=severity)
+    if finding.cost:
         _add_labelled(page, "cost", finding.cost)
     page.prose(finding.explanation, indent=_INDENT)
-    sure = f"Confidence {finding.confidence}: {finding.confidence_reason}."
-    _add_labelled(page, "evidence", f"{finding.evidence}. {sure}")
-    _add_labelled(page, "advice", finding.advice)
-    _add_labelled(page, "more", f"traceview explain {finding.code}")
+    sure = phrase(f"Confidence {finding.confidence}: ", finding.confidence_reason, ".")
+    shown = (finding.evidence, ". ") if finding.evidence else ()
+    _add_labelled(page, "evidence", phrase(*shown, sure))
+    _add_labelled(page, "advice", finding.whole_advice)
+    _add_labelled(page, "more", f"`traceview explain {finding.code}`")
 
 
-def _add_labelled(page: Page, label: str, text: str) -> None:
+def _add_labelled(page: Page, label: str, text: Sentence) -> None:
     if text:
         page.prose(text, indent=_INDENT, label=Text(f"  {label}", "dim"))
 
@@ -198,8 +193,7 @@ def add_table(page: Page, table: doc.Table) -> _Hidden:
         if table.rest.startswith("traceview "):
             page.remark(f"{count}; all of them:", table.rest)
         else:
-            rest = f"all of them: {table.rest}" if table.rest else "--top N shows more"
-            page.remark(f"{count}; {rest}")
+            page.remark(f"{count}; all of them: {table.rest}" if table.rest else count)
     left_out = [column for column in printed if column not in kept]
     return _Hidden(
         [text for column in left_out if (text := page.text(column.column.heading))],

@@ -13,7 +13,7 @@ from traceview.document import numbers, svg
 from traceview.document.chart import Lane, Lanes, legend, merged_sentence, of_host, window_offsets
 from traceview.document.html_text import LONGEST_NAME, cut, prose
 from traceview.document.model import Summary, Timeline, gap_anchor
-from traceview.document.vocabulary import CAUSES, CLASSES, STEP_KINDS, Look, thread_name
+from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 _ESCAPES: Final = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -92,8 +92,8 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
             if span.device in devices and gap_anchor(number) in anchors
         ],
         "activities": _looks((*CLASSES.values(), *STEP_KINDS.values())),
-        "causes": _looks(CAUSES.values()),
-        "thread_causes": _looks(map(of_host, CAUSES.values())),
+        "states": _looks(STATES.values()),
+        "thread_states": _looks(map(of_host, STATES.values())),
     }
 
 

@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from traceview.ledger.states import MEANINGS, State
+
 
 class Look(Struct, frozen=True):
     """How a key is written and drawn.
@@ -34,134 +36,42 @@ def _by_key(*looks: Look) -> Mapping[str, Look]:
     return {look.key: look for look in looks}
 
 
-def _cause(key: str, letter: str, ink: str, words: str, meaning: str) -> Look:
-    style = f"idle-{key.replace('_', '-')}"
-    return Look(key, words, style, ink, letter, meaning, is_hatched=ink == "dim")
-
-
-CAUSES: Final = _by_key(
-    _cause(
-        "input",
-        "I",
-        "red",
-        "waiting for input",
-        "the host waited for the next batch of the dataset",
-    ),
-    _cause(
-        "h2d",
-        "H",
-        "cyan",
-        "waiting for a copy",
-        "a blocking copy to the device, or the time from the end of a copy to the kernel that needed it",
-    ),
-    _cause(
-        "compile",
-        "X",
-        "magenta",
-        "tracing and compilation",
-        "the host traced a tf.function, compiled with XLA, tuned kernels or loaded a module",
-    ),
-    _cause(
-        "sync",
-        "S",
-        "yellow",
-        "host waiting for a value",
-        "the host was blocked until a device had finished or a value was copied back",
-    ),
-    _cause("checkpoint", "K", "blue", "checkpoints", "variables were saved or restored"),
-    _cause(
-        "launch",
-        "L",
-        "bright_red",
-        "kernel launches",
-        "the host launched or scheduled ops one after the other, slower than the device ran them",
-    ),
-    _cause(
-        "callback",
-        "B",
-        "bright_yellow",
-        "Python between steps",
-        "the host was between two steps: callbacks, logging, evaluation",
-    ),
-    _cause(
-        "host_compute",
-        "C",
-        "bright_blue",
-        "host work for ops",
-        "the host dispatched ops of the step, or ran ops that have no kernel for the device",
-    ),
-    _cause(
-        "python",
-        "Y",
-        "bright_green",
-        "Python between calls",
-        "the thread recorded nothing until Python called the next op, function or copy",
-    ),
-    _cause(
-        "peer",
-        "P",
-        "bright_magenta",
-        "another device still busy",
-        "another replica still worked, or another GPU was still in the collective before the next kernel",
-    ),
-    _cause(
-        "dependency",
-        "D",
-        "bright_cyan",
-        "stream dependency",
-        "work was queued behind another stream or an event",
-    ),
-    _cause(
-        "latency",
-        "T",
-        "dim",
-        "launch latency",
-        "work was queued for less than 20 µs, the ordinary delay of a launch",
-    ),
-    _cause("unattributed", "?", "dim", "no recorded cause", "the trace shows no cause"),
-    _cause("unused", "U", "dim", "no kernel ran", "the device ran no kernel in the window"),
-)
-"""What an idle device waited for, in the order in which one cause is preferred to the next."""
-
 CLASSES: Final = _by_key(
     Look("compute", "compute", "compute", "green", "", "a kernel that is not a collective ran"),
     Look("collective", "communication", "communication", "magenta", "", "a collective ran"),
-    Look("h2d", "copies to the device", "h2d", "cyan", "", "data was copied from the host"),
-    Look("d2h", "copies from the device", "d2h", "cyan", "", "data was copied to the host"),
-    Look(
-        "d2d", "copies between devices", "d2d", "cyan", "", "data was copied on or between devices"
-    ),
+    Look("h2d", "HtoD copies", "h2d", "cyan", "", "data was copied from the host"),
+    Look("d2h", "DtoH copies", "d2h", "cyan", "", "data was copied to the host"),
+    Look("d2d", "DtoD copies", "d2d", "cyan", "", "data was copied on or between devices"),
     Look("memset", "fills", "memset", "cyan", "", "memory was filled"),
 )
 """What a device does, in the order in which exposed time is attributed."""
 
-PATH_PARTS: Final[Mapping[str, Look]] = {
-    **CAUSES,
-    **{
-        key: structs.replace(look, letter=letter)
-        for (key, look), letter in zip(CLASSES.items(), "#%=<>+", strict=True)
-    },
-    "h2d": structs.replace(
-        CLASSES["h2d"], words="copies to the device and waits for them", letter="="
-    ),
+_FAMILY: Final = {
+    State.TURN: State.DEVICE_WAIT,
+    State.LOCK: State.PYTHON,
+    State.BETWEEN_CALLS: State.PYTHON,
+    State.EVALUATION: State.BETWEEN,
 }
-"""What a critical path consists of: what a device does, and what it waits for; a copy and the wait for it are one part."""
+"""States that share a colour with another one of their family, and have a letter of their own."""
 
-STEP_PARTS: Final[Mapping[str, Look]] = {
-    **PATH_PARTS,
-    "collective_wait": Look(
-        "collective_wait",
-        "waiting in collectives",
-        "idle-peer",
-        "bright_magenta",
-        "W",
-        "the device was in a collective that another device had not reached",
-    ),
-}
-"""What the mean step of a device consists of: as the path, and the waiting inside collectives apart from their transfer.
 
-Both kinds of waiting for another device have one colour and two letters.
-"""
+def _state(state: State) -> Look:
+    known = MEANINGS[state]
+    style = _FAMILY.get(state, state).key.replace("_", "-")
+    return Look(
+        state.key,
+        known.name,
+        style,
+        known.ink,
+        known.letter,
+        known.meaning,
+        is_hatched=known.ink == "dim",
+    )
+
+
+STATES: Final = _by_key(*map(_state, State))
+"""What a device does or waits for; each instant of a device is one of these."""
+
 
 PARTS: Final = _by_key(
     structs.replace(CLASSES["compute"], letter="#"),
@@ -191,6 +101,14 @@ SEVERITIES: Final = _by_key(
     Look("warning", "warning", "warning", "bold yellow"),
     Look("info", "info", "info", "bold blue"),
 )
+
+VERDICT_STATUSES: Final = _by_key(
+    Look("problem", "problem", "warning", "bold yellow"),
+    Look("healthy", "ok", "ok", "bold green"),
+    Look("unreliable", "unreliable", "degraded", "bold yellow"),
+    Look("unusable", "unusable", "unusable", "bold red"),
+)
+"""What stands before a headline that no finding leads."""
 
 QUALITIES: Final = _by_key(
     Look("ok", "ok, with remarks", "ok", "green"),
@@ -234,15 +152,6 @@ VERDICTS: Final = _by_key(
 )
 """How much of the step is lost, to input or to exposed copies."""
 
-BOUNDS: Final = _by_key(
-    Look("no_input_wait", "recorded waits for input removed"),
-    Look("no_exposed_collectives", "communication hidden"),
-    Look("no_exposed_copies", "copies hidden"),
-    Look("concurrent_devices", "compute fully overlapped"),
-    Look("balanced_devices", "overlapped and shared evenly"),
-)
-"""What would have to change for a step to take no less than a bound."""
-
 _GROUND_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "ink": ("#1b2330", "#e4e8ee"),
     "soft": ("#566072", "#9aa5b5"),
@@ -262,20 +171,19 @@ SLICE_COLOURS: Final[Mapping[str, str]] = {
     "d2h": "#a4cdce",
     "d2d": "#84a8c0",
     "memset": "#e4d4c3",
-    "idle-input": "#d86408",
-    "idle-h2d": "#5b8f92",
-    "idle-compile": "#e4408b",
-    "idle-sync": "#dba50f",
-    "idle-checkpoint": "#5683fe",
-    "idle-launch": "#fd5767",
-    "idle-callback": "#f4da00",
-    "idle-python": "#c0cf7d",
-    "idle-host-compute": "#bad5fd",
-    "idle-peer": "#bca3ff",
-    "idle-dependency": "#75ba90",
-    "idle-latency": "#828a94",
-    "idle-unattributed": "#a9afb8",
-    "idle-unused": "#d5dae0",
+    "input": "#d86408",
+    "compile": "#e4408b",
+    "sync": "#dba50f",
+    "checkpoint": "#5683fe",
+    "launch": "#fd5767",
+    "between": "#f4da00",
+    "python": "#c0cf7d",
+    "host-ops": "#bad5fd",
+    "device-wait": "#bca3ff",
+    "dependency": "#75ba90",
+    "latency": "#828a94",
+    "unknown": "#a9afb8",
+    "no-work": "#d5dae0",
     "host": "#aab3bf",
     "step": "#b9c8de",
     "step-eval": "#d9b48f",
@@ -304,11 +212,6 @@ _OF_PYTHON: Final = re.compile(r"traceview|python[\d.]*")
 def thread_words(name: str | None) -> str:
     """`thread tf_Compute/17`; `Python thread` for one that bears the name of the program, which says nothing."""
     return "Python thread" if _is_of_python(name) else f"thread {name}"
-
-
-def a_thread(name: str | None) -> str:
-    """The same inside of a sentence: `a Python thread`."""
-    return f"a {thread_words(name)}" if _is_of_python(name) else thread_words(name)
 
 
 def thread_name(name: str | None) -> str | None:
@@ -345,7 +248,10 @@ TERMS: Final = (
     ),
     ("idle", "nothing ran; compute, exposed time and idle time add up to the window exactly"),
     ("gap", "a span in which a device did nothing"),
-    ("cost", "the time that a finding takes of each step; costs overlap, so they do not add up"),
+    (
+        "GPU time",
+        "the used steps of all visible devices, added up; a finding ranks by its share of that",
+    ),
     (
         "confidence",
         "how directly the trace shows it: high is recorded, medium is concluded, low is a guess from little data",
@@ -353,14 +259,6 @@ TERMS: Final = (
     (
         "critical path",
         "the chain of activity and waiting, followed from device to device, that made a step as long as it was",
-    ),
-    (
-        "recoverable",
-        (
-            "the largest cost of a finding, saving of a bound or loss on the critical path, and all idle time of the "
-            "path without a recorded cause, at most the step: an upper bound of what one change can save. Costs overlap, "
-            "so they are not added up"
-        ),
     ),
 )
 """Words of every document with their definitions; docs/method.md has them in full."""

@@ -1,4 +1,4 @@
-"""Makes the slices of what traceview computed: steps, gaps with their causes, collectives and findings."""
+"""Makes the slices of what traceview computed: findings, steps, states of devices, and collectives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.base import Finding
-from traceview.analysis.idle.result import gap_rows
-from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.registry import RULES
 from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection, rows_in, step_bounds
-from traceview.document.vocabulary import CAUSES, SEVERITIES, STEP_KINDS, STEP_PARTS, look_of
+from traceview.analysis.sentences import shown_finding
+from traceview.document.phrase import plain
+from traceview.document.vocabulary import SEVERITIES, STATES, STEP_KINDS, look_of
 from traceview.export.scene import (
     Argument,
     Counter,
@@ -23,19 +24,16 @@ from traceview.export.scene import (
     numbered,
     tracks_of,
 )
-from traceview.intervals import Int32Array, Int64Array, union
-from traceview.trace.cause import Cause
+from traceview.ids import unique_inverse
+from traceview.intervals import Int64Array, union
+from traceview.ledger.columns import By
+from traceview.ledger.states import KEYS, State
+from traceview.ledger.table import Ledger
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 
-GAPS_WITH_EVIDENCE: Final = 200
-"""So many of the longest gaps of a device have the host event that shows their cause; finding it takes a while."""
-
 BUSY_POINTS: Final = 1000
 """Equal spans of the window, for each of which the busy share is counted."""
-
-_QUEUED: Final = (Cause.PEER, Cause.DEPENDENCY, Cause.LATENCY)
-"""What a device waits for last: its work has been launched."""
 
 
 def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
@@ -60,82 +58,51 @@ def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[
         yield from tracks_of(name, "analysis", slices, nests=True)
 
 
-def gap_tracks(
-    trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
-) -> Iterator[Track]:
-    """The idle time of a device: for each cause of a gap a slice as long as its part.
+def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]:
+    """What a device does or waits for: the rows of the ledger, each with what caused it.
 
-    The lengths are exact. In a gap of several causes those of the host come first, in the order of `Cause`, and the
-    queued part comes last, as it does in time. The slice of the largest part has the thread, the host
-    event and the line of Python that show its cause.
+    `event`: what runs, or after idle time what runs next.
     """
-    gaps = idle.gaps.get(device)
-    if gaps is None:
+    trace, columns = ledger.trace, ledger.columns
+    own = ledger.rows_of(device)
+    rows = np.arange(own.start, own.stop)
+    if not rows.size:
         return
-    order = [cause for cause in Cause if cause not in _QUEUED] + list(_QUEUED)
-    parts = gaps.cause_ps[order]
-    piece, place = np.nonzero(parts.T)
-    length = parts[place, piece]
-    before = np.cumsum(parts, axis=0) - parts
-    start = gaps.start_ps[piece] + before[place, piece]
-    number = gaps.gap[piece].astype(np.int64)
-    first, last = gaps.spans
-    words = [CAUSES[cause.key].words for cause in order]
-    causes = np.array([labels.add(word) for word in words], dtype=np.int64)
-    names = np.array([labels.add(f"idle: {word}") for word in words], dtype=np.int64)
-    steps = selection.steps[trace.device_list[device].host]
-    step_numbers = np.array([*(step.number for step in steps), NONE], dtype=np.int64)
-    step = gaps.step[piece]
-    event, thread, python = _evidence(trace, selection, device, idle, labels)
-    largest = gaps.causes_of(np.arange(gaps.count)).argmax(axis=0)
-    is_shown = np.array(order)[place] == largest[number]
+    state, step = columns.state[rows].astype(np.int64), columns.step[rows]
+    names = _ids(labels, [look.words for look in STATES.values()])
+    numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
+    event = columns.event[rows]
+    op = np.append(trace.device_columns.op, NONE)[event]
+    name = np.append(trace.device_columns.name, NONE)[event]
     slices = Slices(
-        start_ps=start,
-        end_ps=start + length,
-        name=names[place],
-        category=np.full(piece.size, labels.add("idle"), dtype=np.int64),
+        start_ps=columns.start_ps[rows],
+        end_ps=columns.start_ps[rows] + columns.duration_ps[rows],
+        name=names[state],
+        category=np.full(rows.size, labels.add("state"), dtype=np.int64),
         arguments=(
-            labelled("cause", causes[place]),
-            numbered("cause_ps", length),
-            numbered("gap", number),
-            numbered("gap_ps", (last - first)[number]),
-            Argument("step", step_numbers[step], step != NONE),
-            labelled("before", _shown_events(trace, gaps.before)[number]),
-            labelled("after", _shown_events(trace, gaps.after)[number]),
-            labelled("thread", np.where(is_shown, thread[number], NONE)),
-            labelled("host event", np.where(is_shown, event[number], NONE)),
-            labelled("python", np.where(is_shown, python[number], NONE)),
+            labelled("state", _ids(labels, KEYS)[state]),
+            Argument("step", numbers[step], step != NONE),
+            labelled("by", _causers(ledger, rows, labels)),
+            labelled("event", np.where(op == NONE, name, op)),
         ),
     )
-    yield from tracks_of("idle", "analysis", slices, nests=False)
+    yield from tracks_of("state", "analysis", slices, nests=False)
 
 
-def _evidence(
-    trace: Trace, selection: Selection, device: int, idle: IdleAttribution, labels: Labels
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The host event, the thread and the line of Python that show the cause of each of the longest gaps; else `NONE`."""
-    gaps = idle.gaps[device]
-    event = np.full(gaps.count, NONE, dtype=np.int64)
-    thread = np.full(gaps.count, NONE, dtype=np.int64)
-    python = np.full(gaps.count, NONE, dtype=np.int64)
-    start, end = gaps.spans
-    longest = np.argsort(start - end, kind="stable")[:GAPS_WITH_EVIDENCE].astype(np.int64)
-    rows = gap_rows(trace, selection, gaps, idle, longest)
-    for place, row in zip(longest.tolist(), rows, strict=True):
-        if row.host_event is not None:
-            event[place] = labels.add(row.host_event)
-        if row.thread is not None:
-            thread[place] = labels.add(row.thread)
-        if row.python is not None:
-            python[place] = labels.add(row.python)
-    return event, thread, python
-
-
-def _shown_events(trace: Trace, rows: Int32Array) -> Int64Array:
-    """The op of each device row, its name without one."""
-    columns = trace.device_columns
-    op = np.append(columns.op, NONE)[rows].astype(np.int64)
-    return np.where(op == NONE, np.append(columns.name, NONE)[rows], op)
+def _causers(ledger: Ledger, rows: Int64Array, labels: Labels) -> Int64Array:
+    """The device, thread, op or line of Python that caused each row; else `NONE`."""
+    trace, kind, by = ledger.trace, ledger.columns.by_kind[rows], ledger.columns.by[rows]
+    causers = np.full(rows.size, NONE, dtype=np.int64)
+    causers[kind == By.OP] = by[kind == By.OP]
+    for of, text in (
+        (By.DEVICE, trace.device_key),
+        (By.THREAD, lambda line: trace.lines[line].name),
+        (By.PYTHON, ledger.python.__getitem__),
+    ):
+        chosen = np.flatnonzero(kind == of)
+        distinct, place = unique_inverse(by[chosen])
+        causers[chosen] = _ids(labels, [text(number) for number in distinct.tolist()])[place]
+    return causers
 
 
 def collective_tracks(
@@ -188,7 +155,7 @@ def _with_parts(wholes: Slices, labels: Labels) -> Slices:
     waits = turn > inside.start_ps
     start = (wholes.start_ps, inside.start_ps[waits], turn)
     end = (wholes.end_ps, turn[waits], inside.end_ps)
-    names = [labels.add(STEP_PARTS["collective_wait"].words)] * int(waits.sum()) + [
+    names = [labels.add(STATES[State.DEVICE_WAIT.key].words)] * int(waits.sum()) + [
         labels.add("transfer")
     ] * turn.size
     name = np.concatenate((wholes.name, np.array(names, dtype=np.int64)))
@@ -219,7 +186,7 @@ def finding_tracks(
         for span in _spans(trace, selection, finding):
             spans.append(span)
             shown.append(finding)
-    costs = [finding.cost_ps_per_step for finding in shown]
+    costs = [finding.loss.ps_per_step if finding.loss else None for finding in shown]
     commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
     slices = Slices(
         start_ps=np.array([start for start, _ in spans], dtype=np.int64),
@@ -233,13 +200,20 @@ def finding_tracks(
                 _ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
             ),
             Argument(
-                "cost_ps_per_step",
+                "ps_per_step",
                 np.array([cost or 0 for cost in costs], dtype=np.int64),
                 np.array([cost is not None for cost in costs], dtype=np.bool_),
             ),
             labelled("devices", _ids(labels, [", ".join(row.devices) or None for row in shown])),
             labelled(
-                "advice", _ids(labels, [commands.filled(finding.advice) for finding in shown])
+                "advice",
+                _ids(
+                    labels,
+                    [
+                        plain(shown_finding(1, row, RULES.get(row.code), commands).whole_advice)
+                        for row in shown
+                    ],
+                ),
             ),
             labelled("explanation", _ids(labels, [finding.explanation for finding in shown])),
             labelled("confidence", _ids(labels, [finding.confidence for finding in shown])),

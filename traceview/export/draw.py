@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from traceview.analysis.idle_attribution import attribute_idle_time
+from traceview.analysis.context import Context
 from traceview.analysis.selection import Selection
 from traceview.export.activity import Launched, device_tracks, host_tracks, launched
 from traceview.export.conclusions import (
     busy_counter,
     collective_tracks,
     finding_tracks,
-    gap_tracks,
+    state_tracks,
     step_tracks,
 )
 from traceview.export.scene import Labels, Process, Scene
 from traceview.report.model import Report
-from traceview.trace.collectives import collectives_of
 from traceview.trace.model import Trace
 
 
-def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
+def drawn(context: Context, report: Report) -> Scene:
     """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
+    trace, selection = context.trace, context.selection
     labels = Labels(trace.names)
     arrows = launched(trace, selection)
-    idle = attribute_idle_time(trace, selection)
-    collectives = collectives_of(trace)
     conclusions = Process(
         "traceview",
         (
@@ -35,8 +33,8 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
         Process(
             _device_name(trace, device),
             (
-                *gap_tracks(trace, selection, device, idle, labels),
-                *collective_tracks(trace, selection, device, collectives, labels),
+                *state_tracks(context.ledger, device, labels),
+                *collective_tracks(trace, selection, device, context.collectives, labels),
                 *device_tracks(trace, selection, device, arrows, labels),
             ),
             tuple(busy_counter(trace, selection, device)),
@@ -44,12 +42,7 @@ def drawn(trace: Trace, selection: Selection, report: Report) -> Scene:
         for device in range(len(trace.device_list))
     ]
     hosts = [_host(trace, selection, host, arrows, labels) for host in range(len(trace.hosts))]
-    facts = {
-        "traceview": report.traceview_version,
-        "run": report.source.run,
-        "verdict": report.verdict.headline,
-    }
-    return Scene((conclusions, *devices, *hosts), labels, facts)
+    return Scene((conclusions, *devices, *hosts), labels)
 
 
 def _host(

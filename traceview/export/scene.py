@@ -1,13 +1,13 @@
-"""Defines what a viewer of traces shows: processes, tracks and slices, in no format.
+"""Defines what a viewer of traces shows: processes, tracks and slices.
 
-Times are picoseconds since the origin of the run; the formats count in nanoseconds. Both ends of a slice are rounded
+Times are picoseconds since the origin of the run; Perfetto counts in nanoseconds. Both ends of a slice are rounded
 down, so that slices stay inside of, or beside, each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -179,11 +179,10 @@ class Process:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Everything that is drawn, in the order in which it is shown. `facts`: what the run is, as text."""
+    """Everything that is drawn, in the order in which it is shown."""
 
     processes: tuple[Process, ...]
     labels: Labels
-    facts: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def shift_ps(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, TypeAlias
 
+from traceview.comparison.model import Comparison
 from traceview.record import Count, PathName, Record, RunName, VersionText, one_of
 
 GATE_SCHEMA_VERSION: Final = 1
@@ -124,3 +125,19 @@ class GateResult(Record, frozen=True):
     def with_outcome(self, outcome: Outcome) -> tuple[Judgement, ...]:
         """The conditions with this outcome."""
         return tuple(row for row in self.judgements if row.outcome == outcome)
+
+
+class JudgedComparison(Comparison, frozen=True):
+    """What differs between two sides, and whether the conditions on it hold.
+
+    Attributes:
+        gate: What the conditions of --require say; null without any.
+    """
+
+    gate: GateResult | None = None
+
+
+def judged_comparison(comparison: Comparison, gate: GateResult | None) -> JudgedComparison:
+    """The comparison with the verdict on it."""
+    fields = {name: getattr(comparison, name) for name in Comparison.__struct_fields__}
+    return JudgedComparison(**fields, gate=gate)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from traceview.document import numbers
-from traceview.gate.github import message
+from traceview.gate.budget import asked_budget, baseline_of, gate
+from traceview.gate.ci import message
 from traceview.gate.result import FAILED, HOLDS
-from traceview.gate.run import asked_budget, baseline_of, gate
 from traceview.gate.section import headline
 from traceview.report.given import report_at
 

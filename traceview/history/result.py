@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import floor
 from statistics import median as middle
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
-from traceview.comparison.mean_step import step_time_ps
+from traceview.comparison.captures import CaptureSteps, capture_steps
+from traceview.comparison.difference import (
+    mean_level,
+    most_chance,
+    part_difference,
+    step_level,
+)
 from traceview.history.change_points import change_points
 from traceview.history.reports import Folder
+from traceview.ledger.states import KEYS
 from traceview.record import (
     Count,
     Integer,
@@ -20,9 +28,11 @@ from traceview.record import (
     RunName,
     Share,
     VersionText,
+    one_of,
 )
 from traceview.report.identity import devices_of, started_ns
 from traceview.report.model import Report
+from traceview.trace.table import Table, record_columns, table
 from traceview.version import VERSION
 
 HISTORY_SCHEMA_VERSION: Final = 1
@@ -43,7 +53,9 @@ class HistoryRow(Record, frozen=True):
         level_ps: Median of step_ps over the reports of the series from one change to the next, picoseconds; null as step_ps
             is.
         change_ratio: Where a new level begins, its change against the level before; null elsewhere.
-        least_busy_ratio: How busy the least busy device in use was; null where that was not measured.
+        state: There, the state that differs most from the level before, of those shown to differ; null elsewhere.
+        state_change_ps: The difference of its means over the reports of each level, picoseconds; null as state is.
+        compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
         examples_per_second: Examples of all devices; null where the batch size is not known.
         finding: Code of the finding about what costs most; null without any.
     """
@@ -58,7 +70,9 @@ class HistoryRow(Record, frozen=True):
     step_count: Count
     level_ps: Picoseconds | None
     change_ratio: float | None
-    least_busy_ratio: Share | None
+    state: Annotated[str, one_of(*KEYS)] | None
+    state_change_ps: Integer | None
+    compute_ratio: Share | None
     examples_per_second: Ratio | None
     finding: str | None
 
@@ -108,9 +122,11 @@ def history_of(folder: Folder) -> History:
     rows: dict[int, HistoryRow] = {}
     for number, places in enumerate(setups.values(), 1):
         reports = [folder.reports[place].report for place in places]
-        levels = _levels([step_time_ps(report) for report in reports])
-        for place, report, (level, change) in zip(places, reports, levels, strict=True):
-            rows[place] = _row(str(folder.reports[place].path), report, number, level, change)
+        steps = [capture_steps(report) for report in reports]
+        for place, report, of_row, level in zip(
+            places, reports, steps, _levels(steps), strict=True
+        ):
+            rows[place] = _row(str(folder.reports[place].path), report, number, of_row, level)
     return History(
         schema_version=HISTORY_SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -131,27 +147,66 @@ def _batch_size(report: Report) -> int | None:
     return balance.throughput.batch_size if balance else None
 
 
-def _levels(steps_ps: Sequence[int | None]) -> list[tuple[int | None, float | None]]:
-    """By report the level of its step time, and its change where one begins."""
-    known = [(place, step_ps) for place, step_ps in enumerate(steps_ps) if step_ps]
-    values = [step_ps for _, step_ps in known]
-    bounds = [0, *change_points(values), len(values)]
-    levels: list[tuple[int | None, float | None]] = [(None, None)] * len(steps_ps)
-    before: int | None = None
+class _Level(NamedTuple):
+    """The level that a report is on; where it begins also its change, and the state that changed most."""
+
+    ps: int | None = None
+    change_ratio: float | None = None
+    state: str | None = None
+    state_change_ps: int | None = None
+
+
+def _levels(reports: Sequence[CaptureSteps | None]) -> list[_Level]:
+    """By report the level of its step time."""
+    known = [
+        (place, steps, level)
+        for place, steps in enumerate(reports)
+        if steps and (level := step_level(steps.lengths_ps))
+    ]
+    values = [floor(steps.mean_ps) for _, steps, _ in known]
+    bounds = [0, *change_points([level for *_, level in known]), len(values)]
+    levels = [_Level()] * len(reports)
+    before: list[CaptureSteps] = []
     for first, last in pairwise(bounds):
-        level = int(middle(values[first:last])) if first < last else None
-        for place, _ in known[first:last]:
-            change = level / before - 1 if level and before and place == known[first][0] else None
-            levels[place] = (level, change)
-        before = level
+        after = [steps for _, steps, _ in known[first:last]]
+        ps = int(middle(values[first:last])) if after else None
+        for place, *_ in known[first:last]:
+            levels[place] = _Level(ps)
+        if before and ps:
+            old_ps = int(middle(floor(steps.mean_ps) for steps in before))
+            state, change_ps = _changed_state(before, after)
+            levels[known[first][0]] = _Level(ps, ps / old_ps - 1, state, change_ps)
+        before = after
     return levels
 
 
+def _changed_state(
+    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+) -> tuple[str | None, int | None]:
+    """The state that makes most of a change, of those that are shown to have changed."""
+    changes = {}
+    for key in dict.fromkeys(key for steps in (*before, *after) for key in steps.states):
+        old, new = (
+            [
+                level
+                for steps in side
+                if (level := mean_level(steps.state_lengths_ps.get(key, 0 * steps.lengths_ps)))
+            ]
+            for side in (before, after)
+        )
+        changes[key] = part_difference(old, new)
+    most = most_chance(changes.values())
+    shown = [key for key, change in changes.items() if (change.chance or 0.0) <= most]
+    if not shown:
+        return None, None
+    key = max(shown, key=lambda key: abs(changes[key].value))
+    return key, round(changes[key].value)
+
+
 def _row(
-    file: str, report: Report, series: int, level_ps: int | None, change: float | None
+    file: str, report: Report, series: int, of_row: CaptureSteps | None, level: _Level
 ) -> HistoryRow:
     steps, balance = report.results.steps, report.results.balance
-    known = {number.key: number.value for number in report.verdict.numbers}
     return HistoryRow(
         file=file,
         run=report.source.run,
@@ -159,11 +214,18 @@ def _row(
         devices=devices_of(report),
         batch_size=_batch_size(report),
         series=series,
-        step_ps=step_time_ps(report),
+        step_ps=floor(of_row.mean_ps) if of_row else None,
         step_count=steps.used_count if steps else 0,
-        level_ps=level_ps,
-        change_ratio=change,
-        least_busy_ratio=known.get("least_busy_ratio"),
+        level_ps=level.ps,
+        change_ratio=level.change_ratio,
+        state=level.state,
+        state_change_ps=level.state_change_ps,
+        compute_ratio=report.verdict.compute_ratio,
         examples_per_second=balance.throughput.examples_per_second if balance else None,
         finding=report.verdict.finding,
     )
+
+
+def history_table(history: History) -> Table:
+    """A row for each report, with the keys of the JSON; CSV is written from it."""
+    return table("history", *record_columns(HistoryRow, history.rows))

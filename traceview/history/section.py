@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from traceview.comparison.difference import CONFIDENCE
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
-from traceview.history.change_points import FALSE_ALARM_RATIO
+from traceview.document.vocabulary import STATES, look_of
 from traceview.history.result import History, HistoryRow
 
 _LEGEND = (
-    "A change is marked where the ranks of the step times before and after differ more than chance explains: in at most "
-    f"{numbers.share(FALSE_ALARM_RATIO)} of series without a change. To show a change it takes four reports before and four after, or twenty before and three after."
+    "A change is marked where the runs before and after differ more than runs without a change do, in at most "
+    f"{numbers.share(1 - CONFIDENCE)} of such series. The more runs differ among each other, the more of them it takes."
 )
 
 
@@ -29,7 +30,7 @@ def history_section(history: History) -> doc.Section:
         doc.counts("batch", [row.batch_size for row in rows], priority=6) if has_series else None,
         doc.times("step", [row.step_ps for row in rows]),
         doc.words("change", [_change(row) for row in rows]),
-        doc.shares("busy", [row.least_busy_ratio for row in rows], priority=1),
+        doc.shares("compute", [row.compute_ratio for row in rows], priority=1),
         doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=5),
         doc.words("costs most", [row.finding or "" for row in rows], priority=3),
     )
@@ -67,13 +68,20 @@ def _notes(history: History) -> Iterator[str]:
         before = row.level_ps / (1 + row.change_ratio) if row.level_ps else None
         yield (
             f"{ratio_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
-            f"{numbers.time(row.level_ps)} since, medians of the reports."
+            f"{numbers.time(row.level_ps)} since, medians of the reports{_state_words(row)}."
         )
     for file in history.unreadable:
         yield f"{file.file} is left out: {file.reason}."
     if history.repeated:
         names = numbers.listed([PurePath(name).name for name in history.repeated])
         yield f"Left out, for another file has a report on the same trace: {names}."
+
+
+def _state_words(row: HistoryRow) -> str:
+    """`; input: +4.00 ms`."""
+    if row.state is None:
+        return ""
+    return f"; {look_of(STATES, row.state).words}: {numbers.signed_time(row.state_change_ps)}"
 
 
 def _charts(history: History) -> Iterator[doc.Block]:

@@ -7,18 +7,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceview.analysis import capture
+from traceview.analysis import capture, idle
 from traceview.analysis import lanes as lane_topic
-from traceview.analysis.base import Finding, Skipped, by_severity
-from traceview.analysis.beside import computed_beside
+from traceview.analysis.base import Finding, Skipped
+from traceview.analysis.beside import computed_beside, for_first_thread
 from traceview.analysis.by_host import ask_hosts
 from traceview.analysis.context import TOP_OPS, Context, Options
 from traceview.analysis.explained_findings import with_explained_inside
+from traceview.analysis.facts.step_report import detailed_steps
 from traceview.analysis.jax_advice import is_of_jax, with_jax_advice
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
-from traceview.analysis.shown_steps import detailed_steps
 from traceview.errors import UsageError
+from traceview.ledger.table import Ledger
 from traceview.location import Location
 from traceview.report.command import reproducing
 from traceview.report.model import (
@@ -28,7 +29,7 @@ from traceview.report.model import (
     ReportWindow,
     Source,
 )
-from traceview.report.verdict import verdict_of
+from traceview.report.verdict import by_rank, verdict_of
 from traceview.trace.damage import damaged_hosts
 from traceview.trace.load import Readers, load
 from traceview.trace.model import Trace
@@ -70,6 +71,31 @@ def analyze(
         select(loaded, window, _step_range(steps)),
         Options(top=top, baseline=_loaded(baseline)),
     )
+    return report_of(
+        context,
+        window=window,
+        steps=_step_range(steps),
+        select_codes=select_codes,
+        ignore_codes=ignore_codes,
+        baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
+        lanes=lanes,
+        readers=readers,
+    )
+
+
+def report_of(
+    context: Context,
+    *,
+    window: WindowKind,
+    steps: StepRange | None,
+    select_codes: Collection[str] | None = None,
+    ignore_codes: Collection[str] = (),
+    baseline: str = "",
+    lanes: bool = False,
+    readers: Readers | None = None,
+) -> Report:
+    """The report on what a context holds, which keeps its ledger for others; arguments as for `analyze`."""
+    loaded = context.trace
     if readers is not None:
         ask_hosts(context, readers)
     results, skipped = _results(context)
@@ -99,12 +125,19 @@ def analyze(
             str(loaded.logdir),
             loaded.run,
             window=window,
-            steps=_step_range(steps),
+            steps=steps,
             select_codes=select_codes,
             ignore_codes=ignore_codes,
-            baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
+            baseline=baseline,
         ),
     )
+
+
+def ledger_of(
+    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
+) -> Ledger:
+    """The ledger of a trace; raises `UsageError` as `analyze` does."""
+    return Context(trace, select(trace, window, _step_range(steps))).ledger
 
 
 def _results(context: Context) -> tuple[Results, dict[str, str]]:
@@ -112,12 +145,14 @@ def _results(context: Context) -> tuple[Results, dict[str, str]]:
     records: dict[str, Any] = {}
     skipped: dict[str, str] = {}
     with computed_beside(context):
-        for topic in ANALYSES:
-            result = context.result(topic)
-            if not isinstance(result, Skipped):
-                records[topic.name] = result
-            elif result.reason:
-                skipped[topic.name] = result.reason
+        for topic in for_first_thread(ANALYSES):
+            context.result(topic)
+    for topic in ANALYSES:
+        result = context.result(topic)
+        if not isinstance(result, Skipped):
+            records[topic.name] = result
+        elif result.reason:
+            skipped[topic.name] = result.reason
     return Results(**records), skipped
 
 
@@ -126,7 +161,7 @@ def _with_lanes(
 ) -> tuple[Results, dict[str, str]]:
     """The results with what a timeline draws; the steps that findings are about are drawn in full detail."""
     detailed = detailed_steps(results.steps, findings) if results.steps else frozenset()
-    drawn = lane_topic.lanes_of(context, detailed)
+    drawn = lane_topic.lanes_of(context, context.result(idle.ANALYSIS), detailed)
     if isinstance(drawn, Skipped):
         return results, {**skipped, lane_topic.ANALYSIS.name: drawn.reason}
     return replace(results, lanes=drawn), skipped
@@ -136,16 +171,13 @@ def _findings(context: Context) -> tuple[Finding, ...]:
     """What every topic concludes, by severity; what one finding explains stands inside it."""
     lost = damaged_hosts(context.trace)
     made = [finding for topic in TOPICS for finding in context.findings(topic)]
+    for topic in TOPICS:
+        made += topic.conclude(context, context.result(topic), made)
     made = [row for row in made if not (lost and _is_of_lost_part(row, context.trace, lost))]
     findings = with_explained_inside(made, RULES)
-    for topic in TOPICS:
-        findings += topic.conclude(context, context.result(topic), findings)
-    findings = [
-        row for row in findings if not (lost and _is_of_lost_part(row, context.trace, lost))
-    ]
     if is_of_jax(context.trace):
         findings = with_jax_advice(findings, RULES)
-    return by_severity(findings)
+    return tuple(sorted(findings, key=by_rank))
 
 
 def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> bool:

@@ -1,14 +1,34 @@
-"""Writes the command line that makes a report again."""
+"""Writes the command lines that make a report again and that show the rows of a state."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from traceview.ledger.states import State
 from traceview.trace.windows import StepRange, WindowKind
 
 FOLDER: Final = "report"
 """The folder that the command writes to."""
+
+_TABLES: Final[Mapping[State, str]] = {
+    State.COMPUTE: "ops",
+    State.COMMUNICATION: "collectives",
+    State.DEVICE_WAIT: "collectives",
+    State.H2D: "copies",
+    State.D2H: "copies",
+    State.D2D: "copies",
+    State.INPUT: "input",
+    State.TURN: "balance",
+    State.NO_WORK: "devices",
+}
+"""By state the table of `traceview show` that has the evidence; all other states are of gaps."""
+
+
+def table_of(state: State) -> tuple[str, str]:
+    """The table that shows a state, and the option that chooses it there."""
+    table = _TABLES.get(state)
+    return (table, "") if table else ("gaps", f" --state {state.key}")
 
 
 def reproducing(

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from msgspec.structs import asdict, replace
 
 from traceview.analysis.context import View
-from traceview.analysis.idle.section import numbered_gaps
+from traceview.analysis.facts.numbered_gaps import numbered_gaps
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import TOPICS
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import (
-    CAUSES,
+    STATES,
     TERMS,
 )
 from traceview.report.model import Report
@@ -42,8 +42,8 @@ def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) 
         definitions=(
             ("", TERMS),
             (
-                "What a device waited for",
-                tuple((look.words, look.meaning) for look in CAUSES.values()),
+                "States of a device",
+                tuple((look.words, look.meaning) for look in STATES.values()),
             ),
         ),
     )
@@ -72,7 +72,6 @@ def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> V
         logdir=report.source.logdir,
         run=report.source.run,
         other_runs=report.source.other_runs,
-        first_code=report.verdict.finding or "",
     )
 
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from traceview.analysis.base import Rule
+from traceview.analysis.rule import Rule
+from traceview.analysis.words import outline
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.phrase import Phrase, phrase, pieces
+from traceview.document.vocabulary import Look
+from traceview.ledger.states import BY_KEY
+from traceview.report.command import table_of
 
 
-def explain_list(rules: Iterable[Rule]) -> doc.Section:
-    """Every code with its severities and the moment from which it is reported."""
+def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
+    """Every code with its severities and the moment from which it is reported, and every state."""
     return doc.Section(
         "findings",
         "Findings",
         (
-            *doc.notes(*(f"{rule.code} ({_severities(rule)}): {rule.start}" for rule in rules)),
-            *doc.remarks("traceview explain CODE says what one means and what to do."),
+            *doc.notes(*(f"{rule.code} ({severities(rule)}): {rule.start}" for rule in rules)),
+            doc.Subheading("States", "what a device does, or what it is idle for"),
+            *doc.notes(*(f"{look.key} ({look.words}): {look.meaning}" for look in states)),
+            *doc.remarks("`traceview explain CODE` says what one means and what to do."),
         ),
         lead="code, severity, and when it is reported",
     )
@@ -24,33 +31,52 @@ def explain_list(rules: Iterable[Rule]) -> doc.Section:
 
 def explain_section(rule: Rule) -> doc.Section:
     """What a finding means, when it is made, what shows it and what to change."""
-    explained = ", ".join(rule.explains)
+    facts = (phrase(f"{label}: ", text) for label, text in entry(rule))
+    return doc.Section(rule.code, rule.code, doc.notes(*facts), lead=severities(rule))
+
+
+def explain_state(state: Look) -> doc.Section:
+    """What a state of a device means, and the table that shows when a device was in it."""
+    table, option = table_of(BY_KEY[state.key])
     return doc.Section(
-        rule.code,
-        rule.code,
+        state.key,
+        state.key,
         doc.notes(
-            f"Meaning: {rule.meaning}",
-            f"Reported from: {rule.start}{_conditions(rule)}",
-            f"Evidence: {rule.evidence}",
-            f"Advice: {rule.advice}",
-            *(f"Advice {case}: {advice}" for case, advice in rule.advice_where.items()),
-            f"Advice for JAX: {rule.jax_advice}" if rule.jax_advice else None,
-            f"Example: {rule.example}",
-            f"May explain these, which are no findings of their own then: {explained}"
-            if explained
-            else None,
+            f"Meaning: {state.meaning}",
+            f"Letter in charts of a terminal: {state.letter}",
+            f"Rows: `traceview show {table} LOGDIR{option}`",
         ),
-        lead=_severities(rule),
+        lead=state.words,
     )
 
 
-def _conditions(rule: Rule) -> str:
-    """`; where prefetch was recorded, one of: (1) …; (2) …`."""
-    if not rule.conditions:
-        return ""
-    numbered = (f"({place}) {text}" for place, text in enumerate(rule.start_conditions, 1))
-    return f"; {rule.conditions_of}: {'; '.join(numbered)}"
+def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
+    """What there is to say of a rule, with its label; `…` stands for what a finding fills in."""
+    yield "Meaning", _joined([rule.meaning])
+    if rule.notes:
+        yield "May add", _joined(rule.notes.values())
+    yield "Reported from", pieces(rule.start)
+    if rule.metrics:
+        yield "Evidence", pieces(numbers.listed(tuple(rule.metrics.values()), len(rule.metrics)))
+    yield "Advice", _joined((rule.action, rule.advice))
+    for key, advice in rule.actions.items():
+        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(advice)
+    yield "Example", pieces(rule.example)
+    if rule.explains:
+        yield EXPLAINED, pieces(", ".join(rule.explains))
 
 
-def _severities(rule: Rule) -> str:
+EXPLAINED = "May explain these, which are no findings of their own then"
+
+
+def _joined(templates: Iterable[str]) -> Phrase:
+    """Sentences as one paragraph, each once."""
+    shown = [outline(template) for template in dict.fromkeys(templates) if template]
+    return phrase(
+        *(part for place, text in enumerate(shown) for part in ((" " if place else ""), text))
+    )
+
+
+def severities(rule: Rule) -> str:
+    """`warning or critical`."""
     return numbers.listed(rule.severities).replace(" and ", " or ")

@@ -64,7 +64,7 @@ def svg(report: Report) -> str:
 
 
 def json(report: Report) -> str:
-    """The data, which `traceview render` reads again."""
+    """The data, which `traceview analyze` reads again."""
     from traceview.report.saved import to_json
 
     return to_json(report)

@@ -1,14 +1,16 @@
-"""Reads the report that a path leads to: a saved one, or one that is made from a trace."""
+"""Reads the report that a path leads to: a saved one, or one that is made from a trace.
+
+Commands import it at their start, so it imports what reads when it reads.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from traceview.location import Location
-from traceview.report.build import analyze
-from traceview.report.model import Report
-from traceview.report.saved import load_report
-from traceview.trace.load import load
+
+if TYPE_CHECKING:
+    from traceview.report.model import Report
 
 SAVED: Final = (".json", ".json.gz")
 """Endings of saved reports."""
@@ -25,5 +27,10 @@ def report_at(path: Location, *, run: str | None = None, salvage: bool = False) 
     Raises what `load_report` and `load` raise.
     """
     if is_saved_report(path):
+        from traceview.report.saved import load_report
+
         return load_report(path)
+    from traceview.report.build import analyze
+    from traceview.trace.load import load
+
     return analyze(load(path, run=run, salvage=salvage))

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from traceview.analysis.base import Finding
+from traceview.analysis.base import Finding, FindingLoss, Severity
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.registry import Results
+from traceview.analysis.words import Argument
 from traceview.record import (
     Count,
     FileName,
     Hostname,
     Integer,
+    Key,
     PathName,
-    Picoseconds,
-    Ratio,
     Record,
     RunName,
     Share,
     VersionText,
-    one_of,
 )
-from traceview.trace.cause import PATH_KEYS
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class ReportFile(Record, frozen=True):
@@ -80,47 +78,36 @@ class ReportWindow(Record, frozen=True):
     end_ps: Integer
 
 
-class VerdictNumber(Record, frozen=True):
-    """A number to remember.
-
-    Attributes:
-        key: Its name in the results, with the unit at the end.
-        label: What it is, in words.
-        value: The number; null if it was not measured.
-    """
-
-    key: str
-    label: str
-    value: int | float | None
+VerdictStatus: TypeAlias = Literal["problem", "healthy", "unreliable", "unusable"]
 
 
 class Verdict(Record, frozen=True):
-    """The answer in one sentence, and the numbers to remember.
+    """The answer in one sentence.
 
     Attributes:
         headline: What costs most, or that no problem was found, in one sentence.
-        numbers: The numbers to remember.
-        largest_cost: Title of the finding that costs most, of warnings and critical ones; null if there is none.
-        finding: Code of the finding about what costs most; null where nothing costs as much as 3% of the step, and
-            where no finding is about it.
-        cause: What it is on the critical path: a class of activity or a cause of idle time; null where it is not on
-            the path.
-        cost_ps_per_step: What it costs each step, picoseconds; null where that is not known.
-        cost_ratio: The same as a share of the step, of its mean where the cost is a mean and else of its median; without
-            steps a share of the window.
-        unexplained_ratio: Share of the critical path without a recorded cause; null without a path.
-        devices: Which devices worked, in one sentence; null in reports of earlier versions, whose headline it is.
+        status: problem: a finding leads; healthy: none is a problem; unreliable: the recording says too little about small
+            losses; unusable: it holds no time of a device.
+        finding: Code of the finding that leads; null without one.
+        severity: Its severity; null without one.
+        action: The one thing to do; empty without a finding.
+        arguments: What headline and action are made of where a finding leads, as in findings.
+        sentences: Which of the sentences of its rule they are, as in findings.
+        loss: What it costs; null where it is about no time, and without one.
+        compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
+        unknown_ratio: Share of the GPU time without a known cause; null without any.
     """
 
     headline: str
-    numbers: tuple[VerdictNumber, ...]
-    largest_cost: str | None = None
-    finding: str | None = None
-    cause: Annotated[str, one_of(*PATH_KEYS)] | None = None
-    cost_ps_per_step: Picoseconds | None = None
-    cost_ratio: Ratio | None = None
-    unexplained_ratio: Share | None = None
-    devices: str | None = None
+    status: VerdictStatus
+    finding: Key | None = None
+    severity: Severity | None = None
+    action: str = ""
+    arguments: dict[Key, Argument] = field(default_factory=dict)
+    sentences: tuple[Key, ...] = ()
+    loss: FindingLoss | None = None
+    compute_ratio: Share | None = None
+    unknown_ratio: Share | None = None
 
 
 class Report(Record, frozen=True):
@@ -135,16 +122,16 @@ class Report(Record, frozen=True):
         source: Where the numbers come from.
         capture: How far the capture can be trusted.
         windows: The span of each host that all times and counts refer to.
-        verdict: The answer in one sentence, and the numbers to remember.
+        verdict: The answer in one sentence.
         results: Results by topic; null where there is none, with the reason in skipped.
         skipped: Name of a topic to the reason why it has no result.
-        findings: What is wrong, by severity, and of one severity by cost.
+        findings: What is wrong, what costs most of the GPU time first.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
         reduced: Keys of what was left out to make the report small enough for a baseline; empty in a whole report.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     traceview_version: VersionText
     source: Source
     capture: Capture
@@ -153,6 +140,6 @@ class Report(Record, frozen=True):
     results: Results
     skipped: dict[str, str]
     findings: tuple[Finding, ...]
-    left_out_findings: tuple[str, ...] = ()
+    left_out_findings: tuple[Key, ...] = ()
     command: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()

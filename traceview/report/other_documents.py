@@ -14,7 +14,7 @@ from traceview.shell_quote import shell_path, shell_word
 _REPORT: Final = "traceview report {run} --format json -o {name}.json saves a report"
 
 _DOCUMENTS: Final = {
-    ("before", "after", "parts"): "a comparison, written by traceview compare",
+    ("before", "after", "conditions"): "a comparison, written by traceview compare",
     (
         "rows",
         "basis",
@@ -22,9 +22,7 @@ _DOCUMENTS: Final = {
     ): "a comparison of numbers of devices, written by traceview compare --scaling",
     ("judgements", "outcome"): "a verdict, written by traceview gate",
     ("folder", "rows", "repeated"): "a history, written by traceview history",
-    ("rows", "xprof_version"): "a cross-check, written by traceview crosscheck",
     ("rows", "left_out_count"): "a table of traceview",
-    ("runs",): "a list of runs, written by traceview runs",
     ("process", "window", "clock"): "what traceview capture wrote beside a trace",
 }
 """By keys that only they have on the outermost level: the other documents."""

@@ -37,7 +37,7 @@ _KERNEL_WORD: Final = re.compile(r"[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
 _NUMBER: Final = re.compile(
     r"[-+±~≥≤×x]*\d[\d.,:%/×x–-]*(?:[pnµum]?s|[kMGT]?i?B|[kMG]?Hz|W|th|st|nd|rd)?(?:/s)?"
 )
-_ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|\d+(?:-\d+){3}|::|\d+(?::\d+){3}")
+_ADDRESS: Final = re.compile(r"(?<!\d)\d+(?:(?:\.\d+){3}|(?:-\d+){3}|(?::\d+){3})|::")
 """Of the Internet, in either version, or as host names write it; a date and a time of day have fewer parts."""
 
 _BUS: Final = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)

@@ -1,8 +1,9 @@
 """Makes a report that may leave the house: the same numbers, and no name that shows whose they are.
 
 The type of a field decides (`traceview.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
-checksum stays as it is, and every other text is a sentence, in which known names are replaced and only the words stay that
-traceview itself writes.
+checksum stays as it is. The sentences of findings are made of arguments, which have such types. Every other text, such as a
+reason or a message of the profiler, is one in which known names are replaced and only the words stay that traceview itself
+writes.
 
 Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
 iterators, models of GPUs, PCI addresses, versions, times, and the checksums of the files, by which their owner can find
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from traceview.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
+from traceview.report.verdict import with_sentences
 
 R = TypeVar("R", bound=Record)
 
@@ -32,11 +34,14 @@ _LOGDIR_PLACE: Final = 2
 _KIND_OF_VALUE: Final[Mapping[str, TextKind]] = {"--run": "run", "--baseline": "path"}
 
 
-def redacted(report: Report) -> Report:
-    """The report with a pseudonym for every name, the same one for the same name everywhere."""
-    names = Pseudonyms()
+def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
+    """The report with a pseudonym for every name, the same one for the same name everywhere.
+
+    `names`: those of other reports that are shown with it. The sentences of findings are made again from their arguments.
+    """
+    names = names or Pseudonyms()
     hidden = _redacted(report, names)
-    return replace(hidden, command=tuple(_command(names, report.command)))
+    return with_sentences(replace(hidden, command=tuple(_command(names, report.command))))
 
 
 def redacted_record(record: R) -> R:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.analysis.registry import Results
 from traceview.document import numbers
 from traceview.document.json_text import encoded
 from traceview.errors import UsageError
@@ -41,8 +42,8 @@ def reduced(report: Report) -> SmallFile:
     """The same report without what comparing does not need, as a small file.
 
     `Report.reduced` lists the keys that are left out. What stays keeps its meaning and its exact numbers: step times,
-    parts of the path and of each device, idle causes, ops, input stages, collectives and findings. A report of very many
-    devices is compressed, and only if that is not enough more is left out.
+    states of steps and devices, ops, input stages, collectives and findings. A report of very many devices is
+    compressed, and only if that is not enough more is left out.
 
     Raises `UsageError` if the report cannot be made small enough.
     """
@@ -51,7 +52,8 @@ def reduced(report: Report) -> SmallFile:
     for place, (key, reduce) in enumerate(_STAGES, 1):
         smaller = reduce(report)
         if smaller != report:
-            left_out[key] = None
+            gone = [name for name in smaller.skipped if name not in report.skipped]
+            left_out |= dict.fromkeys(gone or [key])
         report = replace(smaller, reduced=tuple(left_out))
         if place < _ALWAYS:
             continue
@@ -99,28 +101,11 @@ def _with_results(report: Report, **changes: Any) -> Report:
     return replace(report, results=replace(report.results, **changes))
 
 
-def _without_gaps(report: Report) -> Report:
-    idle = report.results.idle
-    if idle is None:
-        return report
-    devices = tuple(replace(row, gaps=(), left_out_gap_count=row.gap_count) for row in idle.devices)
-    return _with_results(report, idle=replace(idle, devices=devices))
-
-
-def _without_idle_steps(report: Report) -> Report:
-    idle = report.results.idle
-    if idle is None:
-        return report
-    devices = tuple(replace(row, steps=()) for row in idle.devices)
-    return _with_results(report, idle=replace(idle, devices=devices))
-
-
-def _without_path_parts(report: Report) -> Report:
+def _without_path_steps(report: Report) -> Report:
     path = report.results.path
-    if path is None:
-        return report
-    steps = tuple(replace(step, parts=()) for step in path.steps)
-    return _with_results(report, path=replace(path, steps=steps, longest=(), unexplained=()))
+    return (
+        _with_results(report, path=replace(path, steps=(), longest=(), ops=())) if path else report
+    )
 
 
 def _without_step_devices(report: Report) -> Report:
@@ -148,21 +133,31 @@ def _with_few_ops(report: Report) -> Report:
     )
 
 
-_STAGES: Final[tuple[tuple[str, _Reduce], ...]] = (
-    ("lanes", _without("lanes")),
-    ("timeline", _without("timeline")),
-    ("idle.devices.gaps", _without_gaps),
-    ("path.steps.parts", _without_path_parts),
-    ("placement", _without("placement")),
-    ("hangs", _without("hangs")),
-    ("ops.rows", _with_few_ops),
-    ("idle.devices.steps", _without_idle_steps),
-    ("steps.steps.devices", _without_step_devices),
-    ("transfers, launches, outside_view", _without("transfers", "launches", "outside_view")),
+_COMPARED: Final = (
+    "device_time",
+    "path",
+    "ledger",
+    "steps",
+    "input",
+    "transfers",
+    "collectives",
+    "balance",
+    "ops",
+    "op_steps",
+    "environment",
 )
-"""What is left out, in this order: the first seven always, the others where the report would be too large."""
+"""Results that comparing, gates and histories read."""
 
-_ALWAYS: Final = 7
+_STAGES: Final[tuple[tuple[str, _Reduce], ...]] = (
+    ("", _without(*(name for name in Results.__struct_fields__ if name not in _COMPARED))),
+    ("path.steps", _without_path_steps),
+    ("steps.steps.devices", _without_step_devices),
+    ("ops.rows", _with_few_ops),
+    ("", _without("transfers", "ops")),
+)
+"""What is left out, in this order: the last only where the report would be too large."""
+
+_ALWAYS: Final = 4
 
 
 def _without_defaults(value: Any) -> Any:
@@ -170,7 +165,8 @@ def _without_defaults(value: Any) -> Any:
     if isinstance(value, Record):
         fields = msgspec.structs.fields(type(value))
         held = ((field, getattr(value, field.name)) for field in fields)
-        return {
+        config = value.__struct_config__
+        return ({config.tag_field: config.tag} if config.tag_field else {}) | {
             field.encode_name: _without_defaults(of)
             for field, of in held
             if not _is_default(field, of)

@@ -19,9 +19,9 @@ from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.location import Location
 from traceview.record import Record, meanings, records_of, summary
 from traceview.report.absent import with_reasons
-from traceview.report.consistency import first_disagreement
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.other_documents import check_is_report
+from traceview.report.verdict import with_sentences
 from traceview.store.address import location_of
 
 _NO_LANES: Final = b'    "lanes": null'
@@ -33,7 +33,7 @@ _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MOST_DECOMPRESSED_BYTES: Final = 200_000_000
 """No report comes near this size; a file of some kilobytes could be made to fill any memory."""
 
-_PLACE: Final = re.compile(r"(?P<problem>.*) - at `(?P<place>.*)`", re.DOTALL)
+_PLACE: Final = re.compile(r"(?P<problem>.*) - at `(?:key` in `)?(?P<place>.*)`", re.DOTALL)
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
@@ -91,11 +91,10 @@ def _report(path: Location, content: bytes) -> Report:
             f"schema_version is {_shown(version)}; this version reads {SCHEMA_VERSION}",
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
-    report = with_reasons(_decoded(path, content))
-    disagreement = first_disagreement(report)
-    if disagreement is not None:
-        raise TraceFormatError(path, f"{disagreement.place}: {disagreement.problem}")
-    return report
+    try:
+        return with_sentences(with_reasons(_decoded(path, content)))
+    except KeyError as error:
+        raise TraceFormatError(path, f"$.{error.args[0]}: is missing") from None
 
 
 def _content(path: Location) -> bytes:
@@ -177,6 +176,9 @@ def schema_of(root: type[Record], title: str) -> str:
         described = definitions[record.__name__]
         described["description"] = summary(record)
         known = meanings(record)
+        config = record.__struct_config__
+        if config.tag is not None:
+            described["properties"][config.tag_field]["description"] = "What this is."
         for field, key in zip(
             record.__struct_fields__, record.__struct_encode_fields__, strict=True
         ):

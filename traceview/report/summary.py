@@ -6,22 +6,23 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.analysis.anatomy.groups import anatomy_rows
 from traceview.analysis.context import View
+from traceview.analysis.device_states import anatomy_rows
 from traceview.analysis.environment.section import job_facts
-from traceview.analysis.python_lock import lock_wait_sentence
-from traceview.analysis.steps.chart import step_times
-from traceview.analysis.steps.section import found_steps
+from traceview.analysis.steps.section import found_steps, step_times
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.phrase import Sentence, device, names, phrase
 from traceview.document.vocabulary import (
     DEVICE_KINDS,
     QUALITIES,
+    SEVERITIES,
+    VERDICT_STATUSES,
     WINDOWS,
     look_of,
 )
 from traceview.report.model import Report
-from traceview.report.tiles import tiles
+from traceview.report.verdict import phrases_of_verdict
 from traceview.shell_quote import shell_command
 
 FIRST_FINDINGS: Final = 5
@@ -35,42 +36,35 @@ _LISTED_WINDOWS: Final = 3
 def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Summary:
     """The first screen. `findings`: all of them, of which it shows the first."""
     quality = report.capture.quality
-    answer = answer_of(report)
     environment_record = report.results.environment
+    headline, action = phrases_of_verdict(report)
     return doc.Summary(
         run=report.source.run,
         captured=tuple(_captured(report)),
         job=tuple(job_facts(environment_record)) if environment_record else (),
-        answer=answer,
-        headline=devices_at_work(report, answer),
+        answer=headline,
+        label=look_of(SEVERITIES, report.verdict.severity)
+        if report.verdict.severity
+        else look_of(VERDICT_STATUSES, report.verdict.status),
+        action=view.commands.filled(action),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
-        tiles=tuple(tiles(report)),
         findings=findings[:FIRST_FINDINGS],
         hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
         command=shell_command(report.command),
         remarks=tuple(_remarks(report)),
-        anatomy=anatomy_rows(report.results.anatomy) if report.results.anatomy else (),
-        anatomy_remark=anatomy_remark(report),
+        anatomy=anatomy_rows(report.results.ledger),
         step_times=step_times(view, report.results.steps) if report.results.steps else None,
         capture_lead=_capture_lead(quality, findings),
     )
 
 
-def _remarks(report: Report) -> Iterator[str]:
+def _remarks(report: Report) -> Iterator[Sentence]:
     others = report.source.other_runs
     if others:
-        shown = numbers.beginning(others, _SHOWN_RUNS)
-        yield f"One of {len(others) + 1} runs; --run NAME chooses another: {shown}"
+        shown = names(others, _SHOWN_RUNS)
+        yield phrase(f"One of {len(others) + 1} runs; `--run NAME` chooses another: ", shown)
     if report.reduced:
         yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"
-
-
-def anatomy_remark(report: Report) -> str:
-    """What is in the parts of the mean step under another name."""
-    parts: Counter[str] = Counter()
-    for row in report.results.anatomy.devices if report.results.anatomy else ():
-        parts.update(row.idle)
-    return lock_wait_sentence(report.findings, parts) or ""
 
 
 def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:
@@ -83,10 +77,12 @@ def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:
     return f"Yes, with {numbers.plural(count, 'remark')}."
 
 
-def _captured(report: Report) -> Iterator[str]:
+def _captured(report: Report) -> Iterator[Sentence]:
     hosts, files = report.capture.hosts, report.source.files
-    if hosts:
-        yield f"host {hosts[0].host}" if len(hosts) == 1 else numbers.plural(len(hosts), "host")
+    if len(hosts) == 1:
+        yield phrase("host ", device(hosts[0].host))
+    elif hosts:
+        yield numbers.plural(len(hosts), "host")
     yield from devices_of(report)
     size = numbers.size(sum(file.bytes for file in files))
     events = numbers.plural(sum(file.event_count for file in files), "event")
@@ -99,7 +95,7 @@ def _captured(report: Report) -> Iterator[str]:
     yield f"profiled {date}" if date else "date not recorded"
 
 
-def devices_of(report: Report) -> Iterator[str]:
+def devices_of(report: Report) -> Iterator[Sentence]:
     """How many devices there are of each model."""
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
@@ -107,36 +103,22 @@ def devices_of(report: Report) -> Iterator[str]:
         yield "1 × CPU"
         return
     models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
-    yield from (f"{count} × {model}" for model, count in models.items())
+    yield from (phrase(f"{count} × ", device(model)) for model, count in models.items())
 
 
-def _window_words(report: Report) -> str:
+def _window_words(report: Report) -> Sentence:
     """How long the windows are, and what they are."""
     lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
     kinds = dict.fromkeys(window.kind for window in report.windows)
     if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
         each = (
-            f"{window.host} {numbers.time(window.end_ps - window.start_ps)} ({window.kind})"
-            for window in report.windows
+            (
+                device(window.host),
+                f" {numbers.time(window.end_ps - window.start_ps)} ({window.kind})",
+                ", " if place < len(report.windows) else None,
+            )
+            for place, window in enumerate(report.windows, 1)
         )
-        return f"windows: {', '.join(each)}"
+        return phrase("windows: ", *(part for parts in each for part in parts))
     words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
     return f"window {numbers.time_range(lengths)} ({words})"
-
-
-def answer_of(report: Report) -> str:
-    """What costs most, or that nothing does; of a report of an earlier version the title of the finding."""
-    verdict = report.verdict
-    if verdict.devices is None and verdict.largest_cost is not None:
-        return numbers.sentence(verdict.largest_cost)
-    return verdict.headline
-
-
-def devices_at_work(report: Report, answer: str) -> str:
-    """Which devices worked, where not all did; empty if the answer says it."""
-    verdict, times = report.verdict, report.results.device_time
-    sentence = verdict.headline if verdict.devices is None else verdict.devices
-    statuses = {row.status for row in times.devices} if times else set()
-    all_work = bool(statuses) and statuses <= {"active", "marginal"}
-    is_known = verdict.devices is not None and all_work and ";" not in sentence
-    return "" if sentence == answer or is_known else sentence

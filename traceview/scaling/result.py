@@ -1,21 +1,42 @@
-"""Computes how step time, throughput and efficiency go with the number of devices, and which part of the step grows."""
+"""Computes how step time, throughput and efficiency go with the number of devices, and which state grows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from math import floor
+from typing import Annotated, Final, Literal
 
 from traceview.analysis.base import Skipped
+from traceview.comparison.build import run_spread_of
+from traceview.comparison.captures import (
+    CaptureSteps,
+    capture_steps,
+    distinct,
+    mean,
+    mean_of,
+    repeat_words,
+    step_time_ps,
+    whole,
+)
 from traceview.comparison.conditions import BLOCKING, differing_among
-from traceview.comparison.mean_step import step_time_ps
-from traceview.comparison.repeats import distinct, repeat_words
+from traceview.comparison.difference import step_change, step_level
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
 from traceview.errors import ComparisonError
-from traceview.record import Count, Integer, Picoseconds, Ratio, Record, RunName, Share, VersionText
+from traceview.ledger.states import KEYS
+from traceview.record import (
+    Count,
+    Integer,
+    Picoseconds,
+    Ratio,
+    Record,
+    RunName,
+    Share,
+    VersionText,
+    one_of,
+)
 from traceview.report.absent import why_absent
 from traceview.report.model import Report
-from traceview.trace.cause import PATH_KEYS
 from traceview.version import VERSION
 
 SCALING_SCHEMA_VERSION: Final = 1
@@ -40,8 +61,8 @@ class Efficiency(Record, frozen=True):
         speedup: Examples per second over those of the fewest devices; without batch sizes as if each device had as many
             examples there.
         efficiency_ratio: The speed-up over the ratio of device counts.
-        parts_ps: The critical path of the mean step by class of activity and cause of idle time, picoseconds, rounded down;
-            empty in runs without one.
+        states_ps: The mean step by state, mean over the devices, picoseconds, longest first; they sum to step_ps; empty in
+            runs without a ledger.
     """
 
     device_count: Count
@@ -52,20 +73,20 @@ class Efficiency(Record, frozen=True):
     examples_per_second: Ratio | None
     speedup: Ratio
     efficiency_ratio: Ratio
-    parts_ps: dict[str, Count]
+    states_ps: dict[str, Count]
 
 
-class GrowingPart(Record, frozen=True):
-    """A part of the step that takes more of it on the most devices than on the fewest.
+class GrowingState(Record, frozen=True):
+    """A state that takes more of the step on the most devices than on the fewest.
 
     Attributes:
-        cause: Class of activity or cause of idle time on the critical path.
+        state: The state.
         least_share_ratio: Its share of the mean step on the fewest devices.
         most_share_ratio: Its share on the most devices.
         difference_ps: Its length on the most devices less that on the fewest, picoseconds.
     """
 
-    cause: str
+    state: Annotated[str, one_of(*KEYS)]
     least_share_ratio: Share
     most_share_ratio: Share
     difference_ps: Integer
@@ -80,7 +101,7 @@ class ScaledRuns(Record, frozen=True):
         rows: One row per number of devices, the fewest first.
         basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
             as if each device had as many examples everywhere.
-        growing: The parts whose share of the step grows, the most first.
+        growing: The states whose share of the step grows, the most first.
         remarks: What limits the comparison, in sentences.
     """
 
@@ -88,7 +109,7 @@ class ScaledRuns(Record, frozen=True):
     traceview_version: VersionText
     rows: tuple[Efficiency, ...]
     basis: Literal["examples", "steps"]
-    growing: tuple[GrowingPart, ...]
+    growing: tuple[GrowingState, ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -117,17 +138,16 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
     has_examples = all(_batch_size(group) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
-    pathless = [report for group in groups for report in group if report.results.path is None]
-    if pathless:
-        why = why_absent(pathless[0], "path")
-        remarks.append(
-            f"What grows is not known: the critical path of {pathless[0].source.run}: {why}."
-        )
+    without = [report for group in groups for report in group if report.results.ledger is None]
+    if without:
+        why = why_absent(without[0], "ledger")
+        remarks.append(f"What grows is not known: the states of {without[0].source.run}: {why}.")
     if not has_examples:
         remarks.append(
             "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
             "everywhere."
         )
+    remarks += _interval_words(groups[-1], fewest, rows[-1])
     return ScaledRuns(
         schema_version=SCALING_SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -199,9 +219,12 @@ def _batch_size(group: Sequence[Report]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def _mean_steps(group: Sequence[Report]) -> list[CaptureSteps]:
+    return [steps for report in group if (steps := capture_steps(report)) is not None]
+
+
 def _step_ps(group: Sequence[Report]) -> int:
-    known = [step_time_ps(report) or 0 for report in group]
-    return sum(known) // len(known)
+    return floor(mean([steps.mean_ps for steps in _mean_steps(group)]))
 
 
 def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: bool) -> Efficiency:
@@ -221,32 +244,44 @@ def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: boo
         examples_per_second=None if size is None else size * 10**12 / step_ps,
         speedup=speedup,
         efficiency_ratio=speedup / factor,
-        parts_ps=_parts(group),
+        states_ps=_states(group),
     )
 
 
-def _parts(group: Sequence[Report]) -> dict[str, int]:
-    paths = [report.results.path for report in group]
-    known = [path.mean_by_cause for path in paths if path]
-    if len(known) < len(group):
+def _interval_words(
+    most: Sequence[Report], fewest: Sequence[Report], row: Efficiency
+) -> Iterator[str]:
+    """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
+    levels = [[step_level(of.lengths_ps) for of in _mean_steps(group)] for group in (fewest, most)]
+    change = step_change(levels[0], levels[1], run_spread_of([*fewest, *most]))
+    if change is None or change.low_ratio is None or change.high_ratio is None:
+        return
+    if change.low_ratio <= -1:
+        return
+    low, high = (
+        numbers.share(row.efficiency_ratio * (1 + change.ratio) / (1 + end))
+        for end in (change.high_ratio, change.low_ratio)
+    )
+    if low != high:
+        yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."
+
+
+def _states(group: Sequence[Report]) -> dict[str, int]:
+    steps = [of.states for of in _mean_steps(group)]
+    if not all(steps):
         return {}
-    sums = {key: sum(parts.get(key, 0) for parts in known) // len(known) for key in PATH_KEYS}
-    return {key: sums[key] for key in sorted(sums, key=lambda key: -sums[key]) if sums[key]}
+    sums = whole(mean_of(steps))
+    return {key: sums[key] for key in sorted(sums, key=lambda key: (-sums[key], key)) if sums[key]}
 
 
-def _growing(least: Efficiency, most: Efficiency) -> tuple[GrowingPart, ...]:
-    """What takes a larger share of the step; a path may be shorter than its step, so shares are of the path."""
-    before, after = sum(least.parts_ps.values()), sum(most.parts_ps.values())
-    if not before or not after:
+def _growing(least: Efficiency, most: Efficiency) -> tuple[GrowingState, ...]:
+    """What takes a larger share of the step."""
+    if not least.states_ps or not most.states_ps:
         return ()
-    parts = [
-        GrowingPart(
-            key,
-            least.parts_ps.get(key, 0) / before,
-            most.parts_ps.get(key, 0) / after,
-            most.parts_ps.get(key, 0) - least.parts_ps.get(key, 0),
-        )
-        for key in PATH_KEYS
-    ]
-    growing = [part for part in parts if part.most_share_ratio > part.least_share_ratio]
-    return tuple(sorted(growing, key=lambda part: part.least_share_ratio - part.most_share_ratio))
+    rows = []
+    for key in KEYS:
+        before, after = (of.states_ps.get(key, 0) for of in (least, most))
+        shares = before / least.step_ps, after / most.step_ps
+        if shares[1] > shares[0]:
+            rows.append(GrowingState(key, *shares, after - before))
+    return tuple(sorted(rows, key=lambda row: row.least_share_ratio - row.most_share_ratio))

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
-from traceview.document.vocabulary import PATH_PARTS, look_of
+from traceview.document.vocabulary import STATES, look_of
 from traceview.scaling.result import Efficiency, ScaledRuns
 
 _SHOWN_PARTS: Final = 3
@@ -17,7 +17,7 @@ _LEAST_GROWTH: Final = 0.01
 
 
 def headline(scaled: ScaledRuns) -> str:
-    """The efficiency on the most devices, and which part of the step grows."""
+    """The efficiency on the most devices, and which state grows."""
     fewest, most = scaled.rows[0], scaled.rows[-1]
     slower = "slower than" if most.speedup < 1 else ""
     words = (
@@ -27,7 +27,7 @@ def headline(scaled: ScaledRuns) -> str:
     if not scaled.growing or not _is_shown(scaled, 0):
         return words
     part = scaled.growing[0]
-    name = look_of(PATH_PARTS, part.cause).words
+    name = look_of(STATES, part.state).words
     return (
         f"{words}; {name} grows from {numbers.share(part.least_share_ratio)} of the step to "
         f"{numbers.share(part.most_share_ratio)}"
@@ -40,10 +40,10 @@ def _is_shown(scaled: ScaledRuns, place: int) -> bool:
 
 
 def scaling_section(scaled: ScaledRuns) -> doc.Section:
-    """A row for each number of devices, with the parts whose share grows most."""
+    """A row for each number of devices, with the states whose share grows most."""
     rows = scaled.rows
     shown = [
-        part.cause
+        part.state
         for place, part in enumerate(scaled.growing[:_SHOWN_PARTS])
         if _is_shown(scaled, place)
     ]
@@ -54,13 +54,13 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         doc.numbers("speed-up", [row.speedup for row in rows], priority=2),
         doc.shares("efficiency", [row.efficiency_ratio for row in rows]),
         *(
-            doc.shares(look_of(PATH_PARTS, cause).words, [_share(row, cause) for row in rows])
-            for cause in shown
+            doc.shares(look_of(STATES, key).words, [_share(row, key) for row in rows])
+            for key in shown
         ),
         doc.counts("batch", [row.batch_size for row in rows], priority=3),
         doc.names("runs", [numbers.listed(row.runs, 2) for row in rows], priority=4),
     ]
-    remark = "Shares are of the critical path of the mean step." if shown else None
+    remark = "Shares are of the mean step, over all devices." if shown else None
     return doc.Section(
         "scaling",
         "Scaling",
@@ -75,9 +75,8 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     )
 
 
-def _share(row: Efficiency, cause: str) -> float | None:
-    whole = sum(row.parts_ps.values())
-    return row.parts_ps.get(cause, 0) / whole if whole else None
+def _share(row: Efficiency, key: str) -> float | None:
+    return row.states_ps.get(key, 0) / row.step_ps if row.states_ps else None
 
 
 def _charts(scaled: ScaledRuns) -> Iterator[doc.Block]:

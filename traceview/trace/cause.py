@@ -14,12 +14,12 @@ class Cause(IntEnum):
     `INPUT`: the host waited for the next element of a dataset. `H2D`: the host made a blocking or staging copy to
     the device, or a kernel waited for a copy. `COMPILE`: `tf.function` tracing, XLA compilation, autotuning or
     module loading. `SYNC`: the host was blocked until a device or a value was ready. `CHECKPOINT`: the host saved or
-    restored variables. `LAUNCH`: the host launched or scheduled ops back to back. `CALLBACK`: the host was between
-    step markers. `HOST_COMPUTE`: the host ran CPU ops of the step. `PYTHON`: the launching thread recorded nothing until
-    Python called something; it is the last state of a host, for only the events around it show it. `PEER`: the work
+    restored variables. `LAUNCH`: the host launched or scheduled ops back to back. `BETWEEN`: the host was between
+    step markers. `HOST_OPS`: the host ran CPU ops of the step. `PYTHON`: the launching thread recorded nothing until
+    Python called something; it is the last state of a host, for only the events around it show it. `DEVICE_WAIT`: the work
     was queued while another device was in a collective; on replicas, which have no queue, another replica was still
     working. `DEPENDENCY`: the work was queued behind another stream or event. `LATENCY`: the work was queued for less
-    than 20 µs. `UNATTRIBUTED`: no recorded event shows a cause. `UNUSED`: the device ran no kernel.
+    than 20 µs. `UNKNOWN`: no recorded event shows a cause. `NO_WORK`: the device ran no kernel.
     """
 
     INPUT = 0
@@ -28,14 +28,14 @@ class Cause(IntEnum):
     SYNC = 3
     CHECKPOINT = 4
     LAUNCH = 5
-    CALLBACK = 6
-    HOST_COMPUTE = 7
+    BETWEEN = 6
+    HOST_OPS = 7
     PYTHON = 8
-    PEER = 9
+    DEVICE_WAIT = 9
     DEPENDENCY = 10
     LATENCY = 11
-    UNATTRIBUTED = 12
-    UNUSED = 13
+    UNKNOWN = 12
+    NO_WORK = 13
 
     @property
     def key(self) -> str:
@@ -44,5 +44,3 @@ class Cause(IntEnum):
 
 
 CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
-PATH_KEYS: Final = tuple(dict.fromkeys((*CLASS_KEYS, *(cause.key for cause in Cause))))
-"""What the critical path consists of; `h2d` is both a class of activity and a cause of idle time."""

@@ -24,11 +24,12 @@ from traceview.xplane.planes import (
     details_bytes,
     details_direction,
     details_host_memory,
-    is_collective_op,
     is_derived_line,
     is_never_busy_line,
+    is_xla_container,
     name_kind,
     parse_details,
+    xla_op_kind,
 )
 from traceview.xplane.read import MAX_SUM_PS
 from traceview.xplane.table import PlaneTable
@@ -123,7 +124,10 @@ def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
 
 
 def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array]:
-    """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats."""
+    """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats.
+
+    A loop or a call is none where its ops are recorded: it lasts while they wait for copies, too.
+    """
     counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
     rows = np.flatnonzero(counts.take(table.line)).astype(np.int64, copy=False)
     start, duration = table.start_ps.copy(), table.duration_ps.copy()
@@ -131,8 +135,12 @@ def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
     start[offset.event] = offset.value
     if float(length.value.sum(dtype=np.float64)) <= MAX_SUM_PS:
         duration[length.event] = length.value
-    collective = np.array([is_collective_op(name) for name in table.names], dtype=np.bool_)
-    kind = np.where(collective, NameKind.COLLECTIVE, NameKind.COMPUTE).astype(np.uint8)
+    kind = np.array([xla_op_kind(name) for name in table.names], dtype=np.uint8)
+    is_container = np.array([is_xla_container(name) for name in table.names], dtype=np.bool_)
+    begun = start[rows]
+    rows = rows[
+        ~with_ops_inside(is_container.take(table.name[rows]), begun, begun + duration[rows])
+    ]
     count = table.count
     activity = Activity(
         line=table.line,
@@ -151,6 +159,18 @@ def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         position=table.position,
     )
     return activity, rows
+
+
+def with_ops_inside(is_loop: BoolArray, start_ps: Int64Array, end_ps: Int64Array) -> BoolArray:
+    """Which events of one device are loops or calls, as `is_loop` says, inside which others begin."""
+    loops = np.flatnonzero(is_loop)
+    result = np.zeros(is_loop.size, dtype=np.bool_)
+    if loops.size:
+        begun = np.sort(start_ps)
+        first, last = (np.searchsorted(begun, bound[loops]) for bound in (start_ps, end_ps))
+        # It begins inside of itself.
+        result[loops[last - first > 1]] = True
+    return result
 
 
 def _present(table: PlaneTable, rows: Int64Array) -> BoolArray:

@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, address: str, *, keeps: bool = False) -> None:
         if find_spec("distributed") is None:
-            raise UsageError("--scheduler needs Dask", hint="pip install 'traceview[cluster]'")
+            raise UsageError("--workers needs Dask", hint="pip install 'traceview[cluster]'")
         self._address = address
         self._keeps = keeps
         self._client: Client | None = None
@@ -118,7 +118,7 @@ def _client(address: str) -> Client:
     except (OSError, ValueError, TypeError) as error:
         reason = next(iter(str(error).strip().splitlines()), "")
         raise WorkerError(
-            f"--scheduler {address}: no scheduler answers there{reason and ': '}{reason}",
+            f"--workers {address}: no scheduler answers there{reason and ': '}{reason}",
             hint="`dask scheduler` prints its address when it starts",
         ) from None
 
@@ -163,7 +163,7 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
                 ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
             has_workers = bool(ended or client.nthreads())
         except (CancelledError, OSError):
-            raise WorkerError(f"--scheduler {address}: the scheduler has gone away") from None
+            raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
         pending -= ended
         yield from ended
         lonely_since = None if has_workers else lonely_since or monotonic()

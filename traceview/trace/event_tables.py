@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from traceview.ids import is_in
 from traceview.intervals import Int64Array
 from traceview.trace.active_devices import active_steps
-from traceview.trace.cause import Cause
 from traceview.trace.collectives import CollectiveKind, collectives_of
 from traceview.trace.copies import copies_of
-from traceview.trace.gaps import Gaps
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.ops import OpTable
 from traceview.trace.table import (
@@ -28,7 +24,6 @@ from traceview.trace.table import (
     whole,
 )
 from traceview.trace.windows import step_numbers_at
-from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 _CLASSES = [class_.name.lower() for class_ in ActivityClass]
@@ -40,7 +35,7 @@ def devices(trace: Trace) -> Table:
     rows = [trace.device_columns.rows_of(index) for index in range(len(devices))]
     return table(
         "devices",
-        texts("device", _device_keys(trace)),
+        texts("device", device_keys(trace)),
         texts("host", [trace.hosts[device.host].name for device in devices]),
         whole("ordinal", np.array([device.ordinal for device in devices], dtype=np.int64)),
         texts("kind", [device.kind for device in devices]),
@@ -60,8 +55,8 @@ def device_events(trace: Trace, rows: Int64Array) -> Table:
     return table(
         "device_events",
         whole("row", rows),
-        category("device", device, _device_keys(trace)),
-        category("stream", columns.line[rows], _line_names(trace)),
+        category("device", device, device_keys(trace)),
+        category("stream", columns.line[rows], line_names(trace)),
         category("class", columns.class_[rows], _CLASSES),
         named("name", columns.name[rows], trace.names),
         named("op", columns.op[rows], trace.names),
@@ -70,7 +65,7 @@ def device_events(trace: Trace, rows: Int64Array) -> Table:
         whole("bytes", size, size == UNKNOWN_BYTES),
         whole("correlation_id", columns.correlation_id[rows], ~columns.has_correlation[rows]),
         whole("launch", launch, launch == NONE),
-        _step_numbers(trace, _hosts_of_devices(trace)[device], columns.start_ps[rows]),
+        step_column(trace, hosts_of_devices(trace)[device], columns.start_ps[rows]),
         flag("p2p", columns.p2p[rows]),
         flag("opaque", columns.opaque[rows]),
     )
@@ -87,12 +82,12 @@ def host_events(trace: Trace, rows: Int64Array) -> Table:
         "host_events",
         whole("row", rows),
         category("host", host, [info.name for info in trace.hosts]),
-        category("thread", columns.line[rows], _line_names(trace)),
+        category("thread", columns.line[rows], line_names(trace)),
         named("name", columns.name[rows], trace.names),
         whole("start_ps", columns.start_ps[rows]),
         whole("duration_ps", columns.duration_ps[rows]),
         whole("correlation_id", correlation.dense(columns.count, 0)[rows], missing[rows]),
-        _step_numbers(trace, host.astype(np.int64), columns.start_ps[rows]),
+        step_column(trace, host.astype(np.int64), columns.start_ps[rows]),
     )
 
 
@@ -109,9 +104,9 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
     return table(
         "copies",
         whole("row", row),
-        category("device", columns.device[row], _device_keys(trace)),
+        category("device", columns.device[row], device_keys(trace)),
         category("direction", columns.class_[row], _CLASSES),
-        category("stream", columns.line[row], _line_names(trace)),
+        category("stream", columns.line[row], line_names(trace)),
         whole("start_ps", columns.start_ps[row]),
         whole("duration_ps", columns.duration_ps[row]),
         whole("bytes", size, size == UNKNOWN_BYTES),
@@ -122,8 +117,8 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
         ),
         flag("p2p", columns.p2p[row]),
         named("op", copies.op[shown], trace.names),
-        category("thread", copies.thread[shown], _line_names(trace)),
-        _step_numbers(trace, _hosts_of_devices(trace)[columns.device[row]], columns.start_ps[row]),
+        category("thread", copies.thread[shown], line_names(trace)),
+        step_column(trace, hosts_of_devices(trace)[columns.device[row]], columns.start_ps[row]),
     )
 
 
@@ -135,7 +130,7 @@ def collectives(trace: Trace) -> Table:
     return table(
         "collectives",
         whole("collective", collectives.collective),
-        category("device", collectives.device, _device_keys(trace)),
+        category("device", collectives.device, device_keys(trace)),
         category("kind", collectives.kind, [kind.name.lower() for kind in CollectiveKind]),
         named("name", collectives.name, trace.names),
         named("op", collectives.op, trace.names),
@@ -149,35 +144,11 @@ def collectives(trace: Trace) -> Table:
     )
 
 
-def gaps(trace: Trace, of_devices: Sequence[Gaps]) -> Table:
-    """The gaps of devices; `before` and `after` are row numbers of device events."""
-    start = joined([of.spans[0] for of in of_devices], np.int64)
-    end = joined([of.spans[1] for of in of_devices], np.int64)
-    device = joined([np.full(of.count, of.device) for of in of_devices], np.int64)
-    before = joined([of.before for of in of_devices], np.int64)
-    after = joined([of.after for of in of_devices], np.int64)
-    thread = joined([of.thread for of in of_devices], np.int32)
-    parts = [of.causes_of(np.arange(of.count)) for of in of_devices]
-    causes = np.concatenate([np.empty((len(Cause), 0), dtype=np.int64), *parts], axis=1)
-    return table(
-        "gaps",
-        category("device", device, _device_keys(trace)),
-        whole("start_ps", start),
-        whole("duration_ps", end - start),
-        _step_numbers(trace, _hosts_of_devices(trace)[device], start),
-        category("cause", causes.argmax(axis=0), [cause.key for cause in Cause]),
-        whole("before", before, before == NONE),
-        whole("after", after, after == NONE),
-        category("thread", thread, _line_names(trace)),
-        *(whole(f"{cause.key}_ps", causes[cause]) for cause in Cause),
-    )
-
-
 def ops(trace: Trace, groups: OpTable) -> Table:
     """A row per device, class, op and kernel."""
     return table(
         "ops",
-        category("device", groups.device, _device_keys(trace)),
+        category("device", groups.device, device_keys(trace)),
         category("class", groups.class_, _CLASSES),
         texts("op", groups.name),
         texts("op_type", groups.type),
@@ -224,19 +195,22 @@ def active_devices(trace: Trace) -> Table:
     )
 
 
-def _device_keys(trace: Trace) -> list[str]:
+def device_keys(trace: Trace) -> list[str]:
+    """The keys of all devices of the device list."""
     return [trace.device_key(index) for index in range(len(trace.device_list))]
 
 
-def _line_names(trace: Trace) -> list[str]:
+def line_names(trace: Trace) -> list[str]:
+    """The names of all lines."""
     return [line.name for line in trace.lines]
 
 
-def _hosts_of_devices(trace: Trace) -> Int64Array:
+def hosts_of_devices(trace: Trace) -> Int64Array:
+    """The host of each device of the device list."""
     return np.array([device.host for device in trace.device_list], dtype=np.int64)
 
 
-def _step_numbers(trace: Trace, host: Int64Array, start_ps: Int64Array) -> Column:
+def step_column(trace: Trace, host: Int64Array, start_ps: Int64Array) -> Column:
     """The number of the step in which each event starts on its host."""
     number, in_step = step_numbers_at(trace.steps_by_host, host, start_ps)
     return whole("step", number, ~in_step)

@@ -12,14 +12,11 @@ import numpy as np
 import pandas as pd
 
 from traceview.trace import event_tables
-from traceview.trace.gaps import gaps_of_device
-from traceview.trace.host_states import HostStates
 from traceview.trace.input_waits import recorded_stages
 from traceview.trace.model import Trace
 from traceview.trace.ops import op_table
 from traceview.trace.pipeline import InputStage
 from traceview.trace.table import Column, Table, record_columns, table
-from traceview.trace.windows import Window, windows_of
 
 
 def devices_frame(trace: Trace) -> pd.DataFrame:
@@ -116,26 +113,6 @@ def active_devices_frame(trace: Trace) -> pd.DataFrame:
     `left` (text: keys of devices with commas between; what changed against the step before it).
     """
     return frame_of(event_tables.active_devices(trace))
-
-
-def gaps_frame(trace: Trace, windows: Mapping[int, Window] | None = None) -> pd.DataFrame:
-    """One row per span without activity of every device, in the window `auto`, by device and start.
-
-    `windows`: others, by host index.
-
-    Columns: `device`, `start_ps`, `duration_ps` (int64); `step` (Int64: the number of the step in which it
-    starts); `cause` (category: the one with the largest part); `before`, `after` (Int64: rows of
-    `device_events`); `thread` (the one that was late); one column `<cause>_ps` (int64) per cause.
-    """
-    states = {host: HostStates(trace, host) for host in range(len(trace.hosts))}
-    windows = windows_of(trace) if windows is None else windows
-    no_steps = np.empty(0, dtype=np.int64)
-    gaps = [
-        gaps_of_device(trace, device, windows[entry.host], (no_steps, no_steps), states[entry.host])
-        for device, entry in enumerate(trace.device_list)
-        if entry.host in windows
-    ]
-    return frame_of(event_tables.gaps(trace, gaps)).astype({"thread": "string"})
 
 
 def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:

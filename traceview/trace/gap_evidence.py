@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.ids import is_in
-from traceview.intervals import Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
@@ -22,8 +20,8 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
     Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
     Cause.LAUNCH: (HostNameKind.OP, HostNameKind.OTHER, HostNameKind.DISPATCH),
-    Cause.HOST_COMPUTE: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
-    Cause.PEER: (HostNameKind.OP,),
+    Cause.HOST_OPS: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
+    Cause.DEVICE_WAIT: (HostNameKind.OP,),
 }
 SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
 """Which kinds of names show a cause, by cause and kind; any kind if `_SHOWN_BY` lists none."""
@@ -44,32 +42,6 @@ class HostEvidence(Struct, frozen=True):
     def event(self) -> str:
         """The name of the event."""
         return self.stack[-1]
-
-
-def evidence_of(
-    trace: Trace, states: HostStates, cause: Cause, thread: int, start_ps: int, end_ps: int
-) -> HostEvidence | None:
-    """The event that shows the cause for most of a span; of nearly equal ones the innermost. None without one.
-
-    `thread` and the thread that calls graphs are searched first, then all other threads of the model.
-    """
-    for rows in _searched(trace, states, thread, start_ps, end_ps):
-        if cause is Cause.CALLBACK:
-            # Events of a step do not show what ran between steps.
-            rows = rows[~states.is_in_step(rows)]
-        elif cause is Cause.PYTHON:
-            # Scopes of the program and frames: what calls show is not Python.
-            rows = rows[~states.is_spoken(rows)]
-        else:
-            shows = SHOWS[cause, states.kind_of(rows)]
-            if cause is Cause.COMPILE:
-                shows |= trace.host_columns.stat("tf_function_call").has(rows)
-            rows = rows[shows]
-        rows = rows[~states.is_marker(rows)]
-        if rows.size:
-            row = _clearest(trace, rows, start_ps, end_ps)
-            return _evidence(trace, states, row, start_ps, end_ps)
-    return None
 
 
 class Surroundings(Struct, frozen=True):
@@ -104,26 +76,6 @@ def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
     """A host event as evidence."""
     start = int(trace.host_columns.start_ps[row])
     return _evidence(trace, states, row, start, start + 1)
-
-
-def _searched(
-    trace: Trace, states: HostStates, thread: int, start_ps: int, end_ps: int
-) -> Iterator[Int64Array]:
-    own = states.open_in(thread, start_ps, end_ps)
-    if thread != states.caller:
-        own = np.concatenate((own, states.open_in(states.caller, start_ps, end_ps)))
-    yield own
-    columns, rows = trace.host_columns, states.rows_of_model
-    yield rows[(columns.start_ps[rows] < end_ps) & (columns.end_ps[rows] > start_ps)]
-
-
-def _clearest(trace: Trace, rows: Int64Array, start_ps: int, end_ps: int) -> int:
-    """The event that covers most of the span; of nearly equal ones the shortest, then the last begun."""
-    columns = trace.host_columns
-    start, end = columns.start_ps[rows], columns.end_ps[rows]
-    overlap = np.minimum(end, end_ps) - np.maximum(start, start_ps)
-    most = np.flatnonzero(overlap >= NEARLY * overlap.max())
-    return int(rows[most[np.lexsort((-start[most], (end - start)[most]))[0]]])
 
 
 def _evidence(

@@ -14,18 +14,18 @@ that L was called from. A launch call
 that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
 
 Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
-the gap began; else `peer` while any other device was in a collective. The rest is `dependency`, or `latency` if the
+the gap began; else `device_wait` while any other device was in a collective. The rest is `dependency`, or `latency` if the
 queued part of the gap is shorter than `LATENCY_PS`. Such a short rest is `launch` if `launch` is the largest cause of
 the host-late part; of equal causes the earlier in `Cause` counts. If e has no recorded launch, the whole gap is
-`unattributed`.
+`unknown`.
 
 A gap at the end of the window has no next event. It is host late as a whole, with the timeline of the thread that
 calls graphs. Replicas have no launches: their gaps are attributed as if the next op were its own launch. A device
-without a kernel in the window is `unused`. On a host without recorded threads, host-late time is `unattributed`.
+without a kernel in the window is `no_work`. On a host without recorded threads, host-late time is `unknown`.
 
 Gaps are cut at the bounds of steps, which does not change their causes.
 
-Limits. A thread that records no event has a known state only between step markers (`callback`), in short holes between
+Limits. A thread that records no event has a known state only between step markers (`between`), in short holes between
 launches, and before what Python calls (`python`). The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
 of host and device differ by microseconds, which moves that much time between host late and queued.
 """
@@ -54,23 +54,35 @@ from traceview.xplane.planes import ActivityClass
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
 
-YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
-"""Causes of queued time that count as `peer` while another device is in a collective."""
-
-_YIELDS: Final = np.array([cause in YIELDS_TO_PEERS for cause in Cause], dtype=np.uint8)
-"""The same by cause."""
+_YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
+_YIELDS: Final = np.array([cause in _YIELDS_TO_PEERS for cause in Cause], dtype=np.uint8)
+"""By cause of queued time, whether it counts as `device_wait` while another device is in a collective."""
 _NEVER_PS: Final = 1 << 62
 """Longer than any call."""
+
+
+class IdleSpans(Struct, frozen=True, eq=False):
+    """The causes of a device's idle time, instant by instant: the spans of each piece of a gap, which they fill.
+
+    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `piece`, the number of the piece. No two
+    that follow each other in a piece have the same cause.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    cause: npt.NDArray[np.uint8]
+    piece: Int32Array
 
 
 class Gaps(Struct, frozen=True, eq=False, dict=True):
     """The gaps of one device in time order, cut at the bounds of steps into pieces.
 
     Per piece, all `[n]`: int64 `start_ps`, `end_ps`; int32 `gap`, the number of its gap, and `step`, the index of its
-    step (of several the one that began last), `NONE` outside of steps. `by_cause`: for each cause that occurs the pieces
-    with it, int32, and how long they have it, int64; the causes sum to the length of the piece. Per gap, all `[m]`: int32
-    `before`, `after`, the device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that
-    was late; uint8 `queued_cause`, the cause of the queued part where no other device was in a collective.
+    step (of several the one that began last), `NONE` outside of steps. Per gap, all `[m]`: int32 `before`, `after`, the
+    device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late.
+
+    `span_start_ps`, int64, `span_cause`, uint8, and `span_piece`, int32, all `[spans]`, are `idle_spans` without their ends,
+    which take memory and follow from the starts.
 
     `handed`, ascending, int32 `[k]`: the gaps in which `thread` was late only from an instant on, `handed_over_ps`, int64 `[k]`;
     before it the timeline of the thread that calls graphs counts.
@@ -81,11 +93,12 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     end_ps: Int64Array
     gap: Int32Array
     step: Int32Array
-    by_cause: dict[int, tuple[Int32Array, Int64Array]]
+    span_start_ps: Int64Array
+    span_cause: npt.NDArray[np.uint8]
+    span_piece: Int32Array
     before: Int32Array
     after: Int32Array
     thread: Int32Array
-    queued_cause: npt.NDArray[np.uint8]
     handed: Int32Array
     handed_over_ps: Int64Array
 
@@ -118,20 +131,57 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         last = np.searchsorted(self.gap, number, side="right") - 1
         return self.start_ps[first], self.end_ps[last]
 
-    def pieces_of(self, gap: int) -> slice:
-        """The pieces of a gap."""
-        # A bound of another type would convert the whole column.
-        bounds = np.array((gap, gap + 1), dtype=np.int32)
-        first, end = np.searchsorted(self.gap, bounds).tolist()
-        return slice(first, end)
+    @property
+    def idle_spans(self) -> IdleSpans:
+        """The cause of every instant; the ends are made anew each time."""
+        return self._idle_spans(self.span_start_ps, self.span_cause, self.span_piece)
+
+    def idle_spans_of(self, chosen: Int64Array) -> IdleSpans:
+        """Those in the whole gaps of these numbers, which rise."""
+        if chosen.size == self.count:
+            return self.idle_spans
+        # A key of another type would convert the whole column.
+        number = chosen.astype(np.int32)
+        first = np.searchsorted(self.gap, number).astype(np.int32)
+        last = np.searchsorted(self.gap, number, side="right").astype(np.int32)
+        begin, end = np.searchsorted(self.span_piece, [first, last])
+        count = end - begin
+        rows = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
+        return self._idle_spans(
+            self.span_start_ps[rows], self.span_cause[rows], self.span_piece[rows]
+        )
+
+    def _idle_spans(
+        self, start_ps: Int64Array, cause: npt.NDArray[np.uint8], piece: Int32Array
+    ) -> IdleSpans:
+        """The spans of whole pieces with their ends: each lasts until the next of its piece, or until that ends."""
+        end_ps = self.end_ps[piece]
+        goes_on = np.flatnonzero(piece[1:] == piece[:-1])
+        end_ps[goes_on] = start_ps[goes_on + 1]
+        return IdleSpans(start_ps, end_ps, cause, piece)
+
+    @cached_property
+    def by_cause(self) -> dict[int, tuple[Int32Array, Int64Array]]:
+        """For each cause that occurs the pieces with it, int32, and how long they have it, int64.
+
+        The causes of a piece sum to its length.
+        """
+        summed: dict[int, tuple[Int32Array, Int64Array]] = SWEEPS.summed_spans(
+            self.span_start_ps, self.span_cause, self.span_piece, self.end_ps, len(Cause)
+        )
+        return summed
 
     @cached_property
     def longest_steps(self) -> Int32Array:
         """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
         if self.gap.size == self.count:
             return self.step
-        order = np.lexsort((self.start_ps - self.end_ps, self.gap))
-        return self.step[order[self._first]]
+        length = self.end_ps - self.start_ps
+        longest = np.maximum.reduceat(length, self._first)
+        rows = np.flatnonzero(length == longest[self.gap])
+        gap = self.gap[rows]
+        result: Int32Array = self.step[rows[np.append(True, gap[1:] != gap[:-1])]]
+        return result
 
     @property
     def cause_ps(self) -> Int64Array:
@@ -184,10 +234,10 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
 def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Until when the host was late in the gaps of these numbers, and from when on that was up to `Gaps.thread`; int64 both.
 
-    In most gaps it was not late, and few gaps are looked at instant by instant, so it is found anew.
+    In most gaps it was not late, and few gaps are asked for, so it is found anew.
     """
     start, end = gaps.spans_of(chosen)
-    if Cause.UNUSED in gaps.by_cause:
+    if Cause.NO_WORK in gaps.by_cause:
         return start, start
     late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
     handed_over = late_end.copy()
@@ -245,11 +295,13 @@ class _Finder:
         step_after = nesting(step_start, step_end).innermost(bounds)
         caller = self._states.caller
         thread = np.full(gap_start.size, caller, dtype=np.int32)
-        by_cause: dict[int, tuple[Int32Array, Int64Array]]
+        span_start: Int64Array
+        span_cause: npt.NDArray[np.uint8]
+        span_piece: Int32Array
         if self._is_unused():
-            by_cause = {Cause.UNUSED: (np.arange(start.size, dtype=np.int32), end - start)}
+            span_start, span_piece = start, np.arange(start.size, dtype=np.int32)
+            span_cause = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
             handed_over = late_end = gap_start
-            queued_cause = np.full(gap_start.size, Cause.UNUSED, dtype=np.uint8)
         else:
             late_end, launch = _late_ends(self._trace, self._device, gap_start, gap_end, after)
             launched = launch != NONE
@@ -257,18 +309,17 @@ class _Finder:
             thread[launched] = self._states.thread[line[launch[launched]]]
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             is_short = gap_end - late_end < LATENCY_PS
-            queued_cause = self._queued_causes(before, after, launched, is_short)
-            by_cause, queued_cause = SWEEPS.attributed(
+            span_start, span_cause, span_piece = SWEEPS.attributed_spans(
                 start,
                 end,
                 gap,
                 late_end,
                 handed_over,
                 *self._lines_of_states(thread, late_end > gap_start),
-                queued_cause,
+                self._queued_causes(before, after, launched, is_short),
                 *astuple(self._trace.collective_peers.of(self._device)),
                 _YIELDS,
-                Cause.PEER,
+                Cause.DEVICE_WAIT,
                 Cause.LATENCY,
                 Cause.LAUNCH,
             )
@@ -279,11 +330,12 @@ class _Finder:
             end_ps=end,
             gap=gap,
             step=np.append(NONE, step_after)[place].astype(np.int32),
-            by_cause=by_cause,
+            span_start_ps=span_start,
+            span_cause=span_cause,
+            span_piece=span_piece,
             before=before,
             after=after,
             thread=thread,
-            queued_cause=queued_cause,
             handed=handed.astype(np.int32),
             handed_over_ps=handed_over[handed],
         )
@@ -354,11 +406,11 @@ class _Finder:
     def _queued_causes(
         self, before: Int32Array, after: Int32Array, launched: BoolArray, is_short: BoolArray
     ) -> npt.NDArray[np.uint8]:
-        """The cause of the queued part of each gap, where it is not `peer`; `latency` also where it may be `launch`."""
+        """The cause of the queued part of each gap, where it is not `device_wait`; `latency` also where it may be `launch`."""
         class_ = self._trace.device_columns.class_
         cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
         copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
         copied = copied[(after[copied] != NONE)]
         cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
-        cause[(after != NONE) & ~launched] = Cause.UNATTRIBUTED
+        cause[(after != NONE) & ~launched] = Cause.UNKNOWN
         return cause

@@ -127,8 +127,8 @@ class HostEvents:
         """When the caller handed on the work of each host row, int64 picoseconds, and the thread that was late then.
 
         The chain of producers and consumers leads from the innermost consumer around the row to the first producer
-        of its id, and on from there, to an event of the caller; its start is the result. Without such a chain it is
-        the start of the last graph calls that began before the row, or if those ended before it, of the last thing
+        of its id, and on from there, to an event of the caller; its start is the result. An op of XLA was handed on where the
+        caller executed its run. Without either it is the start of the last graph calls that began before the row, or if those ended before it, of the last thing
         that Python called before it; `LONG_AGO_PS` without any. Rows of the caller itself are never handed over: their
         time is far in the future.
 
@@ -140,6 +140,10 @@ class HostEvents:
         result, called_until = last_begun(self._calls, start)
         dispatched, _ = last_begun(self._dispatches, start)
         result = np.where(called_until <= start, np.maximum(result, dispatched), result)
+        if self._runs_executed:
+            runs = self._stat("run_id").at(rows, NONE).tolist()
+            known = zip(runs, result.tolist(), strict=True)
+            result = np.array([self._runs_executed.get(*pair) for pair in known], dtype=np.int64)
         result[thread == self.caller] = -LONG_AGO_PS
         links = self._links
         open_ = np.flatnonzero(thread != self.caller)
@@ -159,6 +163,15 @@ class HostEvents:
             is_python = np.array(runs_python, dtype=np.bool_)[place]
             thread[open_[is_python]] = producing[is_python]
         return result, thread
+
+    @cached_property
+    def _runs_executed(self) -> dict[int, int]:
+        """When the caller began to execute each run of a program of XLA."""
+        run_id, columns = self._stat("run_id"), self._columns
+        on_caller = self.thread[columns.line[run_id.row]] == self.caller
+        is_call = on_caller & ~self._stat("device_ordinal").has(run_id.row)
+        begun_ps = columns.start_ps[run_id.row[is_call]].tolist()
+        return dict(zip(run_id.value[is_call].tolist(), begun_ps, strict=True))
 
     @property
     def lines_of_python(self) -> list[int]:
@@ -422,6 +435,12 @@ class HostEvents:
         is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
         is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
         return device.launch[rows[is_constant]].astype(np.int64)
+
+    @cached_property
+    def frames(self) -> IntervalSet:
+        """When the tracer of Python shows a frame on any thread."""
+        is_frame = self._is_frame[self._columns.name[self._span]]
+        return self._spans(np.flatnonzero(is_frame) + self._span.start)
 
     def is_spoken(self, rows: Int64Array) -> BoolArray:
         """Which rows show what the thread does: not frames of Python, scopes of programs and notes of allocators."""

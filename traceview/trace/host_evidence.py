@@ -45,7 +45,7 @@ class Evidence(Struct, frozen=True, eq=False):
 
     strong: tuple[Layer, ...]
     launch: IntervalSet
-    host_compute: IntervalSet
+    host_ops: IntervalSet
     pipeline: IntervalSet
     scheduling: IntervalSet
 
@@ -101,7 +101,7 @@ class HostEvidence(HostEvents):
         evidence = Evidence(
             strong=tuple(strong.items()),
             launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
-            host_compute=self._spans(computing),
+            host_ops=self._spans(computing),
             pipeline=self._spans(merged_rows(pipeline)),
             scheduling=self._spans(merged_rows((*scheduling, functions))),
         )

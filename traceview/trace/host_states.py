@@ -5,7 +5,7 @@ The events open on a thread show its state. If it has none and runs a graph, the
     thread that calls     ▕ train ───────────────────────────────▏            ▕ train ──
       its own events      ▕ IteratorGetNext ▏▕ FunctionRun ──────▏            ▕
       executors in a call                    ▕ Process ▕ op ▏▕op▏▏            ▕
-      its timeline        │ input            │ launch or host_compute │ callback │ …
+      its timeline        │ input            │ launch or host_ops  │ between  │ …
                                                               outside of markers ↑
 
 The caller is the thread that calls graphs; executors are all other threads. Threads of the input pipeline
@@ -14,10 +14,10 @@ shares its `id`. At each instant the first of these layers that is open gives th
 
     the caller                                          an executor thread
     1  strong: input, h2d, compile, sync, checkpoint    strong
-    2  strong on executors, in a graph call             launch, then host_compute, then pipeline
+    2  strong on executors, in a graph call             launch, then host_ops, then pipeline
     3  launch; launch on executors, in a graph call     strong on all executors, then launch
-    4  callback: outside of step markers                host_compute on all executors
-    5  host_compute, pipeline; on executors, in a call  scheduling on all executors
+    4  between: outside of step markers                 host_ops on all executors
+    5  host_ops, pipeline; on executors, in a call      scheduling on all executors
     6  scheduling; on executors, in a graph call        holes between two of these
     7  graph calls, and holes between scheduling,       pipeline on all executors
        launches and graph calls
@@ -31,7 +31,7 @@ call and that end (sync).
 Launch: driver calls that are neither copies nor waits, and ops that make such a call or are shorter than
 `SCHEDULING_OP_PS`; also holes of up to `BACK_TO_BACK_PS` between two of these on one thread, in which Python and C++
 code runs that records no event.
-Host_compute: the other ops.
+Host_ops: the other ops.
 Pipeline: ops and scheduling of the input pipeline on threads of the model. It counts as `input`.
 Scheduling: dispatches, executor loops and calls of a `tf.function`. It counts as `launch`, and so do graph calls and
 holes of up to `BACK_TO_BACK_PS` (6 and 7).
@@ -40,8 +40,8 @@ counts as scheduling.
 Python: a thread recorded nothing until it began an event that Python calls.
 
 On hosts without device planes the replicas are threads themselves. Nothing there is `launch` or `h2d`. Scheduling
-counts as `host_compute`, and so do ops that no replica owns. The ops of another replica are `peer`, which comes
-before `host_compute`.
+counts as `host_ops`, and so do ops that no replica owns. The ops of another replica are `device_wait`, which comes
+before `host_ops`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class HostStates(HostEvidence):
         """The causes that the events of one thread show, whatever other threads do."""
         own = self._evidence(thread)
         layers = [*own.strong, (Cause.LAUNCH, own.launch)] if self._has_queue else [*own.strong]
-        layers += [(Cause.HOST_COMPUTE, own.host_compute), (Cause.INPUT, own.pipeline)]
+        layers += [(Cause.HOST_OPS, own.host_ops), (Cause.INPUT, own.pipeline)]
         return stacked([*layers, (self._scheduling, own.scheduling)])
 
     def _caller_layers(self) -> Iterable[Layer]:
@@ -113,12 +113,12 @@ class HostStates(HostEvidence):
             yield Cause.LAUNCH, intersection(others.launch, called)
         markers = self.markers
         if markers.start.size:
-            yield Cause.CALLBACK, complement(markers)
+            yield Cause.BETWEEN, complement(markers)
         if not self._has_queue:
-            yield Cause.PEER, self._replica_work
-        yield Cause.HOST_COMPUTE, own.host_compute
+            yield Cause.DEVICE_WAIT, self._replica_work
+        yield Cause.HOST_OPS, own.host_ops
         yield Cause.INPUT, own.pipeline
-        yield Cause.HOST_COMPUTE, intersection(others.host_compute, called)
+        yield Cause.HOST_OPS, intersection(others.host_ops, called)
         yield self._scheduling, own.scheduling
         yield self._scheduling, intersection(others.scheduling, called)
         dispatched = (own.scheduling, own.launch, called)
@@ -131,14 +131,14 @@ class HostStates(HostEvidence):
         yield from own.strong
         if self._has_queue:
             yield Cause.LAUNCH, own.launch
-            yield Cause.HOST_COMPUTE, own.host_compute
+            yield Cause.HOST_OPS, own.host_ops
         yield Cause.INPUT, own.pipeline
         yield from others.strong
         if self._has_queue:
             yield Cause.LAUNCH, others.launch
         else:
-            yield Cause.PEER, self._replica_work
-        yield Cause.HOST_COMPUTE, others.host_compute
+            yield Cause.DEVICE_WAIT, self._replica_work
+        yield Cause.HOST_OPS, others.host_ops
         yield self._scheduling, others.scheduling
         yield self._scheduling, without_holes(others.scheduling, BACK_TO_BACK_PS)
         yield Cause.INPUT, others.pipeline
@@ -150,7 +150,7 @@ class HostStates(HostEvidence):
     @property
     def _scheduling(self) -> Cause:
         """The cause that scheduling counts as: a host of replicas has nothing to launch."""
-        return Cause.LAUNCH if self._has_queue else Cause.HOST_COMPUTE
+        return Cause.LAUNCH if self._has_queue else Cause.HOST_OPS
 
     @cached_property
     def _executors(self) -> Evidence:
@@ -168,7 +168,7 @@ class HostStates(HostEvidence):
         return Evidence(
             strong=tuple(strong),
             launch=joined_spans(evidence.launch for evidence in threads_),
-            host_compute=joined_spans(evidence.host_compute for evidence in threads_),
+            host_ops=joined_spans(evidence.host_ops for evidence in threads_),
             pipeline=joined_spans(evidence.pipeline for evidence in threads_),
             scheduling=joined_spans(evidence.scheduling for evidence in threads_),
         )
@@ -177,7 +177,7 @@ class HostStates(HostEvidence):
     def _handovers(self) -> IntervalSet:
         """When a graph call waited for an executor to wake up: none of them recorded anything, for a short time."""
         others = self._executors
-        recorded = (others.launch, others.host_compute, others.pipeline, others.scheduling)
+        recorded = (others.launch, others.host_ops, others.pipeline, others.scheduling)
         silent = difference(
             self._calls, joined_spans((*recorded, *(layer for _, layer in others.strong)))
         )

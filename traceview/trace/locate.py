@@ -41,7 +41,7 @@ class RunFiles(Struct, frozen=True):
 
 
 class RunSummary(Struct, frozen=True):
-    """A run as `traceview runs` lists it, from names and metadata, without decoding an event."""
+    """A run as `traceview show runs` lists it, from names and metadata, without decoding an event."""
 
     name: str
     files: tuple[FileSummary, ...]

@@ -1,4 +1,8 @@
-"""Finds for many spans at once the host events that show their causes, as `gap_evidence` does for one."""
+"""Finds for many spans at once the host events that show their causes.
+
+That is the event that covers most of a span; of nearly equal ones the shortest, then the last begun. The thread that was
+late and the one that calls graphs are searched first, then all other threads of the model.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ class ManyEvidence:
         start_ps: Int64Array,
         end_ps: Int64Array,
     ) -> Int64Array:
-        """The host row that shows the cause of each span, `NONE` without one: the rows of `gap_evidence.evidence_of`."""
+        """The host row that shows the cause of each span, `NONE` without one."""
         result = np.full(start_ps.size, NONE, dtype=np.int64)
         wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
         for number in unique_ids(thread).tolist():
@@ -160,7 +164,7 @@ class ManyEvidence:
         states = self._states
         bits = _BITS_OF_KIND[states.kind_of(rows)]
         for cause, is_shown in (
-            (Cause.CALLBACK, ~states.is_in_step(rows)),
+            (Cause.BETWEEN, ~states.is_in_step(rows)),
             (Cause.PYTHON, ~states.is_spoken(rows)),
         ):
             bit = np.uint16(1 << cause)

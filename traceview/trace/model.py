@@ -179,6 +179,10 @@ class Host(Struct, frozen=True):
     clock: HostClock | None = None
 
 
+MOST_DEVICES: Final = 1 << 15
+"""Columns hold the number of a device in 16 bits, with a sign."""
+
+
 class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 

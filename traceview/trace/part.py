@@ -25,6 +25,7 @@ from traceview.trace.join import DeviceParts, HostParts
 from traceview.trace.locate import host_of
 from traceview.trace.memory import with_memory
 from traceview.trace.model import (
+    MOST_DEVICES,
     NONE,
     Device,
     DeviceColumns,
@@ -42,17 +43,16 @@ from traceview.trace.replicas import find_replicas
 from traceview.trace.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.steps import find_steps
 from traceview.trace.task_environment import profile_times, tracer_levels
+from traceview.trace.xla_devices import find_xla_devices
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
-_DROPPED = re.compile(rb"(\d+) events? dropped")
+_DROPPED = re.compile(rb"(?<!\d)(\d{1,18}) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
 _NAMED_FIELDS: Final = 5
 """Fields that a line names; more of them are counted."""
-MOST_DEVICES: Final = 1 << 15
-"""Columns hold the number of a device in 16 bits, with a sign."""
 
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
@@ -194,6 +194,8 @@ class _PartReader:
         host_columns = self.host_parts.joined()
         of_planes = self.device_parts.joined(host_columns, self.names)
         replicas = find_replicas((host,), self.devices, self.lines, self.names, host_columns)
+        if not (replicas.devices or self.devices or host.gpus_expected):
+            replicas = find_xla_devices(self.names, host_columns)
         device_columns = replicas.after(of_planes)
         return Recording(
             hosts=(host,),

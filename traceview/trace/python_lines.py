@@ -101,38 +101,69 @@ class PythonLines:
         return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
 
     def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """Where a thread mostly was in spans, int64 `[n]`, in time order and apart; None without samples."""
-        return self._most(self._rows_of(thread), start_ps, end_ps)
+        """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
+        return self.in_each(thread, *_as_one(start_ps, end_ps))[0]
+
+    def in_each(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
+    ) -> list[PythonLine | None]:
+        """Where a thread mostly was in each of `count` groups of spans; None without samples.
+
+        `start_ps`, `end_ps`, `group`: int64 `[n]`, in time order and apart.
+        """
+        return self._most(self._rows_of(thread), start_ps, end_ps, group, count)
 
     def of_others(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array, *, may_wait: bool
     ) -> PythonLine | None:
         """The same for all threads but one, among samples inside code of the user in which the thread runs something.
 
-        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file.
+        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file. Otherwise only threads
+        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
+        no op waiting.
         """
-        samples = self._samples
-        is_idle = self._waits[samples.stack] & self._is_started_by_python[samples.thread]
+        return self.of_others_in_each(thread, *_as_one(start_ps, end_ps), may_wait=may_wait)[0]
+
+    def of_others_in_each(
+        self,
+        thread: int,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        group: Int64Array,
+        count: int,
+        *,
+        may_wait: bool,
+    ) -> list[PythonLine | None]:
+        """The same for each of `count` groups of spans, as in `in_each`."""
+        samples, spans = self._samples, (start_ps, end_ps, group, count)
+        is_of_script = self._is_started_by_python[samples.thread]
+        is_idle = self._waits[samples.stack] & is_of_script
         is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
-        computes = self._most(
-            np.flatnonzero(is_other & ~(self._load < _AT_REST_RATIO)), start_ps, end_ps
-        )
+        computing = is_other & ~(self._load < _AT_REST_RATIO)
         if not may_wait:
-            return computes
-        if computes is not None:
-            spans = union(start_ps, end_ps)
-            waited_ps = spans.length
-            if computes.inside_ps >= _EXPLAINS_RATIO * waited_ps:
-                return computes
-        return self._most(np.flatnonzero(is_other), start_ps, end_ps)
+            return self._most(np.flatnonzero(computing & ~is_of_script), *spans)
+        computes = self._most(np.flatnonzero(computing), *spans)
+        waited_ps = np.zeros(count, dtype=np.int64)
+        np.add.at(waited_ps, group, end_ps - start_ps)
+        runs = zip(
+            computes,
+            self._most(np.flatnonzero(is_other), *spans),
+            waited_ps.tolist(),
+            strict=True,
+        )
+        return [
+            line if line is not None and line.inside_ps >= _EXPLAINS_RATIO * ps else other
+            for line, other, ps in runs
+        ]
 
     def time_by_state(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array
     ) -> dict[PythonState, int]:
         """How long a thread did what in spans, in picoseconds that its samples stand for."""
         time: Counter[PythonState] = Counter()
-        rows, times = self._time_by_sample(self._rows_of(thread), start_ps, end_ps)
-        for row, time_ps in zip(rows, times, strict=True):
+        spans = union(start_ps, end_ps)
+        rows, times, _ = self._time_by_sample(self._rows_of(thread), spans.start, spans.end)
+        for row, time_ps in zip(rows.tolist(), times.tolist(), strict=True):
             time[self._state(row)] += time_ps
         return dict(time)
 
@@ -163,12 +194,27 @@ class PythonLines:
         ]
 
     def _most(
-        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
-    ) -> PythonLine | None:
-        rows_in, times = self._time_by_sample(rows, start_ps, end_ps)
-        if not rows_in:
-            return None
-        stacks = self._samples.stack[rows_in].tolist()
+        self,
+        rows: Int64Array,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        group: Int64Array,
+        count: int,
+    ) -> list[PythonLine | None]:
+        lines: list[PythonLine | None] = [None] * count
+        rows_in, times, span = self._time_by_sample(rows, start_ps, end_ps)
+        if not span.size:
+            return lines
+        of_sample = group[span]
+        order = np.argsort(of_sample, kind="stable")
+        known, first = np.unique(of_sample[order], return_index=True)
+        for number, place in zip(known.tolist(), np.split(order, first[1:]), strict=True):
+            lines[number] = self._line(rows_in[place].tolist(), times[place].tolist())
+        return lines
+
+    def _line(self, rows: list[int], times: list[int]) -> PythonLine:
+        """The line of samples with most time."""
+        stacks = self._samples.stack[rows].tolist()
         frames = [self._line_of(stack) for stack in stacks]
         innermost = [self._frame(self._samples.stacks[stack][0]) for stack in stacks]
         of_function: Counter[tuple[str, str]] = Counter()
@@ -178,7 +224,7 @@ class PythonLines:
         of_line: Counter[PythonFrame] = Counter()
         of_innermost: dict[PythonFrame, Counter[PythonFrame]] = defaultdict(Counter)
         of_state: dict[tuple[PythonFrame, PythonFrame], Counter[PythonState]] = defaultdict(Counter)
-        for row, frame, inner, time in zip(rows_in, frames, innermost, times, strict=True):
+        for row, frame, inner, time in zip(rows, frames, innermost, times, strict=True):
             if (frame.file, frame.function) == function:
                 of_line[frame] += time
                 of_innermost[frame][inner] += time
@@ -190,21 +236,18 @@ class PythonLines:
 
     def _time_by_sample(
         self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
-    ) -> tuple[list[int], list[int]]:
-        """Rows of the samples that stand for time in spans, and that time."""
-        spans = union(start_ps, end_ps)
-        if not spans.start.size:
-            return [], []
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Rows of the samples that stand for time in spans, in time order and apart, that time, and the span of each."""
+        if not start_ps.size:
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, nothing, nothing
         time = self.time_ps[rows]
         # The last span that begins before the sample; -1, whose start is the last one's, where there is none.
-        span = np.searchsorted(spans.start, time, side="left") - 1
-        stands_for_ps = time - np.maximum(self.previous_ps[rows], spans.start[span])
-        is_in = (span >= 0) & (time <= spans.end[span]) & (stands_for_ps > 0)
-        rows_in = rows[is_in].tolist()
-        times = stands_for_ps[is_in].tolist()
-        stacks = self._samples.stack[rows_in].tolist()
-        kept = [place for place, stack in enumerate(stacks) if self._samples.stacks[stack]]
-        return [rows_in[place] for place in kept], [times[place] for place in kept]
+        span = np.searchsorted(start_ps, time, side="left") - 1
+        stands_for_ps = time - np.maximum(self.previous_ps[rows], start_ps[span])
+        is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
+        is_in &= self._has_frames[self._samples.stack[rows]]
+        return rows[is_in], stands_for_ps[is_in], span[is_in]
 
     def _state(self, row: int) -> PythonState:
         """What the thread of a sample does at its place."""
@@ -251,16 +294,35 @@ class PythonLines:
 
     @cached_property
     def _load(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown."""
+        """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
+
+        Between two samples with the same stack it was there. Where there are no two, the time since another stack has to do,
+        of which part was spent there.
+        """
         samples = self._samples
         _, place = unique_inverse(samples.thread.astype(np.int64) * (1 << 32) + samples.stack)
         is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
-        of_known, count = place[is_known], int(place.max(initial=-1)) + 1
-        used = np.bincount(of_known, self._used_ps[is_known].astype(np.float64), count)
-        passed = np.bincount(of_known, self._passed_ps[is_known].astype(np.float64), count)
-        ratio = np.divide(used, passed, out=np.full(count, np.nan), where=passed > 0)
+        count = int(place.max(initial=-1)) + 1
+        ratio = np.full(count, np.nan)
+        for chosen in (is_known, is_known & self._stays):
+            used = np.bincount(place[chosen], self._used_ps[chosen].astype(np.float64), count)
+            passed = np.bincount(place[chosen], self._passed_ps[chosen].astype(np.float64), count)
+            np.divide(used, passed, out=ratio, where=passed > 0)
         load: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio[place]
         return load
+
+    @cached_property
+    def _stays(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether the thread of each sample had the same stack in the round before."""
+        samples, stays = self._samples, np.zeros(self._samples.count, dtype=np.bool_)
+        by_thread = np.argsort(samples.thread, kind="stable")
+        before, after = by_thread[:-1], by_thread[1:]
+        stays[after] = (
+            (samples.thread[after] == samples.thread[before])
+            & (samples.stack[after] == samples.stack[before])
+            & (self.previous_ps[after] == self.time_ps[before])
+        )
+        return stays
 
     @cached_property
     def _is_user(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -282,6 +344,11 @@ class PythonLines:
         )
 
     @cached_property
+    def _has_frames(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which stacks are of Python at all."""
+        return np.array([bool(stack) for stack in self._samples.stacks], dtype=np.bool_)
+
+    @cached_property
     def _is_started_by_python(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which threads no native code has started."""
         return np.array(
@@ -298,6 +365,14 @@ class PythonLines:
                 if id_ is not None:
                     known.setdefault(id_ & _BITS, number)
         return known
+
+
+def _as_one(
+    start_ps: Int64Array, end_ps: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, int]:
+    """Spans as one group."""
+    spans = union(start_ps, end_ps)
+    return spans.start, spans.end, np.zeros(spans.start.size, dtype=np.int64), 1
 
 
 def python_lines(recording: Recording, host: int) -> PythonLines | None:

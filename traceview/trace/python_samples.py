@@ -36,6 +36,7 @@ _WAITS: Final[dict[str, tuple[str, ...]]] = {
 _GENERATED_OPS: Final = "tensorflow/python/ops/gen_"
 _NATIVE: Final[dict[str, tuple[str, ...]]] = {
     "tensorflow/python/eager/execute.py": ("execute_with_cancellation", "quick_execute"),
+    "tensorflow/python/eager/executor.py": ("wait",),
     "tensorflow/python/framework/ops.py": ("_numpy", "_numpy_internal"),
 }
 """Functions that hand ops or graphs to the native code of TensorFlow, and fetch values (2.15 to 2.21)."""

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct, structs
 from msgspec.structs import asdict, replace
 
@@ -142,7 +143,10 @@ def find_replicas(
         ],
         dtype=np.int16,
     )
-    return Replicas(tuple(devices), _columns(events, rows[placed], device, facts), rows[~placed])
+    own = rows[placed]
+    is_collective = facts.collective[columns.name[own]]
+    found = columns_of_ops(columns, own, device, columns.end_ps[own], is_collective)
+    return Replicas(tuple(devices), found, rows[~placed])
 
 
 def _name_facts(names: Names, highest: Int64Array) -> _NameFacts:
@@ -270,32 +274,31 @@ def _deal_out(
     return np.where(instance != NONE, rank, suffix % replicas)
 
 
-def _columns(
-    events: _HostEvents,
+def columns_of_ops(
+    host: HostColumns,
     rows: Int64Array,
-    device: np.ndarray[tuple[int], np.dtype[np.int16]],
-    facts: _NameFacts,
+    device: npt.NDArray[np.integer],
+    end_ps: Int64Array,
+    is_collective: BoolArray,
 ) -> DeviceColumns:
-    host = events.columns
-    order = np.lexsort((host.start_ps[rows], device))
-    rows, device = rows[order], device[order]
+    """Host events as the events of devices on a CPU, in the order of kernels; of those that begin together the longer first."""
+    order = np.lexsort((-end_ps, host.start_ps[rows], device))
+    rows, end_ps = rows[order], end_ps[order]
     nowhere = np.zeros(rows.size, dtype=np.bool_)
-    collective = facts.collective[host.name[rows]]
+    class_ = np.where(is_collective[order], ActivityClass.COLLECTIVE, ActivityClass.COMPUTE)
     return DeviceColumns(
-        device=device,
+        device=device[order].astype(np.int16),
         line=host.line[rows],
         start_ps=host.start_ps[rows],
-        duration_ps=host.duration_ps[rows],
+        duration_ps=end_ps - host.start_ps[rows],
         name=host.name[rows],
         op=host.name[rows],
         module=np.full(rows.size, NONE, dtype=np.int32),
         shape=np.full(rows.size, NONE, dtype=np.int32),
-        class_=np.where(collective, ActivityClass.COLLECTIVE, ActivityClass.COMPUTE).astype(
-            np.uint8
-        ),
+        class_=class_.astype(np.uint8),
         correlation_id=np.zeros(rows.size, dtype=np.int64),
         has_correlation=nowhere,
-        # An op of a replica is its own host event.
+        # The op is its own host event.
         launch=rows,
         bytes=np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(rows.size, HostMemory.UNKNOWN, dtype=np.uint8),

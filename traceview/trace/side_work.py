@@ -4,7 +4,8 @@ Side work runs on the CPU and is no part of the model. Python functions are ops 
 `StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
 scope `write_summary`. Checks for NaN and infinity are `CheckNumerics`, one op at a time, or a `DebugNumericSummaryV2` on each
 output of every op. Text is split, joined and searched by ops on strings, which have no GPU kernel; `tf.strings.split`
-makes its ragged result below a scope `StringSplit` (TensorFlow 2.21).
+makes its ragged result below a scope `StringSplit` (TensorFlow 2.21). JAX calls Python in ops that are named after its functions
+(jaxlib 0.10).
 """
 
 from __future__ import annotations
@@ -47,13 +48,21 @@ _SCOPES: Final = {
 }
 """By kind a part of its scopes, which is found faster, and a pattern of them."""
 
+_CALLBACKS: Final = {
+    b"pure_callback": SideWork.PYTHON,
+    b"io_callback": SideWork.PYTHON,
+    b"debug_callback": SideWork.PYTHON,
+    b"debug_print": SideWork.PRINTING,
+}
+"""Names of HLO instructions before their number."""
+
 
 @lru_cache(KEPT_NAMES)
 def side_work_of(name: bytes) -> SideWork | None:
-    """The side work that the recorded text of an op, `scope/name:Type`, shows."""
+    """The side work that the recorded text of an op shows: `scope/name:Type`, or the name of an HLO instruction."""
     path, _, type_ = name[:_LONGEST].rpartition(b":")
     if not path:
-        return None
+        return _CALLBACKS.get(type_.partition(b".")[0])
     for kind, (part, scope) in _SCOPES.items():
         if part in path and scope.search(path):
             return kind

@@ -27,6 +27,24 @@ class RecordedEvaluation(Struct, frozen=True):
     ended_ns: RecordedCount | None
 
 
+class GraphValues(Struct, frozen=True):
+    """Ops of the step functions by name, a thousand of each at most: those in float64, and those that compute the same in
+    every step, with the line of the script that made each, None where none did.
+    """
+
+    float64_ops: tuple[str, ...]
+    constant_ops: dict[str, str | None]
+
+
+class RecordedLoad(Struct, frozen=True):
+    """What the `cores` of the machine did while the window was open: busy time of all processes, and of this one."""
+
+    elapsed_ns: RecordedCount | None
+    busy_ns: RecordedCount | None
+    own_ns: RecordedCount | None
+    cores: RecordedCount | None
+
+
 class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
@@ -48,6 +66,8 @@ class Sidecar(Struct, frozen=True):
     stopped_ns: int | None
     environment: RecordedEnvironment
     placement: RecordedPlacement
+    graphs: GraphValues
+    load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonSamples | None
     wrong_fields: tuple[str, ...]
@@ -92,6 +112,8 @@ class _File(RecordedEnvironment, frozen=True):
     window: _Window
     clock: _Clock
     placement: RecordedPlacement
+    graphs: GraphValues
+    load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonRecord
 
@@ -135,6 +157,8 @@ def read_sidecar(trace: Location) -> Sidecar | None:
             **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
         ),
         placement=file.placement,
+        graphs=file.graphs,
+        load=file.load,
         outside_view=file.outside_view,
         python=python,
         wrong_fields=tuple(dict.fromkeys(wrong)),

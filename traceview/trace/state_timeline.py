@@ -72,7 +72,7 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
     edges = [np.array([-_FOREVER], dtype=np.int64)]
     edges += [edge for _, layer in known for edge in (layer.start, layer.end)]
     start = sorted_unique(np.concatenate(edges))
-    cause = np.full(start.size, Cause.UNATTRIBUTED, dtype=np.uint8)
+    cause = np.full(start.size, Cause.UNKNOWN, dtype=np.uint8)
     is_open = np.ones(start.size, dtype=np.bool_)
     for layer_cause, layer in known:
         opened = places(layer.start, start, right=True) - 1

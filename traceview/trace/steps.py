@@ -8,7 +8,7 @@ events, see `step_methods`), else none.
 A step runs from the start of its marker to the start of the next marker. The last step runs to the end of its marker
 or of the last device event linked to it, whichever is later. A marker spans the work of the host. If the host runs
 ahead of the devices, the period of the markers is not the step time; then each step begins at its first linked device
-event instead.
+event instead. Ops of XLA's CPU devices are linked by the number of their run, which the call of the program in the marker has.
 """
 
 from __future__ import annotations
@@ -214,6 +214,8 @@ def _cut(
     basis = "marker"
     if _has_planes(recording, host) and _runs_ahead(start, end.tolist(), first_linked):
         basis, start = "device", [time for time in first_linked if time is not None]
+    elif runs := _runs_behind(recording, host, markers, thread_of_line):
+        return _of_runs(recording, host, markers, runs)
     ends = [*start[1:], max(int(end[-1]), last_linked or int(end[-1]), start[-1])]
     steps = [
         Step(
@@ -235,6 +237,60 @@ def _cut(
     spans = zip(columns.start_ps[markers.row].tolist(), end.tolist(), strict=True)
     line = int(columns.line[markers.row[0]])
     return HostSteps(host, markers.method, basis, tuple(steps), line, tuple(spans))
+
+
+def _runs_behind(
+    recording: Recording,
+    host: int,
+    markers: _Markers,
+    thread_of_line: np.ndarray[tuple[int], np.dtype[np.int32]],
+) -> dict[int, int]:
+    """By marker, in time order, when its program began on a CPU device of XLA; empty unless most began after the next marker.
+
+    Those that began after the recording ended are missing.
+    """
+    columns, run_id = recording.host_columns, recording.host_columns.stat("run_id")
+    ops = recording.device_columns.launch[recording.device_rows(host)].astype(np.int64)
+    if _has_planes(recording, host) or not ops.size or not run_id.row.size:
+        return {}
+    calls = run_id.among(columns.rows_of_host(host))
+    is_call = ~columns.stat("device_ordinal").has(calls.row)
+    step = steps_of_rows(calls.row[is_call], markers.roots, columns, thread_of_line)
+    step_of_run = dict(zip(calls.value[is_call].tolist(), step.tolist(), strict=True))
+    begun: dict[int, int] = {}
+    of_ops = zip(run_id.at(ops, NONE).tolist(), columns.start_ps[ops].tolist(), strict=True)
+    for run, start_ps in of_ops:
+        number = step_of_run.get(run, NONE)
+        if number != NONE:
+            begun[number] = min(start_ps, begun.get(number, start_ps))
+    begun = dict(sorted(begun.items()))
+    next_ps = [*columns.start_ps[markers.row].tolist()[1:], np.iinfo(np.int64).max]
+    behind = sum(start_ps >= next_ps[number] for number, start_ps in begun.items())
+    in_order = all(a < b for a, b in pairwise(begun.values()))
+    return begun if len(begun) > 1 and in_order and 2 * behind > len(begun) else {}
+
+
+def _of_runs(recording: Recording, host: int, markers: _Markers, runs: dict[int, int]) -> HostSteps:
+    """Steps from the beginning of each program to that of the next one."""
+    columns = recording.host_columns
+    recorded, starts = [markers.number[number] for number in runs], list(runs.values())
+    names = [recording.names[int(columns.name[markers.row[number]])] for number in runs]
+    whole = zip(_numbers(recorded), recorded, names, pairwise(starts), strict=False)
+    steps = [
+        Step(
+            host=host,
+            number=number,
+            recorded_number=in_marker,
+            start_ps=start_ps,
+            end_ps=end_ps,
+            kind="eval" if name.startswith(_EVAL_START) else "train",
+        )
+        for number, in_marker, name, (start_ps, end_ps) in whole
+    ]
+    start, end = columns.start_ps[markers.row], columns.end_ps[markers.row]
+    spans = tuple(zip(start.tolist(), end.tolist(), strict=True))
+    line = int(columns.line[markers.row[0]])
+    return HostSteps(host, markers.method, "device", tuple(steps), line, spans)
 
 
 def _numbers(recorded: list[int | None]) -> list[int]:

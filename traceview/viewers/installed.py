@@ -5,7 +5,6 @@ XProf is the module `xprof` since 2.20, and was `tensorboard_plugin_profile` bef
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final
 
@@ -25,22 +24,12 @@ def xprof_module() -> str:
     raise UsageError("XProf is not installed", hint=_HINT)
 
 
-def xprof_version() -> str:
-    """The version of XProf; raises `UsageError` where it is not installed."""
-    for name in (xprof_module(), *XPROF_MODULES):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "of an unknown version"
-
-
 def check_tensorboard() -> None:
     """Raise `UsageError` where TensorBoard, or the plugin that shows profiles in it, is not installed."""
     if find_spec("tensorboard") is None:
         raise UsageError(
             "TensorBoard is not installed",
-            hint="pip install tensorboard 'traceview[xprof]'; --with xprof needs no TensorBoard",
+            hint="pip install tensorboard 'traceview[xprof]'; --open xprof needs no TensorBoard",
         )
     try:
         xprof_module()

@@ -34,21 +34,25 @@ def variables(
     logdir: str, facts: RunFacts, finding: FindingFacts, change: StepChange | None
 ) -> Mapping[str, str]:
     """What a command is given: texts on one line, without control characters; empty where nothing is known."""
-    step = "" if facts.step_ps is None else repr(facts.step_ps / PS_PER_S)
     known = {
         "LOGDIR": logdir,
         "RUN": facts.run,
         "FINDING": finding.code,
         "SEVERITY": finding.severity,
         "TITLE": finding.title,
-        "COST_RATIO": "" if finding.cost_ratio is None else repr(finding.cost_ratio),
+        "GPU_TIME_RATIO": _number(finding.gpu_time_ratio),
+        "STATUS": facts.status,
         "HEADLINE": facts.headline,
-        "STEP_SECONDS": step,
-        "STEP_CHANGE_RATIO": repr(change.ratio) if change else "",
-        "STEP_NOISE_RATIO": repr(change.noise_ratio) if change else "",
-        "BUSY_RATIO": "" if facts.busy_ratio is None else repr(facts.busy_ratio),
+        "STEP_SECONDS": _number(None if facts.step_ps is None else facts.step_ps / PS_PER_S),
+        "STEP_CHANGE_RATIO": _number(change.ratio if change else None),
+        "STEP_NOISE_RATIO": _number(change.noise_ratio if change else None),
+        "COMPUTE_RATIO": _number(facts.compute_ratio),
     }
     return {f"TRACEVIEW_{name}": encodable(sanitize(text)) for name, text in known.items()}
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(value)
 
 
 def run_commands(

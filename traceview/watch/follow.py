@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.comparison.build import run_spread_of
 from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.location import Location
 from traceview.report.build import analyze
@@ -15,7 +16,7 @@ from traceview.trace.locate import RunFiles
 from traceview.trace.model import Trace
 from traceview.trace.part import read_host
 from traceview.watch.arrivals import Arrival, Arrivals, Files, Quiet
-from traceview.watch.change import StepChange, step_change
+from traceview.watch.change import StepChange, change_since
 from traceview.watch.facts import RunFacts, facts_of
 
 INCOMPLETE_AFTER_S: Final = 120.0
@@ -141,12 +142,17 @@ class Follower:
             return
         self._seen[run] = arrival.sizes
         try:
-            facts = facts_of(trace, analyze(trace, top=0))
+            report = analyze(trace, top=0)
         except UsageError as error:
             yield Unreadable(run, error.message)
             return
+        facts = facts_of(trace, report)
         before = [other for other in self._last if other.run != run]
-        change = step_change(facts, before[-self._most :])
+        change = change_since(
+            facts.step_level,
+            [other.step_level for other in before[-self._most :]],
+            run_spread_of([report]),
+        )
         self._last = [*before[-_KEPT_FACTS:], facts]
         yield News(facts, change, is_history, is_again, damage)
 

@@ -48,16 +48,28 @@ def _lines(
         [(place, change.noise_ratio if change else None)],
     )
     yield from _metric(
-        "busy_ratio",
+        "verdict",
         "gauge",
-        "Share of the window in which the least busy device in use did anything.",
-        [(place, facts.busy_ratio)],
+        "1 for the status of its verdict.",
+        [({**place, "status": facts.status}, 1.0)],
     )
     yield from _metric(
-        "device_busy_ratio",
+        "compute_ratio",
         "gauge",
-        "Share of the window in which the device did anything.",
-        [({**place, "device": device.key}, device.busy_ratio) for device in facts.devices],
+        "Share of the GPU time of all visible devices in which they compute.",
+        [(place, facts.compute_ratio)],
+    )
+    yield from _metric(
+        "state_ratio",
+        "gauge",
+        "Share of the GPU time of all visible devices in each state.",
+        [({**place, "state": state}, ratio) for state, ratio in facts.states.items()],
+    )
+    yield from _metric(
+        "device_compute_ratio",
+        "gauge",
+        "Share of its steps in which the device computes.",
+        [({**place, "device": device.key}, device.compute_ratio) for device in facts.devices],
     )
     yield from _metric(
         "finding",
@@ -69,10 +81,10 @@ def _lines(
         ],
     )
     yield from _metric(
-        "finding_cost_ratio",
+        "finding_gpu_time_ratio",
         "gauge",
-        "What the finding costs as a share of the step.",
-        [({**place, "code": finding.code}, finding.cost_ratio) for finding in facts.findings],
+        "Share of the GPU time of all visible devices that the finding costs.",
+        [({**place, "code": finding.code}, finding.gpu_time_ratio) for finding in facts.findings],
     )
     yield from _metric(
         "runs_total", "counter", "Runs read since the watch began.", [(place, float(run_count))]

@@ -43,11 +43,16 @@ class Telemetry:
             "1",
             "Step time over the median of the runs before, minus 1.",
         )
-        self._busy = meter.create_gauge(
-            "traceview.device.busy", "1", "Share of the window in which a device did anything."
+        self._device = meter.create_gauge(
+            "traceview.device.compute", "1", "Share of its steps in which a device computes."
         )
-        self._cost = meter.create_gauge(
-            "traceview.finding.cost", "1", "What a finding costs as a share of the step."
+        self._state = meter.create_gauge(
+            "traceview.gpu_time", "1", "Share of the GPU time of all visible devices in a state."
+        )
+        self._finding = meter.create_gauge(
+            "traceview.finding.gpu_time",
+            "1",
+            "Share of the GPU time of all visible devices that a finding costs.",
         )
         self._runs = meter.create_counter("traceview.runs", "{run}", "Runs read.")
 
@@ -59,10 +64,12 @@ class Telemetry:
         if change is not None:
             self._change.set(change.ratio, place)
         for device in facts.devices:
-            self._busy.set(device.busy_ratio, {**place, "traceview.device": device.key})
+            self._device.set(device.compute_ratio, {**place, "traceview.device": device.key})
+        for state, ratio in facts.states.items():
+            self._state.set(ratio, {**place, "traceview.state": state})
         for finding in facts.findings:
             about = {"traceview.finding": finding.code, "traceview.severity": finding.severity}
-            self._cost.set(finding.cost_ratio or 0.0, {**place, **about})
+            self._finding.set(finding.gpu_time_ratio or 0.0, {**place, **about})
         self._runs.add(1, {"traceview.logdir": logdir})
         try:
             data = self._reader.get_metrics_data()

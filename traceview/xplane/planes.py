@@ -130,8 +130,16 @@ class NameKind(IntEnum):
 _COLLECTIVE_START = re.compile(rb"(?:void )?[nr]ccl", re.IGNORECASE)
 _COLLECTIVE_PART = re.compile(rb"ncclkernel|nccldevkernel|rcclkernel", re.IGNORECASE)
 _COLLECTIVE_OP = re.compile(
-    rb"%?(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute)", re.IGNORECASE
+    rb"%?(?:all-reduce|all-gather|(?:ragged-)?all-to-all|reduce-scatter|collective-|(?:send|recv)(?:-done)?\b)",
+    re.IGNORECASE,
 )
+_XLA_COPY: Final = re.compile(
+    rb"%?(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b"
+)
+_XLA_CONTAINER: Final = re.compile(rb"%?(?:while|conditional|call)\b")
+_LONGEST_COPY: Final = len(b"%dynamic-update-slice-start")
+_HOST_SPACE: Final = b"S(5)"
+"""The memory of the host in the layout of an HLO shape."""
 _COPY = re.compile(
     rb"\[?(?:cuda|hip)?(?:memcpy|copy(?=[hdp]))(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
     rb"|devicetodevice|p2p|ptop|peertopeer|other|h2h|htoh|hosttohost)?(?:async)?\]?"
@@ -177,9 +185,31 @@ def name_kind(name: bytes) -> NameKind:
     return NameKind.COMPUTE
 
 
-def is_collective_op(name: bytes) -> bool:
-    """Whether an XLA op moves data between devices."""
-    return _COLLECTIVE_OP.match(name) is not None
+def xla_op_kind(name: bytes) -> NameKind:
+    """The kind of an event of the line `XLA Ops`, by its name: an HLO expression, or only its op.
+
+    The second half of an asynchronous copy waits for it. The memory spaces of its result and of its operands show the
+    direction; it is unknown without them.
+    """
+    if _COLLECTIVE_OP.match(name):
+        return NameKind.COLLECTIVE
+    if not _XLA_COPY.match(name):
+        return NameKind.COMPUTE
+    is_start = b"-start" in name[:_LONGEST_COPY]
+    result, is_expression, operands = name.partition(b"-start(" if is_start else b"-done(")
+    if not is_expression:
+        return NameKind.COPY
+    # The first half has the source as operand; the second half the pair of target and source, and the target as result.
+    from_host = _HOST_SPACE in operands
+    to_host = _HOST_SPACE in result
+    if is_start:
+        return NameKind.H2D if from_host else NameKind.D2H if to_host else NameKind.D2D
+    return NameKind.D2H if to_host else NameKind.H2D if from_host else NameKind.D2D
+
+
+def is_xla_container(name: bytes) -> bool:
+    """Whether an event of the line `XLA Ops` is a loop or a call, whose ops have events of their own."""
+    return _XLA_CONTAINER.match(name) is not None
 
 
 def copy_direction(call: bytes) -> NameKind:
@@ -239,7 +269,9 @@ def details_bytes(details: dict[bytes, bytes]) -> int | None:
     return size if size <= LARGEST_COPY else None
 
 
-_COMPILATION = re.compile(rb"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad")
+_COMPILATION = re.compile(
+    rb"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)"
+)
 
 
 def is_compilation(name: bytes) -> bool:
@@ -299,6 +331,8 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "parallelism": (b"parallelism",),
     "shard_num": (b"shard_num",),
     "dataset_name": (b"name",),
+    "device_ordinal": (b"device_ordinal",),
+    "run_id": (b"run_id",),
 }
 LARGEST_COUNT: Final = 1 << 53
 """No count, size in bytes or number of a step is larger; sums of a thousand of them fit into int64."""
@@ -322,6 +356,7 @@ COUNT_STATS: Final = frozenset(
         "group_id",
         "device_offset_ps",
         "device_duration_ps",
+        "device_ordinal",
     )
 )
 """Stats that are never negative: a value that is, or is larger than `LARGEST_COUNT`, counts as not recorded."""

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from traceview.errors import TraceFormatError
 from traceview.intervals import Int64Array
 from traceview.location import Location
-from traceview.memory_limit import LESS_MEMORY, is_limited
 from traceview.shell_quote import shell_path
 from traceview.store.address import is_remote
 from traceview.units import PS_PER_S
@@ -92,12 +91,10 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
             return _Reader(path, data[:] if is_remote(path) else data, salvage=salvage).space()
         except MemoryError:
-            if is_limited():
-                raise
             raise TraceFormatError(
                 path,
                 f"{len(data):,} bytes do not fit into memory",
-                hint=f"record fewer steps; {LESS_MEMORY}",
+                hint="record fewer steps",
             ) from None
 
 

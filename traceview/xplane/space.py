@@ -97,7 +97,7 @@ class Space(Struct, frozen=True, eq=False):
 
 
 class PlaneSummary(Struct, frozen=True):
-    """A plane without its events, as `traceview runs` needs it."""
+    """A plane without its events, as `traceview show runs` needs it."""
 
     name: bytes
     kind: PlaneKind

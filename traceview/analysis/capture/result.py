@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
-from traceview.analysis.capture import tracer_options
 from traceview.document import numbers
 from traceview.enumeration import enumerated
 from traceview.ids import is_in, unique_ids
 from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.damage import damaged_hosts, is_damaged_throughout
+from traceview.trace.environment import TracerOptions
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
 from traceview.units import PS_PER_S
@@ -217,7 +218,7 @@ def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -
     late = _late_training(host)
     if late is not None:
         problems.append(Problem("late-training", late, host.name))
-    for option in tracer_options.ignored_options(trace, index):
+    for option in ignored_options(trace, index):
         problems.append(Problem("options-ignored", f"TensorFlow ignored {option}", host.name))
     return problems + _cut_steps(trace, index, host)
 
@@ -320,3 +321,65 @@ def _coordinates(host: Host) -> bool:
 def gpus_expected(trace: Trace, host: str | None) -> bool:
     """Whether threads for GPUs or errors of the profiler show that a host used GPUs."""
     return any((h.gpus_expected or bool(h.errors)) for h in trace.hosts if h.name == host)
+
+
+# Options that TensorFlow ignored
+#
+# TensorFlow 2.20 and 2.21 accept options and use their defaults. The sidecar holds what was asked for; what was in
+# force is in the sidecar or, from 2.21 on, in the trace. Where neither holds it, the release may be known to ignore all
+# options, or the Python tracer was asked for and left no event: names of its events start with `$`.
+
+DEFAULT_LEVELS: Final = {"host_tracer_level": 2, "device_tracer_level": 1, "python_tracer_level": 0}
+"""The levels that TensorFlow uses by default (measured with 2.20 and 2.21)."""
+
+_PYTHON_LEVEL: Final = "python_tracer_level"
+_PYTHON_EVENT: Final = b"$"
+
+
+class IgnoredOption(Struct, frozen=True):
+    """One option of one host. `in_force`: the level recorded; None where only `evidence` shows it."""
+
+    host: str
+    name: str
+    asked: int
+    in_force: int | None
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.asked} was asked for, {self.evidence}"
+
+
+def ignored_options(trace: Trace, host: int) -> tuple[IgnoredOption, ...]:
+    """The options of a host that provably had no effect; none where it is unknown what was asked for."""
+    entry = trace.hosts[host]
+    if entry.sidecar is None:
+        return ()
+    options = entry.sidecar.environment.options
+    in_force = entry.tracer_levels if options.in_force is None else options.in_force
+    ignored = []
+    for name, asked in (options.asked or {}).items():
+        level = (in_force or {}).get(name)
+        if level is None:
+            reason = _without_record(trace, host, options, name, asked)
+        else:
+            reason = None if level == asked else f"{level} was in force"
+        if reason is not None:
+            ignored.append(IgnoredOption(entry.name, name, asked, level, reason))
+    return tuple(ignored)
+
+
+def _without_record(
+    trace: Trace, host: int, options: TracerOptions, name: str, asked: int
+) -> str | None:
+    """What shows that an option was ignored where the level in force is not recorded; None if nothing does."""
+    if options.is_ignored and asked != DEFAULT_LEVELS.get(name, asked):
+        return "and this TensorFlow takes none"
+    if name == _PYTHON_LEVEL and asked > 0 and not _has_python_events(trace, host):
+        return "and there is no event of the Python tracer"
+    return None
+
+
+def _has_python_events(trace: Trace, host: int) -> bool:
+    columns = trace.host_columns
+    names = unique_ids(columns.name[columns.host == host]).tolist()
+    return any(trace.names[name].startswith(_PYTHON_EVENT) for name in names)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from traceview.analysis import device_time, environment, steps
 from traceview.analysis.capture.result import Capture, HostCapture
 from traceview.analysis.context import View
+from traceview.analysis.facts.device_report import DeviceTime
+from traceview.analysis.facts.environment_report import Environment
+from traceview.analysis.facts.step_report import Steps
 from traceview.analysis.outlier_devices import named_devices
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -84,7 +86,7 @@ def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[
     """Hosts that lack steps, then hosts with unusual devices or a finding, then those with the largest offset."""
     if len(hosts) <= most:
         return list(hosts)
-    times = view.result(device_time.ANALYSIS)
+    times = view.record("device_time", DeviceTime)
     rows = times.devices if times else ()
     statuses = [row.status for row in rows]
     usual = max(statuses, key=statuses.count, default="")
@@ -102,8 +104,8 @@ def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[
 
 
 def _host_columns(view: View, hosts: Sequence[HostCapture]) -> Iterator[doc.Column]:
-    times_ = view.result(device_time.ANALYSIS)
-    steps_ = view.result(steps.ANALYSIS)
+    times_ = view.record("device_time", DeviceTime)
+    steps_ = view.record("steps", Steps)
     device_hosts = [row.host for row in (times_.devices if times_ else ())]
     step_hosts = [row.host for row in (steps_.steps if steps_ else ())]
     yield doc.names("host", [host.host for host in hosts])
@@ -134,7 +136,7 @@ def _offset(host: HostCapture) -> int | None:
 
 def _busy(view: View, hosts: Sequence[HostCapture]) -> str:
     """Between which shares the devices of the hosts are busy."""
-    times = view.result(device_time.ANALYSIS)
+    times = view.record("device_time", DeviceTime)
     keys = {host.host for host in hosts}
     return numbers.share_range(
         row.busy_ratio for row in (times.devices if times else ()) if row.host in keys
@@ -235,7 +237,7 @@ def _python_sentence(hosts: Sequence[HostCapture]) -> str | None:
 
 def _step_spreads(view: View) -> dict[str, float]:
     """By host how much its steps vary without the profiler, as a share of a step."""
-    recorded = view.result(environment.ANALYSIS)
+    recorded = view.record("environment", Environment)
     return {
         host.host: host.overhead.spread_ratio
         for host in (recorded.hosts if recorded else ())

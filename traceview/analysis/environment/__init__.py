@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.context import Analysis
-from traceview.analysis.environment.result import Environment, compute
 from traceview.analysis.environment.section import environment_section
+from traceview.analysis.facts.environment_report import Environment, compute
 
 __all__ = ["ANALYSIS", "Environment"]
 

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from traceview.analysis.context import View
-from traceview.analysis.environment.result import Environment, HostEnvironment
+from traceview.analysis.facts.environment_report import Environment, HostEnvironment
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened

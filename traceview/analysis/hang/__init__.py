@@ -7,7 +7,6 @@ from typing import Final
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.hang import findings
-from traceview.analysis.hang.rules import RULES
 from traceview.analysis.hang.section import hangs_section
 from traceview.record import Record
 from traceview.trace.hang import Hang
@@ -33,7 +32,7 @@ def _compute(context: Context) -> Hangs | Skipped:
 ANALYSIS: Final = Analysis[Hangs](
     "hangs",
     _compute,
-    rules=RULES,
+    rules=findings.RULES,
     diagnose=lambda _, result: [
         finding for hang in result.hangs for finding in findings.diagnose(hang)
     ],

@@ -1,31 +1,30 @@
-"""Concludes why no step ends: a collective that waits, input that does not come, Python, or only a long pause."""
+"""Concludes why no step ends: who did not reach a collective, input that does not come, Python, or only a long pause."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timezone
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from traceview.analysis.base import Confidence, Evidence, Finding
-from traceview.analysis.hang.phase import PHASE_WORDS, Phase, input_threads, phase_of
-from traceview.analysis.hang.rules import (
-    ANY_STEPS,
-    HANG_COLLECTIVE,
-    HANG_INPUT,
-    HANG_PYTHON,
-    HANG_STEP,
-    LONG_PAUSE,
-    TIMEOUT_ADVICE,
+from traceview.analysis.base import Evidence, Finding
+from traceview.analysis.hang.phase import Phase, input_threads, phase_of
+from traceview.analysis.rule import Rule
+from traceview.analysis.words import (
+    Argument,
+    Devices,
+    Functions,
+    Line,
+    Number,
+    Ops,
+    Tasks,
+    Time,
 )
-from traceview.document import numbers
 from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
+from traceview.units import PS_PER_NS
 
 _SHOWN: Final = 4
-"""Workers or devices that a title names; the tables have all."""
-_LEAST_CORES: Final = 0.05
-"""What rounds to a tenth of a core; less is not worth a word."""
+"""Workers or devices that are listed as evidence; the tables have all."""
 
-WAIT_WORDS: Final = {
+WAIT_WORDS: Final[Mapping[str, str]] = {
     "child": "waits for another process",
     "computing": "computes",
     "disk": "waits for a disk or a file system",
@@ -54,35 +53,176 @@ _WAITING_FILES: Final[dict[Wait, tuple[str, ...]]] = {
 _WORKING: Final = frozenset(("checkpoint", "restore", "tracing", "validation", "import"))
 """Phases that take their time."""
 
+_WAITS: Final = {wait: f"The thread {words}." for wait, words in WAIT_WORDS.items()}
+HANG_STEP: Final = Rule(
+    code="hang-step",
+    severity="critical",
+    starts_at="no step ends for the time of `--on-hang`, and the step's call computes on less than {idle_cores} cores",
+    limits={"idle_cores": 0.2, "busy_ratio": 0.95, "idle_ratio": 0.05},
+    title="The step's call[ of {function}] has not returned for {waited}, and hardly computes",
+    titles={
+        "elsewhere": "{tasks} did not reach a collective: it is[ in {line}] without a step for {without}",
+        "ended": "{tasks} did not reach a collective: its script has ended",
+        "silent": "{tasks} did not reach a collective: it wrote last {silent} ago",
+        "mute": "No answer from {tasks}, and a collective waits for it",
+        "device": "{late} did not start {op}; {early:waits/wait} for it",
+        "gpu": "{late:idles/idle} while the other GPUs are busy",
+    },
+    meaning="The step's call does not return. An op of TensorFlow records itself when it ends, so the open one is not known.",
+    notes={
+        "worker": (
+            "A collective ends when every device of its group has reached it. A worker does not reach it if it does "
+            "something else: a checkpoint that only the chief writes, a longer validation, an input that blocks, or data "
+            "that ended earlier than that of the others."
+        ),
+        "device": (
+            "Within one process a device does not reach a collective if a branch of the step skips it, or if what the "
+            "device does before it does not end. A GPU that waits in a collective of NCCL is busy."
+        ),
+        "peers": "It may wait in one of its {count} for another device or worker.",
+        "silent-peers": "Where {unknown} is, is not known: start it with `--on-hang` too.",
+    },
+    reasons={
+        "slow": "a worker that writes nothing may be slow",
+        "said": "the worker itself says where it is",
+        "mute": "TensorFlow's server in the worker does not answer",
+        "profile": "the profile that ran shows which devices started it",
+        "busy": "a GPU that waits in a collective of NCCL is busy, and one that has not reached it is idle",
+        "open": "the call is open; what it waits for was not recorded",
+        "peers": "which collective is open, and who did not reach it, was not recorded",
+    },
+    action="Record the step that hangs and the one before it: `traceview capture --on-hang 60s` with `--steps`.",
+    advice=(
+        "[It is step {step}, counted from 0. ]The profile is stopped and kept during the hang, and shows the last ops of "
+        "each device. Look for queues, `py_function` and waiting ops in the step. With "
+        "`tf.distribute.experimental.CommunicationOptions(timeout_seconds=600)` in the strategy, the job ends with an "
+        "error that names the op. If GPUs hang in the first step, look at `NCCL_DEBUG=INFO`, and try "
+        "`NCCL_P2P_DISABLE=1`."
+    ),
+    actions={
+        "worker": (
+            "Look at what the worker that is missing does: its own report has its stacks.",
+            (
+                "Give all workers the same number of batches (`repeat()` and `steps_per_epoch`, or `drop_remainder=True`) and "
+                "the same callbacks. With `tf.distribute.experimental.CommunicationOptions(timeout_seconds=600)` in the "
+                "strategy, the job ends with an error that names the op."
+            ),
+        ),
+        "device": (
+            "Look at what the step does on that device before the collective: a branch that waits, or one that skips it.",
+            "If GPUs hang in the first step, look at `NCCL_DEBUG=INFO`, and try `NCCL_P2P_DISABLE=1`.",
+        ),
+    },
+    metrics={
+        "busy_ratio": "busy by NVML",
+        "collective_count": "collectives of the step",
+        "cores": "cores busy",
+        "has_come": "reached the collective",
+        "silent_ns": "wrote last, before the report",
+    },
+    example="worker 1 did not reach a collective: it is in save, train.py:50 without a step for 60.0 s",
+)
 
-def since(hang: Hang) -> str:
-    """How long no step had ended, and since when: for the first line of a report."""
-    if hang.state == "attached":
-        return "Seen from outside: whether steps end is not known"
-    if hang.waited_ns is None:
-        return f"No Python could run when the stacks were written, at {_clock(hang.noticed_ns)}"
-    moment = _clock(hang.last_step_ns)
-    at = f" at {moment}" if moment else ""
-    last = f"step {hang.step_count - 1} ended{at}" if hang.step_count else f"the script started{at}"
-    waited = seconds(hang.waited_ns)
-    if hang.is_lock_held:
-        return f"No Python ran for {waited}, until {_clock(hang.noticed_ns)}"
-    return f"No step has ended for {waited} since {last}"
+HANG_INPUT: Final = Rule(
+    code="hang-input",
+    severity="critical",
+    starts_at=(
+        "no step ends for the time of `--on-hang`, and the main thread waits in an iterator, a dataset or a queue; or the "
+        "step computes on less than {idle_cores} cores while Python of the input pipeline has not returned"
+    ),
+    limits={"idle_cores": 0.2},
+    title="The main thread has waited {waited} for input[ in {line}]",
+    titles={"thread": "The input has not come for {waited}: a thread of its pipeline is in {line}"},
+    meaning=(
+        "The step cannot begin or end, because its data does not come. Usual reasons are a generator that waits on a "
+        "queue, a lock or the network, a worker process of the data loader that died, or a queue of TensorFlow that "
+        "nobody fills."
+    ),
+    notes=_WAITS,
+    reasons={
+        "main": "the main thread is in the wait for input",
+        "pipeline": "Python of the input pipeline has not returned, and the step does not compute",
+    },
+    action="Look at the line that waits: give each `get()` and each request a timeout.",
+    advice=(
+        "Let the thread or process that fills the queue report its errors: one that died leaves the reader waiting. A "
+        "queue of TensorFlow needs `close()` when its producer ends."
+    ),
+    metrics={"wait": "what the kernel says of the thread"},
+    example="The input has not come for 60.0 s: a thread of its pipeline is in read_batches, data.py:12",
+)
 
+HANG_PYTHON: Final = Rule(
+    code="hang-python",
+    severity="critical",
+    other_severities=("warning",),
+    starts_at=(
+        "no step ends for the time of `--on-hang`, and the main thread is in Python between steps and not known to work, "
+        "or no Python can run; a warning where it computes"
+    ),
+    title="The main thread has been in {line} between steps for {waited}",
+    titles={
+        "first": "The main thread has been in {line} before the first step for {waited}",
+        "unknown": "The main thread has not begun the next step for {waited}",
+        "lock": "No Python could run[ for {waited}][: the main thread was in {line}]",
+    },
+    meaning="The main thread has not begun the next step.",
+    notes={
+        **_WAITS,
+        "inner": "It is in {inner} there.",
+        "workers": "It keeps {tasks} waiting in a step.",
+        "native": "A native call holds Python's lock (GIL), or the process was stopped.",
+    },
+    reasons={
+        "waits": "its stack did not change, and the kernel says that it waits",
+        "computes": "it computes: it may be a loop without an end, or only slow",
+        "lock": "a native call held Python's lock, or the whole process was stopped",
+    },
+    action="Look at the line: give requests and locks a timeout.",
+    advice=(
+        "Move work that no step needs into a thread, or to one worker of several only if the others do not wait for it."
+    ),
+    metrics={
+        "threads": "threads",
+        "wait": "what the kernel says of the thread",
+        "waited_ns": "no Python ran for",
+    },
+    example="The main thread has been in save, train.py:50 between steps for 60.0 s",
+)
 
-def seconds(ns: int) -> str:
-    """A time in whole seconds: `83 s`, `12 min`."""
-    value = ns / 1e9
-    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
+_PAUSES: Final[Mapping[str, str]] = {
+    "checkpoint": "a checkpoint is being written",
+    "restore": "a checkpoint is being read",
+    "tracing": "a function is being traced",
+    "validation": "validation or prediction is running",
+    "import": "modules are being imported",
+    "step": "the step's call is still running",
+    "first": "the first call of {function} traces and compiles, or runs",
+    "other": "{function} is being called, which is no training step",
+}
 
+LONG_PAUSE: Final = Rule(
+    code="long-pause",
+    severity="info",
+    starts_at=(
+        "no step ends for the time of `--on-hang`, and the process works: on {idle_cores} cores or more, with a stack that "
+        "moves, in calls of another function, or by writing {written_bytes_per_second} of a checkpoint"
+    ),
+    limits={"idle_cores": 0.2, "written_bytes_per_second": 1e5},
+    title="No step has ended for {waited}, and the process works",
+    titles={
+        key: f"No step has ended for {{waited}}: {words}[ in {{line}}]"
+        for key, words in _PAUSES.items()
+    },
+    meaning="The process works. It may only be slow.",
+    reasons={"looks": "two looks show that the process works, not that it will end"},
+    action="Wait, and set `--on-hang` longer than the longest checkpoint, validation or compilation.",
+    advice="The report is completed when the next step ends.",
+    metrics={"cores": "cores busy"},
+    example="No step has ended for 60.0 s: a checkpoint is being written in save, train.py:50",
+)
 
-def outcome(hang: Hang) -> str | None:
-    """How it ended; None while it is not known to have."""
-    if hang.total_ns is None or hang.is_lock_held:
-        return None
-    if hang.state == "went-on":
-        return f"Training went on after {seconds(hang.total_ns)}."
-    return f"The script ended after {seconds(hang.total_ns)} without another step."
+RULES: Final = (HANG_STEP, HANG_INPUT, HANG_PYTHON, LONG_PAUSE)
 
 
 def diagnose(hang: Hang) -> list[Finding]:
@@ -100,10 +240,10 @@ def diagnose(hang: Hang) -> list[Finding]:
     if phase in _WORKING and _is_working(hang, main, phase):
         return [_pause(hang, phase)]
     if phase == "python" and hang.calls_in_look and hang.other_function:
-        return [_pause(hang, phase)]
+        return [_pause(hang, "other")]
     if phase in ("step", "tracing"):
-        return [_in_step(hang, main)]
-    return [_python(hang, main, phase)]
+        return [_in_step(hang, main, phase)]
+    return [_python(hang, main)]
 
 
 def _is_working(hang: Hang, main: HangThread, phase: Phase) -> bool:
@@ -117,27 +257,55 @@ def _is_working(hang: Hang, main: HangThread, phase: Phase) -> bool:
     )
 
 
-def _in_step(hang: Hang, main: HangThread) -> Finding:
+def _waited(hang: Hang) -> dict[str, Argument]:
+    return {} if hang.waited_ns is None else {"waited": _time(hang.waited_ns)}
+
+
+def _time(ns: int) -> Time:
+    return Time(ns * PS_PER_NS)
+
+
+def _line(line: str | None) -> dict[str, Argument]:
+    return {} if line is None else {"line": Line(line)}
+
+
+def _function(name: str | None) -> dict[str, Argument]:
+    return {} if name is None else {"function": Functions((name,))}
+
+
+# In the call of a step
+
+
+def _in_step(hang: Hang, main: HangThread, phase: Phase) -> Finding:
     """The call of a step has not returned."""
-    absent = absent_workers(hang)
     late = [entry for entry in hang.collectives if entry.has_come is False]
     makers = input_threads(hang)
     making = sum(thread.computing_ratio or 0.0 for thread in makers)
+    absent = absent_workers(hang)
     if absent:
-        return _worker_absent(hang, absent)
+        return _worker_absent(absent)
     if late:
         return _device_absent(hang)
     if makers and (hang.cores or 0.0) - making < HANG_INPUT.limits["idle_cores"]:
-        return _input(hang, makers[0], is_certain=False)
+        return _input(hang, makers[0])
     if hang.cores is None or hang.cores >= HANG_STEP.limits["idle_cores"]:
-        return _pause(hang, "tracing" if phase_of(hang) == "tracing" else "step")
-    idle, busy = _uneven_gpus(hang)
-    if idle and busy:
-        return _gpu_idle(hang, idle)
-    devices = {entry.device for entry in hang.collectives if entry.device}
-    if hang.workers or len(devices) > 1:
-        return _collective_suspected(hang, len(devices))
-    return _step(hang)
+        return _pause(hang, "first" if hang.is_first_call and hang.step_function else phase)
+    limits = HANG_STEP.limits
+    idle = [gpu for gpu in hang.gpus if gpu.busy_ratio <= limits["idle_ratio"]]
+    if idle and any(gpu.busy_ratio >= limits["busy_ratio"] for gpu in hang.gpus):
+        keys = tuple(f"GPU:{gpu.ordinal}" for gpu in idle)
+        return HANG_STEP.finding(
+            title="gpu",
+            action="device",
+            notes=["device"],
+            arguments={"late": Devices(keys, len(hang.gpus))},
+            evidence=[
+                Evidence("busy_ratio", gpu.busy_ratio, None, key)
+                for gpu, key in zip(idle, keys, strict=True)
+            ],
+            confidence=("medium", "busy"),
+        )
+    return _open_call(hang)
 
 
 def absent_workers(hang: Hang) -> list[HangWorker]:
@@ -149,235 +317,157 @@ def absent_workers(hang: Hang) -> list[HangWorker]:
     ]
 
 
-def worker_words(worker: HangWorker) -> str:
-    """What a worker does."""
-    steps = "" if not worker.step_count else f" (last step: {worker.step_count - 1})"
-    if worker.state == "ended":
-        return f"its script has ended{steps}"
-    if worker.state == "silent" and worker.silent_ns is not None:
-        ended = numbers.plural(worker.step_count or 0, "step")
-        ago = seconds(worker.silent_ns)
-        return f"stopped, gone or cut off: it wrote last {ago} ago, when {ended} had ended"
-    if worker.state == "unknown" and worker.is_answering is False:
-        return "it does not answer"
-    if worker.state == "unknown":
-        return "where it is, is not known"
-    where = f"in {worker.line}" if worker.line else "outside of its own code"
-    call = "in the call of a step, " if worker.state == "in-step" else ""
-    waited = "" if worker.waited_ns is None else f" for {seconds(worker.waited_ns)}"
-    return f"{call}{where}, without a step{waited}{steps}"
-
-
-def _worker_absent(hang: Hang, absent: Sequence[HangWorker]) -> Finding:
-    tasks = numbers.listed([worker.task for worker in absent], most=_SHOWN)
-    sure: tuple[Confidence, str] = ("medium", "a worker that writes nothing may be slow")
-    if any(worker.state in ("elsewhere", "ended") for worker in absent):
-        sure = ("high", "the worker itself says where it is")
-    elif any(worker.is_answering is False for worker in absent):
-        sure = ("high", "TensorFlow's server in the worker does not answer")
-    return HANG_COLLECTIVE.finding(
-        f"{_task(hang)} waits in {hang.step_function or 'its step'}; {tasks} did not come: {worker_words(absent[0])}",
-        [
+def _worker_absent(absent: Sequence[HangWorker]) -> Finding:
+    first = absent[0]
+    is_known = any(worker.state in ("elsewhere", "ended") for worker in absent)
+    is_mute = any(worker.is_answering is False for worker in absent)
+    title: str = first.state
+    if (
+        (first.state == "elsewhere" and first.waited_ns is None)
+        or first.state not in HANG_STEP.titles
+        or (title == "silent" and first.silent_ns is None)
+    ):
+        title = "mute"
+    return HANG_STEP.finding(
+        title=title,
+        action="worker",
+        notes=["worker"],
+        arguments={
+            "tasks": Tasks(tuple(worker.task for worker in absent)),
+            "without": _time(first.waited_ns or 0),
+            "silent": _time(first.silent_ns or 0),
+            **_line(first.line),
+        },
+        evidence=[
             Evidence("silent_ns", worker.silent_ns or 0, None, f"{worker.task}, {worker.state}")
             for worker in absent[:_SHOWN]
         ],
-        confidence=sure,
+        confidence=("high", "said")
+        if is_known
+        else ("high", "mute")
+        if is_mute
+        else ("medium", "slow"),
     )
 
 
 def _device_absent(hang: Hang) -> Finding:
     late = [entry for entry in hang.collectives if entry.has_come is False]
-    came = [entry for entry in hang.collectives if entry.has_come]
-    devices = numbers.listed(list(dict.fromkeys(e.device or e.op for e in late)), most=_SHOWN)
-    waiting = numbers.listed(list(dict.fromkeys(e.device or e.op for e in came)), most=_SHOWN)
-    first = came[0] if came else late[0]
-    group = "" if first.group_key is None else f" (group {first.group_key})"
-    return HANG_COLLECTIVE.finding(
-        f"{devices} did not come to {first.op}{group}, in which {waiting} waits",
-        [Evidence("has_come", "no", None, entry.device or entry.op) for entry in late[:_SHOWN]],
-        confidence=("high", "the profile that ran shows which devices started it"),
-        advice=(
-            "Look at what the step does on that device before the collective: a branch that waits, or one that does not "
-            f"come to the collective. {TIMEOUT_ADVICE}"
-        ),
+    early = [entry for entry in hang.collectives if entry.has_come] or late
+    count = len({entry.device or entry.op for entry in hang.collectives})
+    keys = [tuple(dict.fromkeys(row.device or row.op for row in rows)) for rows in (late, early)]
+    return HANG_STEP.finding(
+        title="device",
+        action="device",
+        notes=["device"],
+        arguments={
+            "late": Devices(keys[0], count + 1, "device"),
+            "early": Devices(keys[1], count + 1, "device"),
+            "op": Ops((early[0].op,)),
+        },
+        evidence=[Evidence("has_come", "no", None, row.device or row.op) for row in late[:_SHOWN]],
+        confidence=("high", "profile"),
     )
 
 
-def _gpu_idle(hang: Hang, idle: Sequence[int]) -> Finding:
-    names = numbers.listed([f"GPU:{ordinal}" for ordinal in idle], most=_SHOWN)
-    return HANG_COLLECTIVE.finding(
-        f"{names} idles while the other GPUs are busy: a collective probably waits for it",
-        [
-            Evidence(
-                "busy_ratio",
-                gpu.busy_ratio,
-                None,
-                f"GPU:{gpu.ordinal}",
-            )
-            for gpu in hang.gpus
-            if gpu.ordinal in idle
-        ],
-        confidence=(
-            "medium",
-            "a GPU that waits in a collective of NCCL is busy, and one that has not come is idle",
-        ),
-    )
-
-
-def _uneven_gpus(hang: Hang) -> tuple[list[int], list[int]]:
-    limits = HANG_COLLECTIVE.limits
-    idle = [gpu.ordinal for gpu in hang.gpus if gpu.busy_ratio <= limits["idle_ratio"]]
-    busy = [gpu.ordinal for gpu in hang.gpus if gpu.busy_ratio >= limits["busy_ratio"]]
-    return idle, busy
-
-
-def _collective_suspected(hang: Hang, device_count: int) -> Finding:
+def _open_call(hang: Hang) -> Finding:
+    """The call waits, and for what is not known: perhaps for others in a collective."""
+    devices = {entry.device for entry in hang.collectives if entry.device}
+    has_peers = bool(hang.workers) or len(devices) > 1
+    unknown = tuple(worker.task for worker in hang.workers if worker.state == "unknown")
+    notes = ["peers"] if has_peers and hang.collectives else []
     count = len(hang.collectives)
-    unknown = [worker.task for worker in hang.workers if worker.state == "unknown"]
-    if hang.workers and not unknown:
-        who = "all workers are in the call of a step"
-        where = "the workers"
-    elif unknown:
-        who = f"{numbers.listed(unknown, most=_SHOWN)} does not say where it is: start it with --on-hang too"
-        where = "the workers"
-    else:
-        who = f"its {numbers.plural(count, 'collective')} on {device_count} devices can wait for each other"
-        where = f"{device_count} devices"
-    return HANG_COLLECTIVE.finding(
-        f"{hang.step_function or 'the step'} has not returned for {seconds(hang.waited_ns or 0)}, and may wait in a "
-        f"collective of {where}: {who}",
-        [Evidence("collective_count", count, None, hang.step_function or "the step")],
-        confidence=("low", "which collective is open, and who did not come, was not recorded"),
-        advice=f"{_step_advice(hang)} {TIMEOUT_ADVICE}",
+    return HANG_STEP.finding(
+        notes=[*notes, *(["silent-peers"] if unknown else [])],
+        arguments={
+            **_function(hang.step_function),
+            "waited": _time(hang.waited_ns or 0),
+            "count": Number(count, "collective"),
+            **({"unknown": Tasks(unknown)} if unknown else {}),
+            **({"step": Number(hang.step_count)} if hang.step_count else {}),
+        },
+        evidence=[
+            Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host),
+            *([Evidence("collective_count", count, None, hang.host)] if has_peers else []),
+        ],
+        confidence=("low", "peers") if has_peers else ("high", "open"),
     )
 
 
-def _input(hang: Hang, thread: HangThread, *, is_certain: bool = True) -> Finding:
-    makers = input_threads(hang)
-    shown = makers[0] if makers else thread
-    line = shown.user_line or (shown.frames[0] if shown.frames else "an unknown line")
-    does = _does(shown)
-    waiter = (
-        ""
-        if shown.is_main
-        else f", and {'the main thread' if is_certain else 'the step'} waits for it"
-    )
-    if shown.is_main and hang.step_function is None:
-        waiter = ": the main thread waits for the next batch"
-    elif shown.is_main:
-        waiter = f": the main thread waits for it in {hang.step_function}"
+# In Python
+
+
+def _wait_of(thread: HangThread) -> Wait | None:
+    """What a thread does, by the kernel, or where that could not be asked by its innermost line."""
+    file = (thread.frames[0] if thread.frames else "").partition(":")[0]
+    by_line = (wait for wait, files in _WAITING_FILES.items() if file in files)
+    return thread.wait or next(by_line, None)
+
+
+def _input(hang: Hang, thread: HangThread) -> Finding:
+    shown = next(iter(input_threads(hang)), thread)
+    wait = _wait_of(shown)
+    is_certain = thread.is_main
     return HANG_INPUT.finding(
-        f"the input does not come: {line} {does}{waiter}"
-        if not shown.is_main
-        else f"the input does not come ({line}){waiter}",
-        [Evidence("wait", thread.wait or "not known", None, thread.name)],
-        confidence=("high", "the main thread is in the wait for input")
-        if is_certain
-        else (
-            "medium",
-            "Python of the input pipeline has not returned, and the step does not compute",
-        ),
+        title="thread" if not shown.is_main else "",
+        notes=[wait] if wait else [],
+        arguments={
+            "waited": _time(hang.waited_ns or 0),
+            **_line(shown.user_line or next(iter(shown.frames), "an unknown line")),
+        },
+        evidence=[Evidence("wait", thread.wait or "not known", None, thread.name)],
+        confidence=("high", "main") if is_certain else ("medium", "pipeline"),
     )
 
 
-def _python(hang: Hang, main: HangThread, phase: Phase) -> Finding:
-    line = main.user_line or (main.frames[0] if main.frames else "an unknown line")
-    inner = main.frames[0] if main.frames and main.frames[0] != line else None
-    does = _does(main)
-    below = f" (in {inner})" if inner else ""
-    waiting = [worker.task for worker in hang.workers if worker.state == "in-step"]
-    keeps = (
-        f"; it keeps {numbers.listed(waiting, most=_SHOWN)} waiting in a step" if waiting else ""
-    )
-    where = "between steps" if hang.step_count else "before the first step"
-    during = f", while {PHASE_WORDS[phase]}" if phase in _WORKING else ""
+def _python(hang: Hang, main: HangThread) -> Finding:
+    innermost = next(iter(main.frames), None)
+    line = main.user_line or innermost
+    wait = _wait_of(main)
+    waiting = tuple(worker.task for worker in hang.workers if worker.state == "in-step")
     is_waiting = main.wait not in (None, "computing") and not main.is_moving
+    notes = ["inner"] if innermost not in (None, line) else []
     return HANG_PYTHON.finding(
-        f"the main thread is in {line}{below} {where}, and {does}{during}{keeps}",
-        [Evidence("wait", main.wait or "not known", None, main.name)],
-        severity="critical" if is_waiting else "warning",
-        confidence=("high", "its stack did not change, and the kernel says that it waits")
-        if is_waiting
-        else ("medium", "it computes: it may be a loop without an end, or only slow"),
+        title="unknown" if line is None else "" if hang.step_count else "first",
+        notes=[*notes, *([wait] if wait else []), *(["workers"] if waiting else [])],
+        arguments={
+            "waited": _time(hang.waited_ns or 0),
+            **_line(line),
+            **({"inner": Line(innermost)} if innermost else {}),
+            **({"tasks": Tasks(waiting)} if waiting else {}),
+        },
+        evidence=[Evidence("wait", main.wait or "not known", None, main.name)],
+        severity=None if is_waiting else "warning",
+        confidence=("high", "waits") if is_waiting else ("medium", "computes"),
     )
 
 
 def _lock_held(hang: Hang) -> Finding:
     main = hang.main
-    line = main and (main.user_line or (main.frames[0] if main.frames else None))
-    waited = "" if hang.waited_ns is None else f" for {seconds(hang.waited_ns)}"
-    where = f": the main thread was in {line}" if line else ""
     return HANG_PYTHON.finding(
-        f"no Python could run{waited}{where}",
-        [
+        title="lock",
+        notes=["native"],
+        arguments={
+            **_waited(hang),
+            **_line((main.user_line or next(iter(main.frames), None)) if main else None),
+        },
+        evidence=[
             Evidence("waited_ns", hang.waited_ns, hang.limit_ns, hang.host)
             if hang.waited_ns is not None
             else Evidence("threads", "stacks that faulthandler wrote", None, hang.host)
         ],
-        confidence=("medium", "a native call held Python's lock, or the whole process was stopped"),
+        confidence=("medium", "lock"),
     )
 
 
-def _step(hang: Hang) -> Finding:
-    return HANG_STEP.finding(
-        f"{hang.step_function or 'the step'} has not returned for {seconds(hang.waited_ns or 0)}, and the process "
-        "hardly computes",
-        [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)],
-        confidence=("high", "the call is open; what it waits for is not known"),
-        advice=_step_advice(hang),
-    )
-
-
-def _step_advice(hang: Hang) -> str:
-    """What records the step that hangs; steps are counted from 0."""
-    if not hang.step_count:
-        return HANG_STEP.advice
-    steps = f"{max(hang.step_count - 1, 1)}:{hang.step_count + 1}"
-    return HANG_STEP.advice.replace(ANY_STEPS, f"traceview capture --steps {steps} --on-hang 60s")
-
-
-def _pause(hang: Hang, phase: Phase) -> Finding:
+def _pause(hang: Hang, title: str) -> Finding:
     main = hang.main
-    line = main.user_line if main else None
-    where = f" ({line})" if line else ""
-    words = PHASE_WORDS[phase]
-    if phase in ("step", "tracing") and hang.is_first_call:
-        words = f"the first call of {hang.step_function} traces and compiles, or runs"
-    elif phase == "python":
-        calls = numbers.plural(hang.other_call_count or hang.calls_in_look, "call")
-        words = f"{hang.other_function} is being called, which is no training step ({calls} so far)"
-    elif phase == "step":
-        words = f"{hang.step_function or 'the step'} is still running"
-    cores = f", on {hang.cores:.1f} cores" if (hang.cores or 0.0) >= _LEAST_CORES else ""
     return LONG_PAUSE.finding(
-        f"no step has ended for {seconds(hang.waited_ns or 0)}: {words}{where}{cores}",
-        [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)],
-        confidence=("medium", "two looks show that the process works, not that it will end"),
+        title=title,
+        arguments={
+            "waited": _time(hang.waited_ns or 0),
+            **_function(hang.other_function if title == "other" else hang.step_function),
+            **_line(main.user_line if main else None),
+        },
+        evidence=[Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)],
+        confidence=("medium", "looks"),
     )
-
-
-def _does(thread: HangThread) -> str:
-    wait = thread.wait or _wait_of_line(thread.frames[0] if thread.frames else "")
-    if wait is not None:
-        return WAIT_WORDS[wait]
-    return "has not returned" if not thread.is_moving else "is still running"
-
-
-def _wait_of_line(line: str) -> Wait | None:
-    """What a line of the standard library waits for, where the kernel could not be asked."""
-    file = line.partition(":")[0]
-    return next((wait for wait, files in _WAITING_FILES.items() if file in files), None)
-
-
-def _task(hang: Hang) -> str:
-    return hang.task or "this process"
-
-
-def _clock(ns: int | None) -> str | None:
-    """The time of day in UTC."""
-    try:
-        return (
-            None if ns is None else f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%H:%M:%S} UTC"
-        )
-    except (OSError, OverflowError, ValueError):
-        return None

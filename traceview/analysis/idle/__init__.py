@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from traceview.analysis.context import Analysis
-from traceview.analysis.idle import findings, outside_of_graphs
-from traceview.analysis.idle.result import Idle, compute
+from traceview.analysis.facts.idle_report import Idle, compute
+from traceview.analysis.idle.findings import diagnose, diagnose_without_devices
 from traceview.analysis.idle.rules import RULES
 from traceview.analysis.idle.section import TITLE, gaps_section, idle_section
 
@@ -15,15 +15,10 @@ __all__ = ["ANALYSIS", "Idle"]
 
 ANALYSIS: Final = Analysis[Idle](
     "idle",
-    compute=lambda context: compute(context.trace, context.selection, context.idle),
-    join=lambda hosts: Idle(hosts.rows(lambda result: result.devices)),
+    compute=compute,
     rules=RULES,
-    diagnose=lambda context, result: findings.diagnose(
-        context.trace, result, context.idle, context.selection
-    ),
-    if_absent=lambda context: outside_of_graphs.diagnose_without_devices(
-        context.trace, context.selection
-    ),
+    diagnose=diagnose,
+    if_absent=diagnose_without_devices,
     sections=(idle_section, gaps_section),
     title_if_absent=TITLE,
 )

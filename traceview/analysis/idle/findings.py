@@ -1,296 +1,600 @@
-"""Concludes from the idle time of each host which causes are worth a change."""
+"""Concludes from the ledger which waits for the host are worth a change: a finding per state, over all devices."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
-from traceview.analysis.base import (
-    Evidence,
-    Finding,
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.base import Evidence, Finding, FindingLoss
+from traceview.analysis.context import Context
+from traceview.analysis.facts.idle_report import Gap, Idle
+from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.idle.calls import (
+    EagerOps,
+    FirstCall,
+    eager_calls,
+    eager_ops,
+    first_call,
+    retraced_calls,
 )
-from traceview.analysis.cost import Cost, mean_ps
-from traceview.analysis.idle.blocking_ops import blocking_ops
-from traceview.analysis.idle.device_finding import finding_of
-from traceview.analysis.idle.first_call import FirstCall, first_call
-from traceview.analysis.idle.ops_between_steps import OpsBetweenSteps, ops_between_steps
-from traceview.analysis.idle.outside_of_graphs import outside_of_graphs
-from traceview.analysis.idle.profiler_time import PROFILER_PS, profiler_time
-from traceview.analysis.idle.result import Idle
-from traceview.analysis.idle.retracing import Retraced, retraced_calls
 from traceview.analysis.idle.rules import (
+    BETWEEN_CALLS,
     CALLBACK_STALL,
     CHECKPOINT_STALL,
     COMPILE_IN_WINDOW,
     CPU_HEAVY_OP,
-    CPU_OPS,
     D2H_SYNC,
     FIRST_CALL,
     HOST_BOUND,
     LAUNCH_BOUND,
-    MANY_SMALL_OPS,
     PYTHON_STALL,
     RETRACING,
     VALIDATION_STALL,
-    IdleRule,
 )
-from traceview.analysis.idle.waiting_device import Waiting, waiting_device
-from traceview.analysis.idle_attribution import IdleAttribution
-from traceview.analysis.selection import Selection
-from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, look_of, thread_words
+from traceview.analysis.rule import CRITICAL_LIMIT, LIMIT, Rule, devices_argument, finding_loss
+from traceview.analysis.selection import step_bounds
+from traceview.analysis.words import (
+    Argument,
+    Functions,
+    Line,
+    Lost,
+    Number,
+    Ops,
+    Part,
+    Threads,
+    Time,
+)
+from traceview.document.vocabulary import thread_words
+from traceview.ids import is_in
+from traceview.intervals import BoolArray
+from traceview.ledger.columns import IDLE, By
+from traceview.ledger.states import OF_CAUSE, State
+from traceview.ledger.table import Loss
 from traceview.trace.cause import Cause
-from traceview.trace.model import Trace
+from traceview.trace.host_states import HostStates
+from traceview.trace.state_timeline import complement, intersection, without_holes
+from traceview.units import PS_PER_US
+from traceview.xplane.host_names import op_type
 
 _LISTED_CALLS: Final = 4
 
-_TRACED_BY: Final[Mapping[tuple[str, ...], tuple[str | None, str | None]]] = {
-    ("python",): (
-        "Its graphs differ in a value of Python, such as a number.",
-        (
-            "Pass a tensor instead of a Python number: tf.constant(number), or a tf.Variable that the loop assigns. One graph then "
-            "serves every value. reduce_retracing=True does not help here."
-        ),
-    ),
-    ("shape",): (
-        "Its graphs differ in the shape of a tensor.",
-        (
-            "Let one graph serve every shape: tf.function(train_step, reduce_retracing=True), or an input_signature with None for each "
-            "size that changes. Or give all batches one shape: dataset.batch(n, drop_remainder=True) if only the last one is "
-            "smaller, else padding to few lengths."
-        ),
-    ),
-}
-"""By what differs between the graphs of all functions that were traced again: a sentence, and what to change."""
+_CLEAR_RATIO: Final = 0.5
+"""Of the sampled time: from here on a title names the line, for most of the loss is there."""
 
-_WITH_PYTHON: Final = CHECKPOINT_STALL.title.replace(
-    "checkpoints", "checkpoints and the Python around them"
+_AFFECTED_RATIO: Final = 0.2
+"""A step with this share of the most that a state takes in any step is affected by it."""
+
+_FEWEST_TO_COMPARE: Final = 3
+"""Of fewer steps none counts as affected."""
+
+_MOST_BETWEEN_PS: Final = 200 * PS_PER_US
+"""Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
+
+_OF_GRAPHS: Final = frozenset(
+    (
+        State.HOST_OPS,
+        State.PYTHON,
+        State.UNKNOWN,
+        State.LAUNCH,
+        State.LATENCY,
+        State.DEPENDENCY,
+    )
 )
-_AROUND_A_SAVE: Final = "Tables of idle time show the Python around a save as Python between steps."
+"""What the thread of the steps is in between ops that run one by one, where it is there for no other reason."""
 
 
-def diagnose(
-    trace: Trace, result: Idle, attribution: IdleAttribution, selection: Selection
-) -> list[Finding]:
-    """What devices wait for, for the device of each host that is idle least."""
-    return [
-        finding
-        for host in selection.windows
-        if (waiting := waiting_device(trace, result, attribution, selection, host)) is not None
-        for finding in _findings_of_host(trace, waiting, attribution, selection, host)
-    ]
+_FRAMEWORKS: Final = ("jax/", "keras/", "tensorflow/", "tf_keras/")
+"""Folders of the code that calls of TensorFlow, Keras and JAX run."""
 
 
-def _findings_of_host(
-    trace: Trace,
-    waiting: Waiting,
-    attribution: IdleAttribution,
-    selection: Selection,
-    host: int,
-) -> Iterator[Finding]:
-    yield from _by_cause(D2H_SYNC, waiting)
-    ops = ops_between_steps(trace, waiting, attribution.states[host], selection, host)
-    yield from _by_cause(CALLBACK_STALL, waiting, ops)
-    yield from _saves(waiting)
-    yield from _evaluation(waiting)
-    if waiting.is_replica:
-        outside = list(outside_of_graphs(trace, waiting, selection, host))
-        yield from outside or (
-            *_by_cause(PYTHON_STALL, waiting),
-            *_between_ops(trace, waiting, attribution),
-        )
-    else:
-        yield from _by_cause(PYTHON_STALL, waiting)
-        yield from _by_cause(LAUNCH_BOUND, waiting)
-        heavy_ops = list(_heavy_ops(trace, waiting, attribution, selection))
-        yield from heavy_ops or _by_cause(HOST_BOUND, waiting)
-    call = first_call(trace, attribution.states[host], selection, host)
-    ratio = waiting.cost(waiting.idle_of(FIRST_CALL)).ratio or 0.0
-    if call is not None and ratio >= FIRST_CALL.limits["critical_ratio"]:
-        yield _first_call(call, waiting)
-        return
-    retraced = retraced_calls(trace, selection, host)
-    yield from _retracing(retraced, waiting) if retraced else _by_cause(COMPILE_IN_WINDOW, waiting)
+class _Waits(Struct, frozen=True, eq=False, dict=True):
+    """The rows of some states: how much they are, on which host most, and the steps that have them if most have not."""
 
+    context: Context
+    result: Idle
+    rows: BoolArray
 
-def _first_call(call: FirstCall, waiting: Waiting) -> Finding:
-    types = f", most of them {numbers.listed(call.types)}" if call.types else ""
-    copies = numbers.plural(call.copy_count, "constant")
-    return finding_of(
-        FIRST_CALL,
-        waiting,
-        waiting.idle_of(FIRST_CALL),
-        [
-            Evidence("constant_copy_count", call.copy_count, None, waiting.key),
-            Evidence("kernel_count", call.kernel_count, None, "all devices"),
-        ],
-        severity="critical",
-        confidence=("high", "only the preparation of a graph copies its constants"),
-        explanation=(
-            f"{FIRST_CALL.meaning} The host copied {copies} to devices meanwhile; the devices ran "
-            f"{numbers.plural(call.kernel_count, 'kernel')}{types}."
-        ),
-    )
+    @cached_property
+    def loss(self) -> Loss:
+        """Their sum."""
+        return self.context.ledger.loss(self.rows)
 
-
-def _by_cause(
-    rule: IdleRule, waiting: Waiting, ops: OpsBetweenSteps | None = None
-) -> Iterator[Finding]:
-    idle_ps = waiting.idle_of(rule)
-    ratio = waiting.cost(idle_ps).ratio or 0.0
-    severity = rule.severity_of(ratio)
-    if severity is not None:
-        metric, title = f"idle_{rule.cause.key}_ratio", None
-        if rule is CALLBACK_STALL and waiting.has_other_python:
-            metric, title = "other_callback_ratio", rule.title.replace("for", "for other", 1)
-        evidence = Evidence(metric, ratio, rule.limits["warning_ratio"], waiting.key)
-        meaning = CPU_OPS if rule is HOST_BOUND else None
-        yield finding_of(
-            rule,
-            waiting,
-            idle_ps,
-            [evidence, *(ops.evidence(waiting.key) if ops else ())],
-            severity=severity,
-            of_steps=waiting.idle_ps[rule.cause],
-            title=title,
-            explanation=f"{rule.meaning} {ops.sentence}" if ops else meaning,
-            advice=ops.advice if ops else None,
+    @cached_property
+    def device(self) -> int:
+        """The device that loses most."""
+        ledger = self.context.ledger
+        return max(
+            ledger.devices,
+            key=lambda device: int(ledger.by_step(self.rows, device).sum()),
         )
 
+    @property
+    def host(self) -> int:
+        """Its host."""
+        return self.context.trace.device_list[self.device].host
 
-def _saves(waiting: Waiting) -> Iterator[Finding]:
-    """Saves and the Python around them, which tables of idle time show as Python between steps."""
-    rule, of_steps = CHECKPOINT_STALL, waiting.idle_ps[CHECKPOINT_STALL.cause]
-    if not waiting.around_saves_ps.any():
-        yield from _by_cause(rule, waiting)
-        return
-    idle_ps, python_ps = mean_ps(of_steps), mean_ps(waiting.around_saves_ps)
-    saving_ps = mean_ps(of_steps - waiting.around_saves_ps)
-    ratio = waiting.cost(idle_ps).ratio or 0.0
-    severity = rule.severity_of(ratio)
-    if severity is not None:
-        yield finding_of(
-            rule,
-            waiting,
-            idle_ps,
-            [
-                Evidence("checkpoint_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-                Evidence("saving_ps", saving_ps, None, waiting.key),
-                Evidence("saving_python_ps", python_ps, None, waiting.key),
-            ],
-            severity=severity,
-            of_steps=of_steps,
-            title=_WITH_PYTHON,
-            explanation=f"{rule.meaning} {_AROUND_A_SAVE}",
-            parts=[
-                (look_of(CAUSES, Cause.CHECKPOINT.key).words, saving_ps),
-                ("Python around them", python_ps),
-            ],
-        )
+    def python(self, state: State) -> PythonShare | None:
+        """The line of Python that ran in them, in the state that they are in."""
+        return python_of_rows(self.context.idle.python, self.context.ledger, self.rows, state)
 
+    def gap(self, state: State) -> tuple[str, Gap] | None:
+        """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
+        named = [row for row in self.result.devices if row.device in self.loss.devices]
+        gaps = [(row.device, gap) for row in named for gap in row.gaps if gap.state == state.key]
+        return max(gaps, key=lambda pair: pair[1].duration_ps, default=None)
 
-def _evaluation(waiting: Waiting) -> Iterator[Finding]:
-    """An evaluation costs its whole time, for a device that is busy with it does not train."""
-    rule, of_steps = VALIDATION_STALL, waiting.evaluation_ps
-    if not of_steps.any():
-        return
-    idle_ps = mean_ps(of_steps)
-    ratio = waiting.cost(idle_ps).ratio or 0.0
-    severity = rule.severity_of(ratio)
-    if severity is not None:
-        evidence = Evidence("evaluation_ratio", ratio, rule.limits["warning_ratio"], waiting.key)
-        yield finding_of(
-            rule,
-            waiting,
-            idle_ps,
-            [evidence],
-            severity=severity,
-            of_steps=of_steps,
-            # Not what is said of other Python between steps.
-            explanation=rule.meaning,
-        )
+    def finding(
+        self,
+        rule: Rule,
+        *,
+        arguments: Mapping[str, Argument] | None = None,
+        evidence: Sequence[Evidence] = (),
+        title: str = "",
+        action: str = "",
+        notes: Sequence[str] = (),
+        unsure: str = "",
+    ) -> Iterator[Finding]:
+        """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 
-
-def _heavy_ops(
-    trace: Trace, waiting: Waiting, attribution: IdleAttribution, selection: Selection
-) -> Iterator[Finding]:
-    rule, step_count = CPU_HEAVY_OP, waiting.idle_ps.shape[1]
-    for op in blocking_ops(trace, attribution, selection, waiting.device):
-        idle_ps = op.idle_ps // step_count
-        ratio = waiting.cost(idle_ps).ratio or 0.0
-        if rule.severity_of(ratio) is not None:
-            yield finding_of(
-                rule,
-                waiting,
-                idle_ps,
-                (
-                    Evidence("cpu_op_idle_ratio", ratio, rule.limits["warning_ratio"], waiting.key),
-                    Evidence("op", op.name, None, thread_words(op.thread)),
-                ),
-                words={"op": op.type},
-                explanation=(
-                    f"{op.name} ran {numbers.plural(op.count, 'time')} on the CPU while the device had nothing "
-                    "to do."
-                ),
-            )
-
-
-def _between_ops(trace: Trace, waiting: Waiting, attribution: IdleAttribution) -> Iterator[Finding]:
-    """A step in a graph whose replicas wait for the host between ops: information, for short steps always do."""
-    rule, idle_ps = HOST_BOUND, waiting.idle_of(HOST_BOUND)
-    cost, recording, metric = waiting.cost(idle_ps), "", "idle_host_compute_ratio"
-    of_profiler: list[Evidence] = []
-    title = "{device} waits {span} while the host dispatches ops ({share})"
-    host = trace.device_list[waiting.device].host
-    gaps = attribution.gaps[waiting.device]
-    spent = profiler_time(
-        trace, waiting.selection, host, gaps.start_ps, gaps.end_ps, gaps.of_cause(HOST_BOUND.cause)
-    )
-    if spent is not None and cost.ps_per_step is not None:
-        recorded_ps, idle_ps = idle_ps, max(idle_ps - spent.idle_ps, 0)
-        whole = (
-            f"{numbers.time(recorded_ps)} of {numbers.time(waiting.selection.mean_step_ps or 0)}"
-        )
-        title = f"without the profiler {{device}} would wait about {{span}} while the host dispatches ops ({{share}}); recorded: {whole}"
-        step_ps = (waiting.selection.mean_step_ps or 0) - spent.step_ps
-        cost = Cost.per_step("mean", idle_ps, step_ps)
-        metric = "unprofiled_dispatch_ratio"
-        of_profiler = [Evidence(PROFILER_PS, spent.idle_ps, None, waiting.key)]
-        recording = f" {spent.sentence}"
-    ratio, least_ratio = cost.ratio or 0.0, rule.limits["replica_ratio"]
-    if ratio >= least_ratio:
-        yield finding_of(
-            rule,
-            waiting,
-            idle_ps,
-            [Evidence(metric, ratio, least_ratio, waiting.key), *of_profiler],
-            severity="info",
-            title=title,
-            explanation=(
-                "The host dispatches ops one by one, or converts values for them, while the replica runs none. Steps "
-                f"of a few milliseconds and ops that work row by row show this.{recording}"
+        `unsure`: the key of the reason why it is little more than a guess.
+        """
+        steps, words = self._affected()
+        finding = rule.of_rows(
+            self.context,
+            self.rows,
+            arguments={**(arguments or {}), **words},
+            confidence=("low", unsure) if unsure else ("high", ""),
+            evidence=(
+                *evidence,
+                *self._sampled(rule.states[0]),
+                *self._longest_gap(rule.states[0]),
             ),
-            advice=rule.advice_where[MANY_SMALL_OPS],
-            cost=cost,
+            steps=steps,
+            title=title,
+            action=action,
+            notes=(*notes, *(("some",) if steps else ())),
         )
+        if finding is not None:
+            yield finding
+
+    def _sampled(self, state: State) -> Iterator[Evidence]:
+        python = self.python(state)
+        if python is not None:
+            yield python.evidence
+
+    def _longest_gap(self, state: State) -> Iterator[Evidence]:
+        longest = self.gap(state)
+        if longest is None:
+            return
+        device, gap = longest
+        where = "outside of steps" if gap.step is None else f"step {gap.step}"
+        yield Evidence("longest_gap_ps", gap.duration_ps, None, f"{device}, {where}")
+        if gap.host_event is not None:
+            yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
+
+    @cached_property
+    def is_affected(self) -> BoolArray:
+        """By used step of the host, whether it has about as much of it as the one with most; empty without steps."""
+        ledger = self.context.ledger
+        if not ledger.has_steps:
+            return np.zeros(0, dtype=np.bool_)
+        of_steps = ledger.by_step(self.rows, self.device)
+        affected: BoolArray = of_steps >= max(
+            int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1
+        )
+        return affected
+
+    def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
+        """The numbers of the steps that take what most steps do not have, and how many and how long; none otherwise."""
+        affected = self.is_affected
+        count = int(affected.sum())
+        if affected.size < _FEWEST_TO_COMPARE or not 0 < 2 * count <= affected.size:
+            return (), {}
+        used = self.context.selection.used_of(self.host)
+        of_steps = self.context.ledger.by_step(self.rows, self.device)
+        chosen = zip(used, affected.tolist(), strict=True)
+        return tuple(step.number for step, is_affected in chosen if is_affected), {
+            "affected": Number(count),
+            "used": Number(len(used), "used step"),
+            "each": Time(int(of_steps[affected].sum()) // count),
+        }
 
 
-def _retracing(retraced: Sequence[Retraced], waiting: Waiting) -> Iterator[Finding]:
-    causes = {call.traced_by for call in retraced if call.traced_by}
-    why, advice = _TRACED_BY.get(causes.pop() if len(causes) == 1 else (), (None, None))
-    yield finding_of(
+def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
+    """The states of the host that devices wait for, each as one finding over all devices."""
+    ledger = context.ledger
+    lost_ps: Counter[State] = Counter()
+    for device in ledger.devices:
+        lost_ps.update(ledger.by_state(device))
+    least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
+
+    def waits(*states: State) -> _Waits | None:
+        """The rows of some states; None where they are too few for any rule."""
+        if sum(lost_ps[state] for state in states) < max(least_ps, 1):
+            return None
+        return _Waits(context, result, ledger.rows(states=states))
+
+    for rule in (LAUNCH_BOUND, CHECKPOINT_STALL, VALIDATION_STALL):
+        known = waits(*rule.states)
+        yield from known.finding(rule) if known else ()
+    if sync := waits(State.SYNC):
+        yield from _sync(sync)
+    if between := waits(State.BETWEEN):
+        yield from _between_steps(between)
+    if compiles := waits(State.COMPILE):
+        yield from _compilation(compiles)
+    if ops := waits(State.HOST_OPS):
+        yield from _heavy_ops(ops)
+    one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
+    outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
+    yield from outside
+    if not outside:
+        if others := ops and _other_host_ops(ops):
+            yield from _host_ops(others)
+        if python := waits(State.PYTHON):
+            yield from _python(python)
+        if silent := waits(State.BETWEEN_CALLS):
+            yield from _between_calls(silent)
+
+
+# Blocked calls
+
+
+def _sync(waits: _Waits) -> Iterator[Finding]:
+    """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
+    context, limits = waits.context, D2H_SYNC.limits
+    ledger, columns = context.ledger, context.ledger.columns
+    arguments = _line(waits.python(State.SYNC))
+    own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
+    at_work = ledger.spans_of(own, columns.activity != IDLE)
+    of_host = waits.rows & is_in(ledger.device, own)
+    rows = np.flatnonzero(of_host & (columns.duration_ps >= limits["late_row_ps"]))
+    start, end = columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows]
+    late_ps = end - start - at_work.within(start, end)
+    ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
+    # What is idle has nothing to do: of a device alone that would hold for every wait.
+    if len(own) < 2 or ratio < limits["late_ratio"]:
+        yield from waits.finding(D2H_SYNC, arguments=arguments)
+        return
+    longest = int(late_ps.argmax())
+    arguments["late"] = Part(ratio)
+    event = _open_elsewhere(context, waits.host, int(start[longest]), int(end[longest]))
+    if event is not None:
+        arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
+    yield from waits.finding(
+        D2H_SYNC,
+        arguments=arguments,
+        evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
+        title="late",
+        notes=("late",),
+    )
+
+
+def _open_elsewhere(
+    context: Context, host: int, start_ps: int, end_ps: int
+) -> tuple[str, str] | None:
+    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
+    trace, states = context.trace, context.idle.states[host]
+    columns = trace.host_columns
+    begun = np.maximum(columns.start_ps, start_ps)
+    inside = np.minimum(columns.end_ps[:], end_ps) - begun
+    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
+    row = int(inside.argmax()) if inside.size else 0
+    if not inside.size or inside[row] <= 0:
+        return None
+    line = trace.lines[int(columns.line[row])].name
+    return trace.names.text(int(columns.name[row])) or "", line
+
+
+# Python
+
+
+def _line(python: PythonShare | None) -> dict[str, Argument]:
+    """The argument that names a line, where most of the time was there."""
+    return {"line": Line(python.line)} if python and python.ratio >= _CLEAR_RATIO else {}
+
+
+def _instead(python: PythonShare | None) -> str:
+    """The key of what is said where the thread runs no Python."""
+    return "" if python is None or python.state == "runs" else python.state
+
+
+def _python(waits: _Waits) -> Iterator[Finding]:
+    """Python on the thread of the steps, as samples or frames show it."""
+    python = waits.python(State.PYTHON)
+    is_of_framework = bool(python and python.inner and python.inner.startswith(_FRAMEWORKS))
+    instead = "native" if is_of_framework else _instead(python)
+    yield from waits.finding(
+        PYTHON_STALL,
+        arguments=_line(python),
+        action=instead,
+        notes=(instead,),
+        # A pause inside a call of the framework is what that call takes.
+        unsure="native" if instead == "native" else "",
+    )
+
+
+def _between_calls(waits: _Waits) -> Iterator[Finding]:
+    """Silence between recorded calls, with the calls around the longest gap."""
+    around: list[Evidence] = []
+    longest = waits.gap(State.BETWEEN_CALLS)
+    if longest is not None:
+        _, gap = longest
+        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
+        around = [
+            Evidence(metric, event, None, thread_words(gap.thread))
+            for metric, event in events.items()
+            if event is not None
+        ]
+    yield from waits.finding(BETWEEN_CALLS, evidence=around, unsure="unseen")
+
+
+def _between_steps(waits: _Waits) -> Iterator[Finding]:
+    """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
+    python = waits.python(State.BETWEEN)
+    arguments, key = _line(python), _instead(python)
+    evidence: list[Evidence] = []
+    ops = _ops_between_steps(waits)
+    if ops is not None:
+        key, (calls, running_ps, own_ps) = "ops", ops
+        arguments |= {
+            "count": Number(calls.count_per_step, "op"),
+            "types": Ops(calls.types),
+            "running": Time(running_ps),
+            "own": Time(own_ps),
+        }
+        least = int(CALLBACK_STALL.limits["least_op_count"])
+        evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
+    yield from waits.finding(
+        CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
+    )
+
+
+def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
+    """The ops between step markers, how long they follow each other per step, and how long they run themselves.
+
+    None if a graph would not save most of the time: histograms of weights, whose ops take longer than Python does, took
+    as long in a graph; a moving average of 30 variables took 2 instead of 19 ms.
+    """
+    context, host = waits.context, waits.host
+    trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
+    if not markers.start.size or not selection.used_of(host):
+        return None
+    between = complement(markers)
+    calls = eager_calls(trace, selection, host, between)
+    limits = CALLBACK_STALL.limits
+    if calls is None or calls.count_per_step < limits["least_op_count"]:
+        return None
+    bounds = step_bounds(selection.used_of(host))
+    ops, running = eager_ops(trace, selection, host), without_holes(calls.spans, _MOST_BETWEEN_PS)
+    own_ps = int(np.sum(intersection(ops.spans, between).within(*bounds))) if ops else 0
+    running_ps = int(np.sum(running.within(*bounds)))
+    count = bounds[0].size
+    if (running_ps - own_ps) // count < limits["saved_ratio"] * waits.loss.mean_ps:
+        return None
+    return calls, running_ps // count, own_ps // count
+
+
+# Tracing and compilation
+
+
+def _compilation(waits: _Waits) -> Iterator[Finding]:
+    """One finding: the first call of a function, functions traced again, or what else is compiled."""
+    context = waits.context
+    trace, selection = context.trace, context.selection
+    call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
+    if call is not None and waits.loss.named_share >= FIRST_CALL.limit:
+        yield _first_call(waits, call)
+        return
+    retraced = [
+        call for host in selection.windows for call in retraced_calls(trace, selection, host)
+    ]
+    if not retraced:
+        times, used = int(waits.is_affected.sum()), waits.is_affected.size
+        recurs = (
+            used >= _FEWEST_TO_COMPARE
+            and (
+                times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
+                # The warm-up is at the beginning.
+                or (times > 1 and not waits.is_affected[:times].all())
+            )
+        )
+        again = {"times": Number(times), "used": Number(used, "used step")} if recurs else {}
+        key = "again" if recurs else ""
+        yield from waits.finding(COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
+        return
+    traced_by = {call.traced_by for call in retraced if call.traced_by}
+    (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
+    key = "" if others else cause
+    functions = tuple(dict.fromkeys(call.function for call in retraced))
+    yield from waits.finding(
         RETRACING,
-        waiting,
-        waiting.idle_of(RETRACING),
-        [
+        arguments={
+            "functions": Functions(functions),
+            "times": Number(sum(call.count for call in retraced), "time"),
+        },
+        evidence=[
             Evidence("traced_call_count", call.count, None, call.where)
             for call in retraced[:_LISTED_CALLS]
         ],
-        of_steps=waiting.idle_ps[RETRACING.cause],
-        words={
-            "functions": numbers.listed([call.function for call in retraced], 3),
-            "times": numbers.plural(sum(call.count for call in retraced), "time"),
-        },
-        explanation=f"{RETRACING.meaning} {why}" if why else None,
-        advice=advice,
+        action=key,
+        notes=(key,),
     )
+
+
+def _first_call(waits: _Waits, call: FirstCall) -> Finding:
+    """It is sure however few steps there are: nothing in the recording says how training runs."""
+    context, lost = waits.context, waits.loss
+    arguments: dict[str, Argument] = {
+        "who": devices_argument(context, lost.devices),
+        "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+        "copies": Number(call.copy_count, "constant"),
+        "kernels": Number(call.kernel_count, "kernel"),
+    }
+    if call.types:
+        arguments["types"] = Ops(call.types)
+    return FIRST_CALL.finding(
+        arguments=arguments,
+        loss=finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states),
+        confidence=("high", "constants"),
+        evidence=(
+            Evidence("constant_copy_count", call.copy_count, None, lost.devices[0]),
+            Evidence("kernel_count", call.kernel_count, None, "all devices"),
+        ),
+    )
+
+
+# Host ops
+
+
+def _ops_by_loss(context: Context) -> list[int]:
+    """Names of the ops on the CPU that devices wait for, the one with most of it first."""
+    ledger, columns = context.ledger, context.ledger.columns
+    rows = ledger.rows(states=CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
+    ops, place = np.unique(columns.by[rows], return_inverse=True)
+    total = np.zeros(ops.size, dtype=np.int64)
+    np.add.at(total, place, columns.duration_ps[rows])
+    result: list[int] = ops[np.argsort(-total, kind="stable")].tolist()
+    return result
+
+
+def _rows_of_op(context: Context, op: int) -> BoolArray:
+    return context.ledger.rows(states=CPU_HEAVY_OP.states, by_ops=np.array([op], dtype=np.int64))
+
+
+def _heavy_of(context: Context) -> list[int]:
+    """Names of the ops each of which devices wait for so long that it is a finding."""
+    ledger, limit = context.ledger, CPU_HEAVY_OP.limit
+    return [
+        op for op in _ops_by_loss(context) if ledger.loss(_rows_of_op(context, op)).share >= limit
+    ]
+
+
+def _heavy_ops(waits: _Waits) -> Iterator[Finding]:
+    context, result = waits.context, waits.result
+    for op in _heavy_of(context):
+        name = context.trace.names[op]
+        shown = (op_type(name) or name).decode("utf-8", "replace")
+        yield from _Waits(context, result, _rows_of_op(context, op)).finding(
+            CPU_HEAVY_OP,
+            arguments={"op": Ops((shown,))},
+            evidence=[Evidence("op", name.decode("utf-8", "replace"), None, "")],
+        )
+
+
+def _other_host_ops(waits: _Waits) -> _Waits | None:
+    """The time of host ops that no finding about one op has."""
+    rows = waits.rows.copy()
+    for op in _heavy_of(waits.context):
+        rows &= ~_rows_of_op(waits.context, op)
+    return _Waits(waits.context, waits.result, rows) if rows.any() else None
+
+
+def _host_ops(waits: _Waits) -> Iterator[Finding]:
+    if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps):
+        return
+    is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
+    is_small = waits.context.ledger.has_steps and (
+        waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
+    )
+    yield from waits.finding(
+        HOST_BOUND,
+        title="small" if is_small else "",
+        action="small" if is_small else "replica" if is_replica else "",
+        notes=() if is_replica else ("gpu",),
+        # On a CPU the dispatch shares the cores with the ops.
+        unsure="cores" if is_replica else "",
+    )
+
+
+def _is_of_profiler(context: Context, host: int, ps: int) -> bool:
+    """Whether some time per step is below the limit without what recording took of the step, as the sidecar measured it."""
+    sidecar, mean_ps = context.trace.hosts[host].sidecar, context.selection.mean_step_ps
+    overhead = sidecar.environment.overhead if sidecar else None
+    ratio = (overhead.ratio or 0.0) if overhead else 0.0
+    if overhead is None or mean_ps is None or ratio <= (overhead.spread_ratio or 0.0):
+        return False
+    # Both are medians, of other steps than the used ones: only their ratio is a share of these.
+    return ps - mean_ps * ratio / (1 + ratio) < HOST_BOUND.limit * mean_ps
+
+
+# Ops outside of graphs
+
+
+def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
+    """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
+    context, host = waits.context, waits.host
+    if context.trace.device_list[waits.device].kind != "replica":
+        return
+    ops = _many_eager_ops(context, host)
+    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps):
+        return
+    yield from waits.finding(
+        HOST_BOUND,
+        arguments={
+            **_of_ops(ops),
+            "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
+        },
+        evidence=[_count(ops, context.trace.device_key(waits.device))],
+        title="eager",
+        action="eager",
+        notes=("eager",),
+    )
+
+
+def diagnose_without_devices(context: Context) -> Iterator[Finding]:
+    """Steps without a graph on one CPU, where no event shows a device: the time of the step between its ops."""
+    trace, selection = context.trace, context.selection
+    for host in selection.windows:
+        ops, steps = _many_eager_ops(context, host), selection.used_of(host)
+        if ops is None:
+            continue
+        states, (start, end) = HostStates(trace, host), step_bounds(steps)
+        of_causes = states.timeline(states.caller).within(start, end)
+        of_graph = [OF_CAUSE[cause] in _OF_GRAPHS for cause in Cause]
+        between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
+        lost_ps, whole_ps, count = int(between.sum()), int((end - start).sum()), len(steps)
+        ratio = lost_ps / whole_ps if whole_ps else 0.0
+        if ratio < HOST_BOUND.limit or _is_of_profiler(context, host, lost_ps // count):
+            continue
+        yield HOST_BOUND.finding(
+            arguments={
+                **_of_ops(ops),
+                "loss": Lost(lost_ps // count, whole_ps // count, ratio),
+            },
+            loss=FindingLoss(
+                ps_per_step=lost_ps // count,
+                step_ps=whole_ps // count,
+                ratio=ratio,
+                gpu_time_ratio=ratio,
+                gpu_time_ps=lost_ps,
+                bound_ps_per_step=None,
+                states=(State.HOST_OPS.key,),
+            ),
+            confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
+            evidence=(_count(ops, trace.hosts[host].name),),
+            title="host",
+            action="eager",
+            notes=("host",),
+        )
+
+
+def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
+    """The ops of a host outside of graphs, where steps run many."""
+    ops = eager_ops(context.trace, context.selection, host)
+    least = HOST_BOUND.limits["ops_per_step_count"]
+    return ops if ops is not None and ops.count_per_step >= least else None
+
+
+def _of_ops(ops: EagerOps) -> dict[str, Argument]:
+    return {"count": Number(ops.count_per_step, "op"), "types": Ops(ops.types)}
+
+
+def _count(ops: EagerOps, where: str) -> Evidence:
+    least = int(HOST_BOUND.limits["ops_per_step_count"])
+    return Evidence("eager_ops_per_step", ops.count_per_step, least, where)

@@ -1,197 +1,403 @@
-"""Concludes from the input pipeline which stage and which shard make the model wait."""
+"""Holds the rule on the input pipeline, what helps each kind of stage, and the finding that devices wait for input."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator
+from typing import Final
 
-from traceview.analysis.base import Confidence, Evidence, Finding, Severity
-from traceview.analysis.cost import Cost
-from traceview.analysis.idle_python import PythonShare
-from traceview.analysis.input.late_shards import InputReplica
-from traceview.analysis.input.result import (
-    Bottleneck,
-    Input,
-    InputHost,
-    keeps_waiting,
+from traceview.analysis.base import Evidence, Finding, FindingLoss
+from traceview.analysis.context import Context
+from traceview.analysis.facts.input_supply import (
+    EMPTY_STEP_RATIO,
+    EMPTY_WAIT_RATIO,
+    LIMITING_WORK_RATIO,
+    LOCK_WAIT_RATIO,
+    WORK_RATIO,
+    InputSupply,
+    causes_prolonged,
+    supply_of,
 )
-from traceview.analysis.input.rules import (
-    INPUT_BOUND,
-    NO_PREFETCH,
-    REPLICA_STARVED,
-    SLOW_INPUT_STAGE,
-    WORK_OF_STAGES,
+from traceview.analysis.facts.pipeline_threads import busy_cores
+from traceview.analysis.input.result import Input, InputHost
+from traceview.analysis.rule import FEW_STEPS, Rule
+from traceview.analysis.words import Argument, Hosts, Line, Lost, Number, Part, Stages
+from traceview.intervals import BoolArray
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
+from traceview.trace.pipeline import kind_of
+
+_MAIN_STAGE_RATIO: Final = 0.50
+"""Of the work of all stages that the model waits for: a stage with so much of it is named."""
+
+_OVERLAP_RATIO: Final = 0.50
+"""Of the step: a pipeline that keeps the model waiting for no longer fits beside the rest of the step."""
+
+_MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
+"""Stages that a filter may come before."""
+
+_PREFETCH: Final = "prefetch"
+_LOCK: Final = "lock"
+_GENERATOR: Final = "generator"
+
+_KINDS: Final = (
+    (r"Map(?:V\d+)?", "map"),
+    (r"ParallelMap.*|MapAndBatch.*", "parallel_map"),
+    (r"TFRecord.*|TextLine.*|FixedLengthRecord.*|SSTable.*|RecordIO.*|LMDB.*|Csv.*", "read"),
+    (r"Interleave.*|FlatMap.*", "interleave"),
+    (r"ParallelInterleave.*|LegacyParallelInterleave.*", "parallel_interleave"),
+    (r"Generator.*", _GENERATOR),
+    (r"Shuffle.*", "shuffle"),
+    (r"(?:Parallel|Padded|Ragged)?Batch.*|Rebatch.*", "batch"),
+    (r"ParseExample.*", "parse"),
+    (r"Filter.*", "filter"),
+    (r".*Cache.*|Snapshot.*", "cache"),
+    (r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*", "elements"),
 )
-from traceview.analysis.selection import Selection
-from traceview.document import numbers
-from traceview.trace.pipeline import GENERATOR
+"""What the name of a stage looks like, and the action that makes it faster."""
+
+_ACTIONS: Final = {
+    "map": (
+        "Map in parallel: `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "TensorFlow does so by itself only for functions without state. Batch before mapping, and write the function "
+            "for batches."
+        ),
+    ),
+    "parallel_map": (
+        "Make the mapped function cheaper: batch before mapping and write it for batches.",
+        (
+            "It takes the time although it runs in parallel: `dataset.batch(n).map(function, "
+            "num_parallel_calls=tf.data.AUTOTUNE)`. Replace `tf.py_function` and `tf.numpy_function` by ops of "
+            "TensorFlow, for they hold Python's lock. Put `dataset.cache()` behind what is the same in each epoch, if it "
+            "fits into memory."
+        ),
+    ),
+    "read": (
+        "Read several files at once: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "The reader is `tf.data.TFRecordDataset` or what the files need; `deterministic=False` helps further. If the "
+            "data fits into memory, `dataset.cache()`."
+        ),
+    ),
+    "interleave": (
+        "Open and read inputs in parallel: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "`deterministic=False` helps further.",
+    ),
+    "parallel_interleave": (
+        "Let more inputs be read at once: raise `cycle_length` of `dataset.interleave`.",
+        "Use `num_parallel_calls=tf.data.AUTOTUNE` and `deterministic=False`; check the speed of the storage.",
+    ),
+    _GENERATOR: (
+        "Do the work in ops of TensorFlow, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "Let the generator yield only what to load. Make once what is the same in each epoch: `dataset.cache()` behind the "
+            "generator, if it fits into memory, or TFRecord files. Work that has to stay in Python needs several "
+            "processes, `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)` in the generator, and cores "
+            "for them; a generator that waits for a server needs threads, "
+            "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
+            "Python's lock while it computes: prefetch alone does not help."
+        ),
+    ),
+    "shuffle": (
+        "Shuffle names or keys before they are read and decoded.",
+        (
+            "Each pass fills the buffer of the shuffle before its first element: use a smaller "
+            "`dataset.shuffle(buffer_size)`, and `repeat()` before it."
+        ),
+    ),
+    "batch": (
+        "Copy elements into batches in parallel: `dataset.batch(n, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "Smaller elements help as well.",
+    ),
+    "parse": (
+        "Parse in parallel: `dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "Use `tf.io.parse_example` on batches.",
+    ),
+    "filter": (
+        "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
+        "",
+    ),
+    "rejected": (
+        "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
+        "A filter reads and tests every element that it rejects.",
+    ),
+    "cache": (
+        "Keep what is cached small: put `dataset.cache()` after reading and before augmentation.",
+        "A cache in a file is read from disk again.",
+    ),
+    "elements": (
+        "Batch earlier: this stage hands on one element at a time.",
+        "With fewer elements it has less to do.",
+    ),
+    "stage": (
+        "Make the slowest stage cheaper, or give it `num_parallel_calls=tf.data.AUTOTUNE` if it takes that.",
+        "`dataset.prefetch(tf.data.AUTOTUNE)` at the end lets the pipeline work while the model computes.",
+    ),
+    _PREFETCH: (
+        "End the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",
+        (
+            "It then makes the next batch while the model computes. If that is not enough, make the slowest stage faster: "
+            "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
+        ),
+    ),
+    _LOCK: (
+        "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
+        "Work that has to stay in Python needs processes of its own: they do not share the lock with the step.",
+    ),
+    "jax": (
+        "Prepare batches in another thread or process.",
+        (
+            "Copy the next one with `jax.device_put` before the current step is done: the copy runs in the "
+            "background."
+        ),
+    ),
+}
+
+INPUT_BOUND: Final = Rule(
+    code="input-bound",
+    title="{who:waits/wait} {loss} for input[: {stage} is too slow]",
+    titles={
+        "ready": "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
+    },
+    meaning="The input pipeline keeps the devices from their work.",
+    notes={
+        "late": "The thread that runs the step asks for the next batch and gets it late, and the device has nothing left to run.",
+        "stage": (
+            "{stage} works {work} of the window. It does {share} of the work of all stages: time in their calls without "
+            "waiting for other stages, over all threads."
+        ),
+        _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
+        "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
+        _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
+        "line": "Most of it runs in {line}.",
+        "cores": (
+            "Ops of the pipeline keep {busy} busy on average: where more threads have work than there are cores, ops of the "
+            "model take longer than usual, which counts as well."
+        ),
+        "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
+    },
+    action="Let the pipeline run ahead of the step: `dataset.map(f, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)`.",
+    advice="`traceview show input LOGDIR` names the slow stage.",
+    actions=_ACTIONS,
+    starts_at=(
+        "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if the slowest stage "
+        "works {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
+        "{empty_wait_ratio} of the wait. A Python generator that works {limiting_work_ratio} of the window, and Python of "
+        "the pipeline for whose lock the step waits {lock_wait_ratio} of the window, count while they run"
+    ),
+    limits={
+        "work_ratio": WORK_RATIO,
+        "empty_step_ratio": EMPTY_STEP_RATIO,
+        "empty_wait_ratio": EMPTY_WAIT_RATIO,
+        "limiting_work_ratio": LIMITING_WORK_RATIO,
+        "lock_wait_ratio": LOCK_WAIT_RATIO,
+    },
+    metrics={
+        "work_ratio": "work of the slowest stage, share of the window",
+        "work_of_wait_ratio": "work of the slowest stage, share of the wait",
+        "empty_step_ratio": "steps that met an empty buffer",
+        "empty_wait_ratio": "wait in steps that met an empty buffer",
+        "missing": "missing in the pipeline",
+        "slowed_ops_ps": "slower ops of the model",
+        "python_line": "line of Python",
+    },
+    states=(State.INPUT,),
+    example="Both replicas wait 41.2 of 65.4 ms (63%) for input: Map is too slow",
+)
 
 
-def diagnose(
-    result: Input,
-    selection: Selection,
-    bound: Sequence[Finding] | None = None,
-    python: Mapping[str, PythonShare] | None = None,
-) -> list[Finding]:
-    """Waits of the model, and the stage and the shard behind them; no wait where the ratio is not known.
+def action_for(kind: str) -> str:
+    """The key of the action that makes a stage of this kind faster."""
+    return next((key for pattern, key in _KINDS if re.fullmatch(pattern, kind)), "stage")
 
-    `bound`: the findings that devices wait for input; None where no device was recorded, so that the waits of the
-    host decide. `python`: by host, what threads other than that of the steps ran in Python.
+
+def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
+    """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
+
+    `result`: None where no iterator was recorded.
     """
-    findings = [_starved(row, selection) for row in result.replicas if _is_starved(row)]
-    worst = max(result.hosts, key=lambda host: host.input_ratio or 0.0)
-    if bound is None:
-        cost = _wait_cost(worst, selection)
-        if cost is None or INPUT_BOUND.severity_of(cost.ratio or 0.0) is None:
-            return findings
-        if not keeps_waiting(worst):
-            return findings
-        bound = (_bound(result, worst, cost, selection),)
-        findings += bound
-    if not bound:
-        return findings
-    most = max(bound, key=lambda finding: finding.cost_ratio or 0.0)
-    costly = _input_evidence(worst, most)
-    stage = result.bottleneck
-    if stage and stage.share_ratio >= SLOW_INPUT_STAGE.limits["share_ratio"]:
-        ran = (python or {}).get(stage.host)
-        findings.append(_slow_stage(stage, costly, selection, ran))
-    if "prefetch" in result.missing and not (stage and stage.name.endswith(GENERATOR)):
-        findings.append(_no_prefetch(worst, costly, selection))
-    return findings
+    if not context.ledger.devices:
+        if result is not None:
+            yield from _of_host(context, result)
+        return
+    ledger = context.ledger
+    rows = ledger.rows(states=(State.INPUT,))
+    worst = _device_that_waits_most(context, rows)
+    host = context.trace.device_list[worst].host
+    supply = supply_of(context, host)
+    slowed_ps = ledger.by_step(rows & (ledger.columns.activity != IDLE), worst)
+    sentences = _Sentences(context, host, supply)
+    if causes_prolonged(context, host, worst):
+        sentences.add_lock()
+    where = context.trace.device_key(worst)
+    evidence = _evidence(context, host, supply)
+    if slowed_ps.any():
+        sentences.add_cores()
+        mean_ps = int(slowed_ps.sum()) // slowed_ps.size
+        evidence.append(Evidence("slowed_ops_ps", mean_ps, None, where))
+    waits = ledger.loss(rows).named_share
+    finding = INPUT_BOUND.of_rows(
+        context,
+        rows,
+        arguments=sentences.arguments,
+        evidence=evidence,
+        title=sentences.title,
+        action=sentences.action(waits),
+        notes=sentences.notes,
+    )
+    if finding:
+        yield finding
 
 
-def _confidence(selection: Selection) -> tuple[Confidence, str]:
-    count = numbers.plural(len(selection.used_steps), "used step")
-    return selection.few_steps or ("high", f"over {count}")
+def _device_that_waits_most(context: Context, rows: BoolArray) -> int:
+    ledger = context.ledger
+    waited = {
+        device: ledger.by_state(device, rows).get(State.INPUT, 0) for device in ledger.devices
+    }
+    return max(waited, key=lambda device: waited[device])
 
 
-def _severity(selection: Selection, severity: Severity) -> Severity:
-    return "info" if selection.few_steps else severity
+def _of_host(context: Context, result: Input) -> Iterator[Finding]:
+    # Where the planes of GPUs were lost, the GPUs may have worked while the host waited.
+    if any(host.gpus_expected or host.errors for host in context.trace.hosts):
+        return
+    worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
+    loss = _loss_of_host(context, worst)
+    if loss is None or loss.ratio < INPUT_BOUND.limit or worst.keeps_up:
+        return
+    host = next(i for i in context.selection.windows if context.trace.hosts[i].name == worst.host)
+    supply = supply_of(context, host)
+    sentences = _Sentences(context, host, supply)
+    few = context.selection.has_few_steps
+    yield INPUT_BOUND.finding(
+        arguments={
+            **sentences.arguments,
+            "who": Hosts((worst.host,)),
+            "loss": Lost(loss.ps_per_step, loss.step_ps, loss.ratio),
+        },
+        loss=loss,
+        confidence=("low", FEW_STEPS) if few else ("high", ""),
+        evidence=_evidence(context, host, supply),
+        title="host",
+        action=sentences.action(loss.ratio),
+        notes=("host", *sentences.notes),
+    )
 
 
-def _where(worst: InputHost) -> str:
-    return worst.device or worst.host
-
-
-def _wait_cost(worst: InputHost, selection: Selection) -> Cost | None:
-    """What the wait costs where no device was recorded; None where it is not known."""
-    if worst.input_ratio is None:
+def _loss_of_host(context: Context, row: InputHost) -> FindingLoss | None:
+    """What the thread of the step waits, of its steps; there is no GPU time that it could be a share of."""
+    if row.input_ratio is None or row.wait_ps is None:
         return None
-    if worst.mean_wait_per_step_ps is None:
-        return Cost.of_window(worst.input_ratio)
-    return selection.cost("mean", worst.mean_wait_per_step_ps)
-
-
-def _bound(result: Input, worst: InputHost, cost: Cost, selection: Selection) -> Finding:
-    ratio = cost.ratio or 0.0
-    severity = INPUT_BOUND.severity_of(ratio) or "warning"
-    confidence = _confidence(selection)
-    explanation = (
-        f"{worst.device} was idle" if worst.device else f"The step on {worst.host} waited"
-    ) + " for that long while the host was in the iterator of the dataset."
-    if result.bottleneck:
-        explanation += f" Stage {result.bottleneck.name} does most of the pipeline's work."
-    return INPUT_BOUND.finding(
-        f"waiting for input takes {cost.stated}",
-        (Evidence("input_ratio", ratio, INPUT_BOUND.limits[f"{severity}_ratio"], _where(worst)),),
-        severity=_severity(selection, severity),
-        confidence=confidence,
-        explanation=explanation,
-        advice=result.bottleneck.advice if result.bottleneck else None,
-        devices=(worst.device,) if worst.device else (),
-        cost=cost,
+    selection, names = context.selection, context.trace.hosts
+    host = next(i for i in selection.windows if names[i].name == row.host)
+    used = selection.used_of(host)
+    whole_ps = sum(step.duration_ps for step in used) or selection.windows[host].length_ps
+    count = len(used) or 1
+    return FindingLoss(
+        ps_per_step=row.wait_ps // count,
+        step_ps=whole_ps // count,
+        ratio=row.input_ratio,
+        gpu_time_ratio=row.input_ratio,
+        gpu_time_ps=row.wait_ps,
+        bound_ps_per_step=None,
+        states=(State.INPUT.key,),
+        has_steps=bool(used),
     )
 
 
-def _input_evidence(worst: InputHost, bound: Finding) -> Evidence:
-    """That input costs time at all, by waiting or in another way as well; the rules on stages share the limit."""
-    has_other_cost = any(item.metric == "input_cost_ratio" for item in bound.evidence)
-    metric = "input_cost_ratio" if has_other_cost else "input_ratio"
-    limit = NO_PREFETCH.limits["input_ratio"]
-    return Evidence(metric, bound.cost_ratio or 0.0, limit, _where(worst))
+class _Sentences:
+    """Which sentences a finding about the pipeline of a host has, and their arguments."""
+
+    def __init__(self, context: Context, host: int, supply: InputSupply | None) -> None:
+        self._context, self._host, self._supply = context, host, supply
+        self.arguments: dict[str, Argument] = {}
+        is_ready = supply is not None and not supply.is_short
+        self.notes: list[str] = [] if is_ready else ["late"]
+        self.title = ""
+        slowest = supply.slowest if supply else None
+        if supply is None or slowest is None:
+            return
+        if supply.share_ratio >= _MAIN_STAGE_RATIO:
+            self.arguments["stage"] = Stages((kind_of(slowest.name),))
+            self.arguments["work"] = Part(supply.work_ratio or 0.0)
+            self.arguments["share"] = Part(supply.share_ratio)
+            self.notes.append("stage")
+            if slowest.parallelism == 1 and action_for(kind_of(slowest.name)) == "parallel_map":
+                self.notes.append("one_call")
+        if self._lacks_prefetch:
+            self.notes.append(_PREFETCH)
+        python = context.python_of_input.get(context.trace.hosts[host].name)
+        if python and supply.is_generator:
+            self._add_line()
+
+    @property
+    def _lacks_prefetch(self) -> bool:
+        """Whether the last stage does not work ahead, where that would help: a generator keeps Python's lock."""
+        supply = self._supply
+        return supply is not None and "prefetch" in supply.missing and not supply.is_generator
+
+    def _add_line(self) -> None:
+        python = self._context.python_of_input.get(self._context.trace.hosts[self._host].name)
+        if python and "line" not in self.arguments:
+            self.arguments["line"] = Line(python.line)
+            self.notes.append("line")
+
+    def add_lock(self) -> None:
+        """That Python of the pipeline keeps the lock."""
+        self.notes.append(_LOCK)
+        self._add_line()
+        if self._supply is not None and not self._supply.is_short:
+            self.title = "ready"
+
+    def add_cores(self) -> None:
+        """That the pipeline takes cores from the model."""
+        context = self._context
+        window = context.selection.windows[self._host]
+        busy = busy_cores(context.trace, context.idle, self._host, window)
+        self.arguments["busy"] = Number(round(busy), "core")
+        self.notes.append("cores")
+
+    def action(self, wait_ratio: float) -> str:
+        """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
+        supply = self._supply
+        if supply is None or supply.slowest is None:
+            return ""
+        if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
+            return _PREFETCH
+        if _LOCK in self.notes and not supply.is_generator:
+            return _LOCK
+        action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
+        if action == "filter":
+            before = (s for s in supply.stages if s.name.startswith(f"{supply.slowest.name}::"))
+            may_move = any(action_for(kind_of(stage.name)) in _MOVABLE for stage in before)
+            return action if may_move else "rejected"
+        return action
 
 
-def _slow_stage(
-    stage: Bottleneck,
-    costly: Evidence,
-    selection: Selection,
-    python: PythonShare | None,
-) -> Finding:
-    limit = SLOW_INPUT_STAGE.limits["share_ratio"]
-    return SLOW_INPUT_STAGE.finding(
-        f"input stage {stage.kind} does {numbers.share(stage.share_ratio)} of the pipeline's work",
-        (
-            Evidence("share_ratio", stage.share_ratio, limit, f"{stage.host}, {stage.name}"),
-            costly,
-            *([python.evidence] if python else []),
-        ),
-        confidence=_confidence(selection),
-        explanation=(
-            f"{stage.name} does most of the work for a batch. {WORK_OF_STAGES}{_python_of_input(python)}"
-        ),
-        advice=stage.advice,
-    )
-
-
-def _python_of_input(python: PythonShare | None) -> str:
-    if python is None:
-        return ""
-    return (
-        f" Threads other than that of the steps ran Python: {numbers.share(python.ratio)} of their samples were in "
-        f"{python.line}."
-    )
-
-
-def _no_prefetch(worst: InputHost, costly: Evidence, selection: Selection) -> Finding:
-    return NO_PREFETCH.finding(
-        NO_PREFETCH.example,
-        (Evidence("missing", "prefetch", None, worst.host), costly),
-        confidence=_confidence(selection),
-    )
-
-
-def _is_starved(row: InputReplica) -> bool:
-    limit = REPLICA_STARVED.limits["late_step_ratio"]
-    return row.late_step_count > 0 and row.late_step_count >= limit * row.step_count
-
-
-def _starved(row: InputReplica, selection: Selection) -> Finding:
-    step_ps = selection.median_step_ps or 0
-    limits = REPLICA_STARVED.limits
-    name = row.device or f"replica {row.shard}"
-    where = f"{row.host}, shard {row.shard}"
-    advice = REPLICA_STARVED.advice
-    if len(selection.windows) > 1:
-        advice += (
-            " With several workers: files of equal size, or tf.data.Options().experimental_distribute"
-            ".auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA."
+def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[Evidence]:
+    evidence: list[Evidence] = []
+    if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
+        name = context.trace.hosts[host].name
+        where = f"{name}, {supply.slowest.name}"
+        known = supply.is_short and supply.empty_step_ratio is not None
+        evidence.append(
+            Evidence("work_ratio", supply.work_ratio, WORK_RATIO if known else None, where)
         )
-    return REPLICA_STARVED.finding(
-        f"{name} gets its shard of the batch {numbers.time(row.late_per_step_ps)} late in {row.late_step_count} of "
-        f"{numbers.plural(row.step_count, 'step')}",
-        (
-            Evidence(
-                "late_step_ratio",
-                row.late_step_count / row.step_count,
-                limits["late_step_ratio"],
-                where,
-            ),
-            Evidence(
-                "late_per_step_ps", row.late_per_step_ps, int(limits["late_ratio"] * step_ps), where
-            ),
-        ),
-        severity=_severity(selection, "warning"),
-        confidence=_confidence(selection),
-        explanation=(
-            f"Shard {row.shard} is ready later than the earliest shard; the other replicas then wait for {name} in the "
-            "next collective."
-        ),
-        advice=advice,
-        devices=(row.device,) if row.device else (),
-        cost=selection.cost(
-            "mean",
-            row.late_per_step_ps
-            if row.mean_late_per_step_ps is None
-            else row.mean_late_per_step_ps,
-        ),
-    )
+        if known and supply.work_ratio < WORK_RATIO:
+            waited = supply.work_of_wait_ratio or 0.0
+            evidence.append(Evidence("work_of_wait_ratio", waited, WORK_RATIO, where))
+        # That the buffers are full shows nothing of a pipeline that takes the lock.
+        if supply.is_short and supply.empty_step_ratio is not None:
+            evidence.append(
+                Evidence("empty_step_ratio", supply.empty_step_ratio, EMPTY_STEP_RATIO, name)
+            )
+        if supply.is_short and supply.empty_wait_ratio is not None:
+            evidence.append(
+                Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
+            )
+        if "prefetch" in supply.missing:
+            evidence.append(Evidence("missing", "prefetch", None, name))
+    python = context.python_of_input.get(context.trace.hosts[host].name)
+    return [*evidence, python.evidence] if python else evidence

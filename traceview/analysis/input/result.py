@@ -1,28 +1,21 @@
 """Measures how long the model waits for input, for which shard, and which stage of the pipeline is slowest.
 
-On a host with device planes the wait of a step is the idle time with cause `input` of the device that waits most;
-on others it is the union of the `IteratorGetNext…` calls that hold up the step.
+The wait of a host is what the ledger has as input of the device that waits most. On a host without devices it is the
+union of the `IteratorGetNext…` calls that hold up the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped, Verdict
-from traceview.analysis.cost import mean_of_steps
-from traceview.analysis.input.advice import advice_for
-from traceview.analysis.input.host_pipelines import HostPipelines, pipelines_of
-from traceview.analysis.input.late_shards import InputReplica, late_shards
-from traceview.analysis.input.rules import INPUT_BOUND
-from traceview.analysis.input.supply import Supply, supply_of
-from traceview.analysis.of_hosts import OfHosts
-from traceview.analysis.selection import Selection, covered_ps, step_bounds
-from traceview.document import numbers
-from traceview.intervals import Int64Array, union
+from traceview.analysis.context import Context
+from traceview.analysis.facts.input_supply import InputSupply, input_supplies
+from traceview.analysis.facts.late_shards import InputShard
+from traceview.ledger.states import State
 from traceview.record import (
     Count,
     DeviceKey,
@@ -34,17 +27,15 @@ from traceview.record import (
     StageName,
     one_of,
 )
-from traceview.robust import median, median_ps
-from traceview.trace.model import Trace
-from traceview.trace.pipeline import (
-    InputStage,
-    kind_of,
-)
+from traceview.trace.pipeline import InputStage, kind_of
 
 TOP_STAGES: Final = 10
 """Rows of the stage table in a report, unless asked otherwise."""
 
-NOT_ATTRIBUTED: Final = "the causes of idle time are not known"
+MODERATE_RATIO: Final = 0.05
+HIGH_RATIO: Final = 0.20
+"""Of the step: waits from which on the verdict is moderate, and high (XProf's limits)."""
+
 NO_WAIT_RECORDED: Final = "no IteratorGetNext call of the model was recorded"
 NO_STEPS: Final = "no used step"
 
@@ -54,38 +45,35 @@ class InputHost(Record, frozen=True):
 
     Attributes:
         host: Name of the host.
-        measured_by: idle: idle time of a device with that cause; iterator: calls of IteratorGetNext that held
-            up the step.
+        measured_by: ledger: time of a device in state input; iterator: calls of IteratorGetNext that held up the step.
         device: Key of the device that waits most; null where the host's calls are measured.
-        wait_ps: Wait in the window, picoseconds; null where not known.
-        wait_per_step_ps: Median over the used steps, picoseconds; null without steps.
-        input_ratio: Wait over step time, median over the used steps; over the window without steps; null where
-            not known.
+        wait_ps: Wait in the used steps, or without steps in the window, picoseconds; null where not known.
+        wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps.
+        input_ratio: Share of the used steps that is waiting for input; of the window without steps; null where not known.
         reason: Why there is no ratio; null where there is one.
         slowest_stage: Path of the stage with the longest own time; null where no stage was recorded.
         work_ratio: Own time of that stage over the window; above 1 where several threads run it.
         empty_step_ratio: Share of the used steps in which a request met an empty prefetch buffer between that
             stage and the model, of the buffer for which it is least; null without a recorded buffer.
-        empty_wait_ratio: Share of the wait of the used steps that lies in steps in which a request met an empty buffer, of
-            the buffer for which it is least; null without a recorded buffer or a wait.
-        work_of_wait_ratio: Own time of that stage over wait_ps; null without a wait.
-        mean_wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps, and in reports of
-            earlier versions.
+        empty_wait_ratio: Share of the time in requests of the used steps that lies in steps in which one met an empty
+            buffer, of the buffer for which it is least; null without a recorded buffer or a wait.
+        work_of_wait_ratio: Own time of that stage over the time in requests; null without a wait.
+        keeps_up: Whether the pipeline delivers as fast as the model takes, so that its requests wait for nothing.
     """
 
     host: Hostname
-    measured_by: Annotated[str, one_of("idle", "iterator")]
+    measured_by: Annotated[str, one_of("ledger", "iterator")]
     device: DeviceKey | None
     wait_ps: Picoseconds | None
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
     reason: str | None
-    slowest_stage: StageName | None = None
-    work_ratio: Ratio | None = None
-    empty_step_ratio: Ratio | None = None
-    empty_wait_ratio: Ratio | None = None
-    work_of_wait_ratio: Ratio | None = None
-    mean_wait_per_step_ps: Picoseconds | None = None
+    slowest_stage: StageName | None
+    work_ratio: Ratio | None
+    empty_step_ratio: Ratio | None
+    empty_wait_ratio: Ratio | None
+    work_of_wait_ratio: Ratio | None
+    keeps_up: bool
 
 
 class InputStep(Record, frozen=True):
@@ -96,7 +84,7 @@ class InputStep(Record, frozen=True):
         number: Number of the step.
         wait_ps: Wait for input, picoseconds.
         input_ratio: The same over the duration of the step.
-        used: Whether the step takes part in the medians.
+        used: Whether the step takes part in the statistics.
     """
 
     host: Hostname
@@ -115,7 +103,6 @@ class Bottleneck(Record, frozen=True):
         kind: Last component of the path.
         own_ps: Self time without waiting for inputs, picoseconds.
         share_ratio: Its share of the own time of all stages that the model waits for.
-        advice: What to change.
     """
 
     host: Hostname
@@ -123,21 +110,19 @@ class Bottleneck(Record, frozen=True):
     kind: StageName
     own_ps: Picoseconds
     share_ratio: Ratio
-    advice: str
 
 
 class Input(Record, frozen=True):
     """The input pipeline, and how long the model waits for it.
 
     Attributes:
-        input_ratio: Share of the step spent waiting for input, median over the used steps of the host that
-            waits most; of the window without steps; null where not known.
+        input_ratio: Share of the used steps spent waiting for input on the host that waits most; of the window without
+            steps; null where not known.
         verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
         reason: Why there is no ratio; null where there is one.
         hosts: How long the model of each host waited.
         steps: The wait of every step in the window.
-        replicas: The shards of a distributed dataset; empty without one, and where it is not known whose they
-            are.
+        shards: The shards of a distributed dataset; empty without one, and where it is not known whose they are.
         empty_ratio: How often the buffer that the model takes from was found empty; null where not recorded.
         bottleneck: The stage to change first; null where no stage was recorded.
         missing: What the pipeline lacks, by the names of its stages.
@@ -151,7 +136,7 @@ class Input(Record, frozen=True):
     reason: str | None
     hosts: tuple[InputHost, ...]
     steps: tuple[InputStep, ...]
-    replicas: tuple[InputReplica, ...]
+    shards: tuple[InputShard, ...]
     empty_ratio: Ratio | None
     bottleneck: Bottleneck | None
     missing: tuple[
@@ -162,223 +147,110 @@ class Input(Record, frozen=True):
     left_out_count: Count
 
 
-def keeps_waiting(row: InputHost) -> bool:
-    """Whether the pipeline of a host agrees that the model waits for it: it works much, and its buffers are empty.
-
-    Where the buffers are empty while the model waits, its work is compared with that wait.
-    """
-    if row.empty_step_ratio is None or row.work_ratio is None:
-        return True
-    limits = INPUT_BOUND.limits
-    if (row.empty_wait_ratio or 0.0) >= limits["empty_wait_ratio"]:
-        return max(row.work_ratio, row.work_of_wait_ratio or 0.0) >= limits["work_ratio"]
-    return (
-        row.empty_step_ratio >= limits["empty_step_ratio"]
-        and row.work_ratio >= limits["work_ratio"]
-    )
+def verdict_of(ratio: float) -> Verdict:
+    """How much of the step a wait is, as XProf words it."""
+    return "high" if ratio >= HIGH_RATIO else "moderate" if ratio >= MODERATE_RATIO else "none"
 
 
-def work_words(ratio: float) -> str:
-    """`works 70.0% of the window`: how long a stage works, on one thread or on several."""
-    more = ", on more than one thread" if ratio > 1 else ""
-    return f"works {numbers.share(ratio)} of the window{more}"
-
-
-def compute(
-    trace: Trace,
-    selection: Selection,
-    input_idle: Mapping[int, Int64Array],
-    top: int | None = TOP_STAGES,
-) -> Input | Skipped:
-    """The waits, shards and stages of every host.
-
-    `input_idle`: for each device of the device list the idle picoseconds of cause input in each step of its host,
-    in the order of `selection.steps`, without those where that is not known. `top`: rows of stages, None for all.
-    """
-    inputs = [
-        pipelines
-        for host in selection.windows
-        if (pipelines := pipelines_of(trace, selection, host)).calls.row.size
-        or pipelines.waits.row.size
-    ]
-    if not inputs:
+def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
+    """The waits, shards and stages of every host. `top`: rows of stages, None for all."""
+    supplies = context.once(input_supplies)
+    if not supplies:
         return Skipped("no tf.data iterator was recorded")
-    steps_of = {each.host: _steps(trace, selection, each, input_idle) for each in inputs}
-    hosts = [_host(trace, selection, each, steps_of[each.host], input_idle) for each in inputs]
-    worst = max(range(len(inputs)), key=lambda place: hosts[place].input_ratio or 0.0)
-    ratio = hosts[worst].input_ratio
+    waits = {host: _waits(context, host, supply) for host, supply in supplies.items()}
+    rows = {host: _host(context, host, supplies[host], waits[host]) for host in supplies}
+    worst = max(rows, key=lambda host: rows[host].input_ratio or 0.0)
+    ratio = rows[worst].input_ratio
     stages = sorted(
-        (stage for each in inputs for stage in each.stages), key=lambda stage: -stage.self_ps
+        (stage for supply in supplies.values() for stage in supply.stages),
+        key=lambda stage: -stage.self_ps,
     )
     listed = stages[:top]
     return Input(
         input_ratio=ratio,
-        verdict=None if ratio is None else INPUT_BOUND.verdict_of(ratio),
-        reason=hosts[worst].reason if ratio is None else None,
-        hosts=tuple(hosts),
-        steps=tuple(step for each in inputs for step in steps_of[each.host]),
-        replicas=tuple(row for each in inputs for row in late_shards(trace, selection, each)),
-        empty_ratio=inputs[worst].empty_ratio,
-        bottleneck=_bottleneck(trace, inputs[worst]),
-        missing=inputs[worst].missing,
+        verdict=None if ratio is None else verdict_of(ratio),
+        reason=rows[worst].reason if ratio is None else None,
+        hosts=tuple(rows.values()),
+        steps=tuple(step for host in waits for step in _steps(context, host, waits[host])),
+        shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
+        empty_ratio=supplies[worst].empty_ratio,
+        bottleneck=_bottleneck(rows[worst].host, supplies[worst]),
+        missing=supplies[worst].missing,
         stages=tuple(listed),
         stage_count=len(stages),
         left_out_count=len(stages) - len(listed),
     )
 
 
-def join(hosts: OfHosts[Input]) -> Input:
-    """The waits, shards and stages of all hosts. Each has no more than `TOP_STAGES` stages, the longest."""
-    each = hosts.by_host
-    worst = max(each, key=lambda result: result.input_ratio or 0.0)
-    stages = sorted(
-        (stage for result in each for stage in result.stages), key=lambda stage: -stage.self_ps
-    )
-    listed = stages[:TOP_STAGES]
-    stage_count = sum(result.stage_count for result in each)
-    return replace(
-        worst,
-        hosts=tuple(row for result in each for row in result.hosts),
-        steps=tuple(step for result in each for step in result.steps),
-        replicas=tuple(row for result in each for row in result.replicas),
-        stages=tuple(listed),
-        stage_count=stage_count,
-        left_out_count=stage_count - len(listed),
-    )
+_Waits = tuple[int | None, Mapping[int, int], int | None]
+"""The device that waits most, the wait by place of the step among those of the host, and the wait in the window."""
 
 
-# Waits
+def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
+    """What is known of the wait of a host; no wait in the window where nothing is."""
+    trace, ledger = context.trace, context.ledger
+    devices = [device for device in ledger.devices if trace.device_list[device].host == host]
+    if not devices:
+        return None, dict(enumerate(supply.wait_of_steps or ())), supply.wait_ps
+    is_input = ledger.rows(states=(State.INPUT,))
+    waited = {device: ledger.by_state(device, is_input).get(State.INPUT, 0) for device in devices}
+    most = max(waited, key=lambda device: waited[device])
+    of_steps = ledger.states_of_steps(most)[State.INPUT]
+    own = np.array([step.host == host for step in ledger.steps], dtype=np.bool_)
+    return most, dict(enumerate(of_steps[own].tolist())), waited[most]
 
 
-def _has_plane(trace: Trace, host: int) -> bool:
-    return any(device.host == host and device.kind != "replica" for device in trace.device_list)
-
-
-def _steps(
-    trace: Trace,
-    selection: Selection,
-    pipelines: HostPipelines,
-    input_idle: Mapping[int, Int64Array],
-) -> list[InputStep]:
+def _steps(context: Context, host: int, waits: _Waits) -> list[InputStep]:
     """The wait of each step; empty where it is not known."""
-    steps = selection.steps[pipelines.host]
-    if _has_plane(trace, pipelines.host):
-        idle = _idle_of_host(trace, pipelines.host, input_idle)
-        if not idle or not steps:
-            return []
-        wait = np.max(list(idle.values()), axis=0)
-    elif pipelines.waits.row.size:
-        wait = union(pipelines.waits.start_ps, pipelines.waits.end_ps).within(*step_bounds(steps))
-    else:
-        return []
+    steps = context.selection.steps[host]
     return [
         InputStep(
-            host=trace.hosts[pipelines.host].name,
-            number=step.number,
+            host=context.trace.hosts[host].name,
+            number=steps[place].number,
             wait_ps=wait_ps,
-            input_ratio=wait_ps / step.duration_ps if step.duration_ps else 0.0,
-            used=step.excluded is None,
+            input_ratio=wait_ps / steps[place].duration_ps if steps[place].duration_ps else 0.0,
+            used=steps[place].excluded is None,
         )
-        for step, wait_ps in zip(steps, wait.tolist(), strict=True)
+        for place, wait_ps in waits[1].items()
     ]
 
 
-def _idle_of_host(
-    trace: Trace, host: int, input_idle: Mapping[int, Int64Array]
-) -> dict[int, Int64Array]:
-    return {
-        device: per_step
-        for device, per_step in input_idle.items()
-        if trace.device_list[device].host == host
-    }
-
-
-def _host(
-    trace: Trace,
-    selection: Selection,
-    pipelines: HostPipelines,
-    steps: list[InputStep],
-    input_idle: Mapping[int, Int64Array],
-) -> InputHost:
-    window, used = selection.windows[pipelines.host], [step for step in steps if step.used]
-    supply = _supply(trace, selection, pipelines, [step.wait_ps for step in used])
-    row = InputHost(
-        host=trace.hosts[pipelines.host].name,
-        measured_by="iterator",
-        device=None,
-        wait_ps=None,
-        wait_per_step_ps=None,
-        input_ratio=None,
-        reason=None,
-        slowest_stage=supply.stage.name if supply else None,
-        work_ratio=supply.work_ratio if supply else None,
-        empty_step_ratio=supply.empty_step_ratio if supply else None,
-        empty_wait_ratio=supply.empty_wait_ratio if supply else None,
-        mean_wait_per_step_ps=mean_of_steps(
-            np.array([step.wait_ps for step in used], dtype=np.int64)
-        ),
-    )
-    per_step = median_ps([step.wait_ps for step in used])
-    ratio = median([step.input_ratio for step in used]) if used else None
-    if _has_plane(trace, pipelines.host):
-        idle = _idle_of_host(trace, pipelines.host, input_idle)
-        device = max(idle, key=lambda key: int(idle[key].sum())) if idle else None
-        waited = sum(step.wait_ps for step in steps) if steps else None
-        return replace(
-            row,
-            measured_by="idle",
-            device=None if device is None else trace.device_key(device),
-            wait_ps=waited,
-            work_of_wait_ratio=_of_wait(supply, waited),
-            wait_per_step_ps=per_step,
-            input_ratio=ratio,
-            reason=None if used else NO_STEPS if idle else NOT_ATTRIBUTED,
-        )
-    waited = None
-    if pipelines.waits.row.size:
-        waits = union(pipelines.waits.start_ps, pipelines.waits.end_ps)
-        waited = covered_ps(waits, window)
-        if not selection.steps[pipelines.host] and window.length_ps:
-            ratio = waited / window.length_ps
-    absent = NO_WAIT_RECORDED if waited is None else NO_STEPS
-    return replace(
-        row,
-        wait_ps=waited,
-        work_of_wait_ratio=_of_wait(supply, waited),
-        wait_per_step_ps=per_step,
-        input_ratio=ratio,
-        reason=absent if ratio is None else None,
+def _host(context: Context, host: int, supply: InputSupply, waits: _Waits) -> InputHost:
+    device, of_steps, in_window_ps = waits
+    selection, steps = context.selection, context.selection.steps[host]
+    used = [place for place in of_steps if steps[place].excluded is None]
+    whole_ps = sum(steps[place].duration_ps for place in used)
+    wait_ps: int | None = sum(of_steps[place] for place in used)
+    if not used:
+        wait_ps = in_window_ps
+        whole_ps = 0 if steps else selection.windows[host].length_ps
+    is_known = wait_ps is not None and whole_ps > 0
+    absent = NO_WAIT_RECORDED if wait_ps is None else NO_STEPS
+    return InputHost(
+        host=context.trace.hosts[host].name,
+        measured_by="iterator" if device is None else "ledger",
+        device=None if device is None else context.trace.device_key(device),
+        wait_ps=wait_ps,
+        wait_per_step_ps=(wait_ps or 0) // len(used) if used else None,
+        input_ratio=(wait_ps or 0) / whole_ps if is_known else None,
+        reason=None if is_known else absent,
+        slowest_stage=supply.slowest.name if supply.slowest else None,
+        work_ratio=supply.work_ratio,
+        empty_step_ratio=supply.empty_step_ratio,
+        empty_wait_ratio=supply.empty_wait_ratio,
+        work_of_wait_ratio=supply.work_of_wait_ratio,
+        keeps_up=not supply.is_short,
     )
 
 
-def _of_wait(supply: Supply | None, wait_ps: int | None) -> float | None:
-    return supply.stage.own_ps / wait_ps if supply and wait_ps else None
-
-
-def _supply(
-    trace: Trace, selection: Selection, pipelines: HostPipelines, wait_ps: Sequence[int]
-) -> Supply | None:
-    stage, window = pipelines.slowest, selection.windows[pipelines.host]
-    if stage is None:
-        return None
-    steps = selection.used_of(pipelines.host)
-    start, end = (each.tolist() for each in step_bounds(steps))
-    bounds = (start, end) if steps else ([window.start_ps], [window.end_ps])
-    asked = pipelines.waits.pipeline
-    return supply_of(trace, pipelines.calls, asked, stage, window.length_ps, bounds, wait_ps)
-
-
-def _bottleneck(trace: Trace, pipelines: HostPipelines) -> Bottleneck | None:
-    slowest = pipelines.slowest
+def _bottleneck(host: str, supply: InputSupply) -> Bottleneck | None:
+    slowest = supply.slowest
     if slowest is None:
         return None
-    kind = kind_of(slowest.name)
-    fills = "Shuffle" if pipelines.fills_a_shuffle(slowest) else kind
     return Bottleneck(
-        host=trace.hosts[pipelines.host].name,
+        host=host,
         name=slowest.name,
-        kind=kind,
+        kind=kind_of(slowest.name),
         own_ps=slowest.own_ps,
-        share_ratio=slowest.own_ps / sum(stage.own_ps for stage in pipelines.candidates),
-        advice=advice_for(fills, slowest.parallelism),
+        share_ratio=supply.share_ratio,
     )

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analysis.base import Finding
 from traceview.analysis.context import View
-from traceview.analysis.cost import cost_words
-from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.input.chain import chain
-from traceview.analysis.input.late_shards import InputReplica
-from traceview.analysis.input.result import (
-    Bottleneck,
-    Input,
-    InputHost,
-    keeps_waiting,
-    work_words,
-)
-from traceview.analysis.input.rules import INPUT_BOUND, REPLICA_STARVED
+from traceview.analysis.facts.late_shards import LATE_RATIO, InputShard
+from traceview.analysis.input.result import Bottleneck, Input, InputHost
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.figures import Chain, ChainStage
 from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
 
@@ -37,97 +27,70 @@ MISSING: Final = {
     "cache": "a cache",
 }
 _HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
-_STEPS_BEHIND: Final = f"steps {REPLICA_STARVED.limits['late_ratio']:.0%} behind"
+_STEPS_BEHIND: Final = f"steps {LATE_RATIO:.0%} behind"
 BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
+_SEPARATOR: Final = "::"
 WORK: Final = (
     "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
     "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
     "threads make, or takes it over."
 )
-_MEASURES: Final = {"idle": "idle time of the device", "iterator": "iterator calls"}
+_MEASURES: Final = {"ledger": "time of the device", "iterator": "iterator calls"}
 
 
 def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
     most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
-    idle = view.result(IDLE)
     most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
     stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
     return doc.Section(
         "input",
         TITLE,
         (
-            *doc.notes(*_notes(result, is_brief=view.is_brief)),
-            *chain(result),
+            *doc.notes(*_notes(result)),
+            *_chain(result),
             *_hosts(result.hosts, most_rows, everything),
-            *_replicas(result.replicas, most_rows, everything),
-            *doc.remarks(BEHIND if result.replicas else None),
-            *_stages(stages, result.stage_count, view.command("input")),
+            *_shards(result.shards, most_rows, everything),
+            *doc.remarks(BEHIND if result.shards else None),
+            *_stages(stages, result.stage_count, view.command("show input")),
             *doc.remarks(WORK if stages else None),
         ),
-        lead=_lead(
-            result,
-            next((row for row in view.findings if row.code == INPUT_BOUND.code), None),
-            has_idle=bool(idle is not None and idle.devices),
-        ),
+        lead=_lead(result),
     )
 
 
-def _lead(result: Input, finding: Finding | None, *, has_idle: bool) -> str:
-    """`finding`: says that the input pipeline keeps the devices waiting, for some steps longer than the median one.
-
-    `has_idle`: whether a device was recorded, whose idle time has causes.
-    """
+def _lead(result: Input) -> str:
     if result.input_ratio is None:
         return f"Input wait: unknown; {result.reason}."
     worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
-    whole = "median step" if any(step.used for step in result.steps) else "window"
-    share = numbers.share(result.input_ratio)
-    if worst.measured_by == "idle":
-        lead = (
-            f"{worst.device or 'A device'} is idle and waits for input for {share} of the {whole}"
-        )
-    else:
-        lead = f"The thread that runs the steps spends {share} of the {whole} in calls for the next batch"
-    if not keeps_waiting(worst) and finding:
-        return f"{lead}. A batch is ready, but the pipeline takes Python's lock or the cores from the step."
-    if not keeps_waiting(worst):
-        shown = "; idle time meanwhile is shown as waiting for input" if has_idle else ""
-        # A buffer that is empty now and then is filled in no time.
-        reason = (
-            "The pipeline works little, so it"
-            if worst.empty_step_ratio
-            else "A batch is ready, so the pipeline"
-        )
-        return f"{lead}. {reason} keeps up: the calls themselves take that long{shown}."
+    whole = "step" if any(step.used for step in result.steps) else "window"
+    share = numbers.percent(result.input_ratio)
     verdict = look_of(VERDICTS, result.verdict or "none").words
-    cost = finding and cost_words(
-        finding.cost_ps_per_step, finding.cost_ratio, finding.cost_statistic
-    )
-    if finding and cost and result.verdict == "none":
-        # Few steps wait, and those for long.
-        share = numbers.share(finding.cost_ratio)
-        return (
-            f"{lead} ({verdict}), but some steps wait long: {finding.code} costs {cost} ({share})."
-        )
-    return f"{lead} ({verdict})."
+    if worst.measured_by == "iterator":
+        lead = f"The thread that runs the steps waits {share} of the {whole} for the next batch"
+    else:
+        lead = f"{worst.device or 'A device'} waits {share} of the {whole} for input"
+    if not worst.keeps_up:
+        return f"{lead} ({verdict})."
+    if result.verdict == "none":
+        return f"{lead}. The pipeline keeps up: a batch is ready when the model asks."
+    return f"{lead} ({verdict}). A batch is ready, but Python of the pipeline keeps the lock from the step."
 
 
-def _notes(result: Input, *, is_brief: bool) -> tuple[str | None, ...]:
+def _notes(result: Input) -> tuple[str | None, ...]:
     stage = result.bottleneck
     row = next((row for row in result.hosts if stage and row.host == stage.host), None)
     missing = ", ".join(MISSING.get(key, key) for key in result.missing)
-    # Where the pipeline keeps up, a change to it helps nothing; in a brief document the finding gives the advice.
-    is_slow = result.verdict in ("high", "moderate") and row is not None and keeps_waiting(row)
+    # Where the pipeline keeps up, a change to it helps nothing.
+    is_slow = result.verdict in ("high", "moderate") and row is not None and not row.keeps_up
     return (
         None
         if stage is None
         else f"Slowest stage: {_path(stage.name)}, {_work(stage, row)}."
-        + (_HAND_ON if _is_below_another(result, stage) else "")
-        + (f" {stage.advice}" if is_slow and not is_brief else ""),
+        + (_HAND_ON if _is_below_another(result, stage) else ""),
         f"Missing: {missing}." if missing and is_slow else None,
         _fill(result, row, is_slow=is_slow),
     )
@@ -144,18 +107,19 @@ def _fill(result: Input, row: InputHost | None, *, is_slow: bool) -> str | None:
         steps = numbers.share(row.empty_step_ratio)
         return f"In {steps} of the steps the fullest prefetch buffer between it and the model was empty when asked."
     if result.empty_ratio is not None:
-        by_idle = any(host.measured_by == "idle" for host in result.hosts)
-        who = "the devices" if by_idle else "the thread that runs the steps"
+        by_device = any(host.measured_by == "ledger" for host in result.hosts)
+        who = "the devices" if by_device else "the thread that runs the steps"
         hardly = "" if is_slow or not result.empty_ratio else f", but {who} hardly waited for it"
         return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
     return None
 
 
 def _work(stage: Bottleneck, row: InputHost | None) -> str:
-    """How long a stage works; reports of earlier versions know only its share of the work of all."""
+    """How long a stage works, on one thread or on several."""
     if row is None or row.work_ratio is None:
-        return f"{numbers.share(stage.share_ratio)} of the work of all stages"
-    return work_words(row.work_ratio)
+        return f"{numbers.percent(stage.share_ratio)} of the work of all stages"
+    more = ", on more than one thread" if row.work_ratio > 1 else ""
+    return f"works {numbers.percent(row.work_ratio)} of the window{more}"
 
 
 def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
@@ -169,7 +133,7 @@ def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.T
             doc.names("host", [row.host for row in rows]),
             doc.shares("share of the step", [row.input_ratio for row in rows]),
             doc.times("wait per step", [row.wait_per_step_ps for row in rows], priority=1),
-            doc.times("wait in the window", [row.wait_ps for row in rows], priority=3),
+            doc.times("wait in all", [row.wait_ps for row in rows], priority=3),
             doc.devices(
                 "device",
                 [row.device for row in rows],
@@ -188,9 +152,9 @@ def _hosts(hosts: Sequence[InputHost], most_rows: int, rest: str) -> tuple[doc.T
     )
 
 
-def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
-    rows = replicas[:most_rows]
-    hosts = {row.host for row in replicas}
+def _shards(shards: Sequence[InputShard], most_rows: int, rest: str) -> tuple[doc.Table, ...]:
+    rows = shards[:most_rows]
+    hosts = {row.host for row in shards}
     return doc.table(
         "Shards of the batch",
         (
@@ -210,7 +174,7 @@ def _replicas(replicas: Sequence[InputReplica], most_rows: int, rest: str) -> tu
             doc.counts(_STEPS_BEHIND, [row.late_step_count for row in rows], priority=1),
             doc.counts("steps", [row.step_count for row in rows], priority=2),
         ),
-        row_count=len(replicas),
+        row_count=len(shards),
         rest=rest,
     )
 
@@ -269,3 +233,46 @@ def _asked_by(row: InputStage) -> str:
 
 def _added_by(row: InputStage) -> str:
     return "TensorFlow" if row.injected else ""
+
+
+def _chain(result: Input) -> tuple[Chain, ...]:
+    """The pipeline of the slowest stage, or of the stage that takes longest; nothing without two stages of one."""
+    named = result.bottleneck
+    blocking = [stage for stage in result.stages if stage.blocking] or list(result.stages)
+    if not blocking:
+        return ()
+    host = named.host if named else blocking[0].host
+    stages = {stage.name: stage for stage in result.stages if stage.host == host}
+    inside = named.name if named and named.name in stages else blocking[0].name
+    leaves = [name for name in stages if _is_above(inside, name) or name == inside]
+    leaf = max(leaves, key=lambda name: name.count(_SEPARATOR), default=inside)
+    path = [name for name in stages if name == leaf or _is_above(name, leaf)]
+    path.sort(key=lambda name: -name.count(_SEPARATOR))
+    if len(path) < 2:
+        return ()
+    model_wait = next((row.wait_ps for row in result.hosts if row.host == host), None)
+    return (
+        Chain(
+            tuple(
+                ChainStage(
+                    name=name.rpartition(_SEPARATOR)[2],
+                    own_ps=stages[name].own_ps,
+                    awaited_ps=_waited(stages[above], stages[name]) if above else model_wait,
+                    is_slowest=named is not None and name == named.name,
+                )
+                for name, above in zip(path, [*path[1:], ""], strict=True)
+            )
+        ),
+    )
+
+
+def _waited(stage: InputStage, input_stage: InputStage) -> int | None:
+    """How long a stage waited for its input on another thread; None on its own thread, where it called it instead."""
+    return (
+        None if stage.threads == input_stage.threads and not stage.waiting_ps else stage.waiting_ps
+    )
+
+
+def _is_above(name: str, below: str) -> bool:
+    """Whether a stage stands nearer to the model than another one of its pipeline."""
+    return below.startswith(f"{name}{_SEPARATOR}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from traceview.analysis import idle
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
+from traceview.analysis.facts.idle_report import Idle
 from traceview.analysis.lanes.result import compute
 from traceview.document.chart import Lanes
 
@@ -16,10 +16,13 @@ def _made_last(_: Context) -> Skipped:
     return Skipped("")
 
 
-def lanes_of(context: Context, detailed: Collection[int]) -> Lanes | Skipped:
-    """The lanes; `detailed`: numbers of the steps to show in full detail."""
-    idle_time = context.result(idle.ANALYSIS)
-    return compute(context.trace, context.selection, context.idle, idle_time, detailed)
+def lanes_of(
+    context: Context, idle_time: Idle | Skipped, detailed: Collection[int]
+) -> Lanes | Skipped:
+    """The lanes; `idle_time`: whose longest gaps choose the threads, `detailed`: numbers of the steps to show in full detail."""
+    return compute(
+        context.trace, context.selection, context.idle, idle_time, context.ledger, detailed
+    )
 
 
 ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)

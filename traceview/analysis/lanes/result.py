@@ -13,16 +13,18 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.base import Skipped
-from traceview.analysis.idle.result import Idle
-from traceview.analysis.idle_attribution import IdleAttribution
+from traceview.analysis.facts.idle_report import Idle
+from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
 from traceview.analysis.selection import Selection, rows_in
 from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
 from traceview.document.vocabulary import STEP_KINDS
 from traceview.ids import unique_ids, unique_inverse
 from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import KEYS, OF_CAUSE
+from traceview.ledger.table import Ledger
 from traceview.trace.cause import Cause
-from traceview.trace.gaps import Gaps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
@@ -49,7 +51,7 @@ _ACTIVITIES: Final[tuple[tuple[LaneKind, tuple[ActivityClass, ...]], ...]] = (
     ),
 )
 _STEP_CLASSES: Final = tuple(STEP_KINDS)
-_CAUSE_CLASSES: Final = tuple(cause.key for cause in Cause)
+_STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.int64)
 
 
 class _Draft(Struct, frozen=True, eq=False):
@@ -69,18 +71,17 @@ def compute(
     selection: Selection,
     attribution: IdleAttribution,
     idle: Idle | Skipped,
+    ledger: Ledger,
     detailed: Collection[int],
 ) -> Lanes | Skipped:
     """The lanes of every device that could be recorded, and of its host.
 
-    `attribution`, `idle`: its idle time. `detailed`: numbers of the steps in which short slices are not merged.
+    `attribution`, `idle`: its idle time, `ledger`: its states. `detailed`: numbers of the steps in which short slices are not merged.
     """
     if isinstance(idle, Skipped):
         return Skipped(idle.reason)
     devices = list(attribution.gaps)[:MOST_DEVICES]
-    of_device = {
-        device: list(_of_device(trace, selection, attribution, device)) for device in devices
-    }
+    of_device = {device: list(_of_device(trace, selection, ledger, device)) for device in devices}
     hosts = sorted({trace.device_list[device].host for device in devices})
     of_host = {host: list(_of_host(trace, selection, attribution, idle, host)) for host in hosts}
     drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
@@ -122,9 +123,7 @@ def compute(
 # The events of a lane
 
 
-def _of_device(
-    trace: Trace, selection: Selection, attribution: IdleAttribution, device: int
-) -> Iterator[_Draft]:
+def _of_device(trace: Trace, selection: Selection, ledger: Ledger, device: int) -> Iterator[_Draft]:
     window = selection.windows[trace.device_list[device].host]
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
@@ -142,22 +141,23 @@ def _of_device(
         if slices.size:
             keys = tuple(class_.name.lower() for class_ in classes)
             yield _Draft(kind, NONE, rows_of_kind.size, keys, slices, window)
-    gaps = attribution.gaps[device]
-    if gaps.count:
-        yield _Draft("idle", NONE, gaps.count, _CAUSE_CLASSES, _idle(trace, gaps), window)
+    idle = _idle(ledger, device)
+    if idle.size:
+        yield _Draft("idle", NONE, idle.size, KEYS, idle, window)
 
 
-def _idle(trace: Trace, gaps: Gaps) -> Slices:
-    columns, after = trace.device_columns, gaps.after[gaps.gap]
+def _idle(ledger: Ledger, device: int) -> Slices:
+    """The idle segments of a device, each named after the event that ended it."""
+    own = ledger.columns.chosen(ledger.rows_of(device))
+    rows = np.flatnonzero(own.activity == IDLE)
+    columns, after = ledger.trace.device_columns, own.event[rows]
     op = np.append(columns.op, np.int32(NONE))[after]
     kernel = np.append(columns.name, np.int32(NONE))[after]
-    return Slices(
-        gaps.start_ps,
-        gaps.end_ps,
-        gaps.cause_ps,
-        np.ones(gaps.start_ps.size, dtype=np.int64),
-        np.where(op == NONE, kernel, op),
-    )
+    start, length = own.start_ps[rows], own.duration_ps[rows]
+    class_ps = np.zeros((len(KEYS), rows.size), dtype=np.int64)
+    class_ps[own.state[rows], np.arange(rows.size)] = length
+    count = np.ones(rows.size, dtype=np.int64)
+    return Slices(start, start + length, class_ps, count, np.where(op == NONE, kernel, op))
 
 
 def _of_host(
@@ -174,18 +174,16 @@ def _of_host(
         )
         start = np.clip(timeline.start, window.start_ps, window.end_ps)
         end = np.append(start[1:], window.end_ps)
-        kept = np.flatnonzero((timeline.cause != Cause.UNATTRIBUTED) & (end > start))
+        kept = np.flatnonzero((timeline.cause != Cause.UNKNOWN) & (end > start))
         slices = slices_of(
             start[kept],
             end[kept],
-            timeline.cause[kept].astype(np.int64),
+            _STATE_OF_CAUSE[timeline.cause[kept]],
             np.full(kept.size, NONE, dtype=np.int32),
-            len(Cause),
+            len(KEYS),
         )
         if slices.size:
-            yield _Draft(
-                "thread", thread, slices.size, _CAUSE_CLASSES, slices, window, states=states
-            )
+            yield _Draft("thread", thread, slices.size, KEYS, slices, window, states=states)
 
 
 def _steps(steps: Sequence[Step], window: Window) -> Slices:

@@ -1,4 +1,4 @@
-"""Shows how long each step took, and how busy the devices were in it."""
+"""Shows how long each step took, which steps are slow, and how much of each the devices computed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from traceview.analysis import device_time
 from traceview.analysis.context import View
-from traceview.analysis.environment import ANALYSIS as ENVIRONMENT
+from traceview.analysis.facts.environment_report import Environment
+from traceview.analysis.facts.step_report import (
+    SlowSteps,
+    StepRow,
+    Steps,
+    slow_steps,
+    state_growth,
+)
 from traceview.analysis.steps.findings import FEW_STEPS
-from traceview.analysis.steps.result import StepRow, Steps
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.figures import Span, StepBar, StepTimes
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
+from traceview.document.vocabulary import STATES, STEP_KINDS, STEP_METHODS, Look, look_of
+from traceview.ledger.states import State
 
 TITLE: Final = "Steps"
 
@@ -65,7 +72,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *_table(view, result),
         ),
         lead=f"{found_steps(result)}{used}.",
-        terms=("step", "busy"),
+        terms=("step",),
     )
 
 
@@ -137,7 +144,7 @@ def _bound_notes(result: Steps) -> Iterator[str]:
 
 def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
     """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
-    environment = view.result(ENVIRONMENT)
+    environment = view.record("environment", Environment)
     classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
     is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
     if is_coordinated and result.method == "marker":
@@ -171,16 +178,9 @@ def _accumulation_notes(result: Steps) -> Iterator[str]:
         yield f"The optimizer ran in some steps only{where}. Gradients accumulate in the others."
         return
     yield (
-        f"The optimizer runs in every {_ordinal(result.accumulated_steps)} step{where}. Gradients accumulate in the others, "
+        f"The optimizer runs in every {numbers.ordinal(result.accumulated_steps)} step{where}. Gradients accumulate in the others, "
         "which take less time."
     )
-
-
-def _ordinal(number: int) -> str:
-    ending = (
-        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    )
-    return f"{number}{ending}"
 
 
 def _table(view: View, result: Steps) -> Iterator[doc.Block]:
@@ -192,7 +192,7 @@ def _table(view: View, result: Steps) -> Iterator[doc.Block]:
     most = BRIEF_STEPS if view.is_brief else view.most_rows
     shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
     columns = _columns_of_hosts(view, shown, every) if is_joined else _columns(view, shown)
-    yield from doc.table("Steps", columns, row_count=len(steps), rest=view.command("steps"))
+    yield from doc.table("Steps", columns, row_count=len(steps), rest=view.command("show steps"))
     if len(shown) < len(steps):
         yield from doc.remarks("The first and the last steps are shown.")
 
@@ -217,7 +217,7 @@ def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
     yield doc.names("host", [row.host if has_hosts else None for row in rows])
     yield doc.spans("", [_span(view, row) for row in rows])
     yield doc.times("time", [row.duration_ps for row in rows])
-    yield from _busy(view, steps)
+    yield from _computing(steps)
     yield doc.words("remark", [step_remark(row.kind, row.excluded) for row in rows], priority=1)
 
 
@@ -240,7 +240,7 @@ def _columns_of_hosts(
     yield doc.times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
     yield doc.times("longest", [hosts[-1].duration_ps for hosts in steps])
     yield doc.names("slowest host", [_slowest(hosts) for hosts in steps])
-    yield from _busy(view, steps)
+    yield from _computing(steps)
     yield doc.words(
         "remark",
         [
@@ -257,18 +257,14 @@ def _slowest(hosts: _Hosts) -> str | None:
     return None if is_tie else hosts[-1].host
 
 
-def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
-    """The busy share of each device in use; of many devices, of the least busy one and on average."""
-    device_times = view.result(device_time.ANALYSIS)
-    rows = device_times.devices if device_times else ()
-    in_use = {row.device for row in rows if row.is_in_use}
+def _computing(steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
+    """The share of each step that each device computes; of many devices, of the one that does least and on average."""
     ratios = [
         {
-            part.device: (row.duration_ps - part.idle_ps) / row.duration_ps
+            part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
             for row in hosts
             if row.duration_ps
             for part in row.devices
-            if part.device in in_use or not in_use
         }
         for hosts in steps
     ]
@@ -279,14 +275,16 @@ def _busy(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
         by_name = [{numbers.without_host(key): row[key] for key in row} for row in ratios]
         for place, device in enumerate(devices):
             yield doc.shares(
-                f"busy, {device}", [row.get(device) for row in by_name], priority=2 + place
+                f"compute, {device}", [row.get(device) for row in by_name], priority=2 + place
             )
         return
     yield doc.shares(
-        "busy, least busy device", [min(row.values(), default=None) for row in ratios], priority=3
+        "compute, least", [min(row.values(), default=None) for row in ratios], priority=3
     )
     yield doc.shares(
-        "busy, mean", [sum(row.values()) / len(row) if row else None for row in ratios], priority=4
+        "compute, mean",
+        [sum(row.values()) / len(row) if row else None for row in ratios],
+        priority=4,
     )
     yield doc.counts("devices", [len(row) for row in ratios], priority=5)
 
@@ -303,3 +301,67 @@ def _span(view: View, row: StepRow) -> doc.Span | None:
         return None
     begin_ps = row.start_ps - view.window_start_ps[row.host]
     return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
+
+
+# The chart of step times
+
+_NAMED_STEPS: Final = 8
+"""Slow steps that the sentence below the chart names; the chart marks all."""
+
+
+def step_times(view: View, steps: Steps) -> StepTimes | None:
+    """A bar per step, of several hosts the longest; None where no step counts."""
+    if steps.median_ps is None:
+        return None
+    slow = slow_steps(steps)
+    longest: dict[int, StepRow] = {}
+    for row in steps.steps:
+        known = longest.get(row.number)
+        if known is None or row.duration_ps > known.duration_ps:
+            longest[row.number] = row
+    bars = []
+    for row in sorted(longest.values(), key=lambda row: row.number):
+        is_slow = slow is not None and row.number in slow.numbers
+        bars.append(
+            StepBar(
+                number=row.number,
+                duration_ps=row.duration_ps,
+                look=STEP_KINDS[row.kind if row.used else "excluded"],
+                excess_ps=row.duration_ps - slow.typical_ps if slow and is_slow else 0,
+                cause=_grown_state(steps, (row.number,), slow) if slow and is_slow else None,
+                span=_span_of_devices(view, row),
+            )
+        )
+    used = [row.duration_ps for row in longest.values() if row.used]
+    return StepTimes(tuple(bars), steps.median_ps, _lead(steps, slow, used))
+
+
+def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look | None:
+    """The state that devices are in for longer than in usual steps, by most; None where there is none."""
+    growth = state_growth(steps.steps, numbers_, slow.usual)
+    total = {state: sum(of_device.values()) for state, of_device in growth.items()}
+    state = max(total, key=lambda state: total[state], default=None)
+    return look_of(STATES, state) if state is not None and total[state] > 0 else None
+
+
+def _span_of_devices(view: View, row: StepRow) -> Span | None:
+    """The step on the devices of its host."""
+    if not row.devices or row.host not in view.window_start_ps:
+        return None
+    begin_ps = row.start_ps - view.window_start_ps[row.host]
+    devices = tuple(part.device for part in row.devices)
+    return Span(devices[0], begin_ps, begin_ps + row.duration_ps, devices[1:])
+
+
+def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
+    median = numbers.time(steps.median_ps)
+    if slow is None:
+        return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
+    named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
+    which = "Step" if len(slow.numbers) == 1 else "Steps"
+    takes = "takes" if len(slow.numbers) == 1 else "take"
+    every = f", every {numbers.ordinal(slow.period)} step" if slow.period else ""
+    times = numbers.part_of(slow.slow_ps, slow.usual_ps, "instead of")
+    state = _grown_state(steps, slow.numbers, slow)
+    cause = f" Most of the extra time: {state.words}." if state else ""
+    return f"{which} {named} {takes} {times}{every}.{cause}"

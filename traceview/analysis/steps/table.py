@@ -1,24 +1,18 @@
-"""Makes the table of steps: how long each took, and the parts of its time on every device."""
+"""Makes the table of steps: how long each took, and the states of every device in it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.activity import Parts
-from traceview.analysis.base import Skipped
-from traceview.analysis.idle.result import Idle, compute
-from traceview.analysis.idle_attribution import attribute_idle_time
-from traceview.analysis.selection import Selection
-from traceview.analysis.steps.result import StepDevice, StepRow, Steps
+from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.steps.section import step_remark
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import CAUSES, PARTS, STEP_KINDS
-from traceview.trace.cause import Cause
-from traceview.trace.model import Trace
+from traceview.document.vocabulary import STATES, STEP_KINDS
+from traceview.ledger.states import KEYS
 from traceview.trace.table import Table, integers, record_columns, table, texts
 
 MOST_STEPS: Final = 40
@@ -31,59 +25,24 @@ _USED: Final = replace(STEP_KINDS["train"], letter="=", ink="green")
 _LEFT_OUT: Final = replace(STEP_KINDS["excluded"], letter="-", ink="dim")
 
 
-def in_whole_steps(selection: Selection) -> Selection:
-    """The same steps in windows that hold each of them to its ends, so that all its idle time has a cause."""
-    windows = {
-        host: replace(
-            window,
-            start_ps=min(window.start_ps, *(step.start_ps for step in selection.steps[host])),
-            end_ps=max(window.end_ps, *(step.end_ps for step in selection.steps[host])),
-        )
-        if selection.steps[host]
-        else window
-        for host, window in selection.windows.items()
-    }
-    return Selection(windows, selection.steps)
-
-
-def idle_in_steps(trace: Trace, selection: Selection) -> Idle | None:
-    """What devices waited for in whole steps, without single gaps; None where no device recorded an event."""
-    whole = in_whole_steps(selection)
-    result = compute(trace, whole, attribute_idle_time(trace, whole), 0)
-    return None if isinstance(result, Skipped) else result
-
-
-def step_table(steps: Steps | None, idle: Idle | None, devices: Collection[str]) -> Table:
+def step_table(steps: Steps | None, devices: Collection[str]) -> Table:
     """A row per step, in time order, and device of its host that is in `devices`.
 
-    The parts from `compute_ps` to `idle_ps` add up to `duration_ps`, the causes after it to `idle_ps`; causes are
-    missing where the device recorded nothing. `python`: the line that the host was in while it kept a device waiting.
+    The states from `compute_ps` to `unknown_ps` add up to the part of the step inside the window. `python`: the line that
+    the host was in while it kept a device waiting.
     """
-    known = {
-        (row.device, step.number): step.causes
-        for row in (idle.devices if idle else ())
-        for step in row.steps
-    }
     rows = [
         (step, part)
         for step in (steps.steps if steps else ())
         for part in step.devices
         if part.device in devices
     ]
-    causes = [known.get((part.device, step.number)) for step, part in rows]
     of_step = [field for field in StepRow.__struct_fields__ if field not in ("devices", "python")]
-    parts = ("device", *Parts.__struct_fields__)
     return table(
         "steps",
         *record_columns(StepRow, [step for step, _ in rows], of_step),
-        *record_columns(StepDevice, [part for _, part in rows], parts),
-        *(
-            integers(
-                f"{cause.key}_ps",
-                [None if row is None else row.get(cause.key, 0) for row in causes],
-            )
-            for cause in Cause
-        ),
+        *record_columns(StepDevice, [part for _, part in rows], ("device",)),
+        *(integers(f"{key}_ps", [part.states.get(key, 0) for _, part in rows]) for key in KEYS),
         texts("python", [step.python.line if step.python else None for step, _ in rows]),
     )
 
@@ -163,32 +122,23 @@ def _time_columns(rows: Table) -> Iterator[doc.Column]:
 
 def _part_columns(rows: Table) -> Iterator[doc.Column]:
     durations = rows["duration_ps"]
-
-    def parts(heading: str, lengths: Sequence[int | None], priority: int = 0) -> doc.Column:
-        return doc.shares(heading, map(doc.ratio, lengths, durations), priority=priority)
-
-    copies = [f"exposed_{class_}_ps" for class_ in ("h2d", "d2h", "d2d", "memset")]
+    states = {key: rows[f"{key}_ps"] for key in KEYS}
+    totals = {key: sum(lengths) for key, lengths in states.items()}
+    ranked = sorted((key for key in KEYS if totals[key]), key=lambda key: -totals[key])
     yield doc.words("step", map(str, rows["number"]))
-    yield parts(PARTS["compute"].words, rows["compute_ps"])
-    yield parts(PARTS["collective"].words, rows["exposed_collective_ps"], 1)
-    yield parts("copies", [sum(row) for row in zip(*map(rows.__getitem__, copies), strict=True)], 1)
-    yield parts(PARTS["idle"].words, rows["idle_ps"])
-    causes = {cause: rows[f"{cause}_ps"] for cause in CAUSES}
-    totals = {cause: sum(length or 0 for length in lengths) for cause, lengths in causes.items()}
-    ranked = sorted((cause for cause in CAUSES if totals[cause]), key=lambda cause: -totals[cause])
-    for priority, cause in enumerate(ranked, start=2):
-        yield parts(CAUSES[cause].words, causes[cause], priority)
+    for priority, key in enumerate(ranked):
+        shares = map(doc.ratio, states[key], durations)
+        yield doc.shares(STATES[key].words, shares, priority=priority)
 
 
 def _ranges(rows: Table, others: Collection[str], hosts: Collection[str]) -> tuple[doc.Block, ...]:
     """Between which values the devices and hosts lie that have no table."""
     left = rows.where("device", others)
     compute = numbers.share_range(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
-    idle = numbers.share_range(map(doc.ratio, left["idle_ps"], left["duration_ps"]))
     names = [host for host in dict.fromkeys(left["host"]) if host not in hosts]
     durations = numbers.time_range(left.where("host", names)["duration_ps"])
     count = numbers.plural(len(set(left["device"])), "device")
     return doc.remarks(
-        f"{count}: compute {compute} of a step, idle {idle}. `--device KEY` or `-o FILE.csv` shows them.",
+        f"{count}: compute {compute} of a step. `--device KEY` or `-o FILE.csv` shows them.",
         f"{numbers.plural(len(names), 'other host')}: steps of {durations}." if names else None,
     )

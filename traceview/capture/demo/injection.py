@@ -75,7 +75,7 @@ class InjectionListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Note the requested slowdowns, even if the run ends in its window."""
-        sidecar.add("demo", {"illnesses": [slowdown.value for slowdown in self._slowdowns]})
+        sidecar.add("demo", {"slowdowns": [slowdown.value for slowdown in self._slowdowns]})
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note what they cost in the steps of the window."""

@@ -53,6 +53,8 @@ def capture_demo(
         )
     # On a machine without GPU, TensorFlow prints a page about libraries it does not find.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Otherwise it logs on stderr, whatever the level, that oneDNN is on.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     INJECTED.clear()
     arguments = [f"--steps={settings.steps.last + _STEPS_AFTER}"]
     if devices is not None:

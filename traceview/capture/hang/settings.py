@@ -8,7 +8,7 @@ from typing import Final
 
 from traceview.capture.hang.watch import HangSettings, WrittenHang
 
-_REPORTS: Final = "traceview.analysis.hang.write_up"
+_REPORTS: Final = "traceview.analysis.hang.section"
 
 
 def hang_settings(after_s: float | None, say: Callable[[str], None]) -> HangSettings | None:

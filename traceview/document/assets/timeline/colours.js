@@ -1,9 +1,9 @@
 // The colours of the style sheet in the theme of the page, for a canvas, which takes none from CSS.
 // Gives readColours(figure, data, context).
 
-function readColours(figure, { activities, causes }, context) {
+function readColours(figure, { activities, states }, context) {
   const sheet = getComputedStyle(figure);
-  const styles = [...Object.values(activities), ...Object.values(causes)].map(([style]) => style);
+  const styles = [...Object.values(activities), ...Object.values(states)].map(([style]) => style);
   const names = [...styles, "ink", "soft", "ground", "row", "line", "mark", "host", "slice-ink", "hatch"];
   const colours = Object.fromEntries(names.map((name) => [name, sheet.getPropertyValue(`--tv-${name}`).trim()]));
   return { ...colours, hatch: hatch(context, colours.hatch) };

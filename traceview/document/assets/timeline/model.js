@@ -20,7 +20,7 @@ function decodeModel(data) {
 
 // The columns are described by the report's schema. A part of a slice is [class, picoseconds].
 function decodeLane(lane, offset, data) {
-  const looks = lane.kind === "thread" ? data.thread_causes : isCauseLane(lane) ? data.causes : data.activities;
+  const looks = lane.kind === "thread" ? data.thread_states : isStateLane(lane) ? data.states : data.activities;
   const slices = [];
   let endPs = offset;
   lane.before_ps.forEach((before, i) => {
@@ -43,8 +43,8 @@ function decodeLane(lane, offset, data) {
   return { ...lane, offset, looks: lane.classes.map((key) => looks[key]), names: data.names, slices };
 }
 
-// Slices of these lanes are of causes; of the others they are of events with a name.
-function isCauseLane(lane) {
+// Slices of these lanes are of states; of the others they are of events with a name.
+function isStateLane(lane) {
   return lane.kind === "idle" || lane.kind === "thread";
 }
 

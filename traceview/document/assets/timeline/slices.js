@@ -79,7 +79,7 @@ function cellText(context, lane, slice, letter, words, room) {
 }
 
 function eventText(lane, slice) {
-  if (!slice || isCauseLane(lane)) {
+  if (!slice || isStateLane(lane)) {
     return "";
   }
   return slice.count > 1 ? `${slice.count.toLocaleString("en")} events` : sliceName(lane, slice);

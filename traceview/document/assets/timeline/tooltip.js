@@ -8,7 +8,7 @@ function sliceTitle(lane, slice) {
   if (name && lane.kind === "idle") {
     return `until ${name}`;
   }
-  return name && slice.count > 1 && !isCauseLane(lane) ? `${name} and others` : name;
+  return name && slice.count > 1 && !isStateLane(lane) ? `${name} and others` : name;
 }
 
 function sliceLines({ host, device }, lane, slice) {

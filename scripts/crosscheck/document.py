@@ -1,0 +1,157 @@
+"""Shows the numbers of traceview and XProf beside each other, with the reasons for each difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from scripts.crosscheck.comparison import Compared
+from scripts.crosscheck.reasons import REASONS
+from scripts.crosscheck.recount import KNOWN_VERSION
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import CLASSES, STATES, Look
+from traceview.version import VERSION
+
+LABELS: Final = {
+    "device_count": "devices",
+    "step_count": "steps",
+    "step_ps": "step time",
+    **{f"{key}_ps": CLASSES[key].words for key in ("compute", "collective", "h2d", "d2h", "d2d")},
+    **{
+        f"{key}_ps": f"idle: {STATES[key].words}"
+        for key in ("input", "launch", "host_ops", "compile")
+    },
+    "idle_other_ps": "idle: all other states",
+    "idle_total_ps": "idle, all steps and devices",
+    "half_ratio": "compute in 16 bits",
+    "input_verdict": "input-bound",
+}
+"""The display name of each metric that is not about a kernel."""
+
+STATUSES: Final = {
+    "same": Look("same", "same", ink="dim"),
+    "reproduced": Look("reproduced", "explained"),
+    "known": Look("known", "known"),
+    "unexplained": Look("unexplained", "not explained", ink="bold red"),
+}
+"""How a difference is classified, the clearest first."""
+
+_LEGEND: Final = (
+    "Explained: this trace, counted by XProf's rules, gives XProf's number. Known: XProf counts by another rule, "
+    "which traceview does not recompute."
+)
+
+
+def crosscheck_section(run: str, xprof_version: str, rows: Sequence[Compared]) -> doc.Section:
+    """A table of numbers and a table of kernels, with the reasons that they refer to by number."""
+    numbered = _numbered_reasons(rows)
+    shown, zeros = _shown(rows)
+    kernels = [row for row in rows if row.is_of_kernel]
+    return doc.Section(
+        "crosscheck",
+        f"traceview {VERSION} and XProf {xprof_version}, run {run}",
+        (
+            *doc.table("Numbers of both", _number_columns(shown, numbered)),
+            *doc.remarks(f"Zero in both: {', '.join(zeros)}." if zeros else None),
+            *(
+                (doc.Subheading("Kernels", "by name, over all devices and the whole profile"),)
+                if kernels
+                else ()
+            ),
+            *doc.table("Kernels of both", _kernel_columns(kernels, numbered)),
+            *((doc.Subheading("Reasons"),) if numbered else ()),
+            *doc.notes(*(f"({number}) {REASONS[code]}." for code, number in numbered.items())),
+            *doc.remarks(_legend(xprof_version)),
+        ),
+        is_folded=False,
+    )
+
+
+def crosscheck_data(
+    logdir: str, run: str, xprof_version: str, rows: Sequence[Compared]
+) -> dict[str, Any]:
+    """All rows, zeros too, and the sentence of each reason."""
+    return {
+        "traceview_version": VERSION,
+        "xprof_version": xprof_version,
+        "logdir": logdir,
+        "run": run,
+        "rows": [{**_cells(row), "reasons": row.reasons} for row in rows],
+        "reasons": {code: REASONS[code] for code in _numbered_reasons(rows)},
+    }
+
+
+_KEYS: Final = {
+    "metric": "metric",
+    "name": "name",
+    "traceview_least": "ours_least",
+    "traceview_most": "ours_most",
+    "xprof": "theirs",
+    "expected": "expected",
+    "status": "status",
+}
+"""The keys of the outputs for programs, and the fields that they hold."""
+
+
+def _cells(row: Compared) -> dict[str, Any]:
+    return {key: getattr(row, field) for key, field in _KEYS.items()}
+
+
+def _legend(xprof_version: str) -> str:
+    """What the words of the last column mean, and whether the rules of this XProf are the known ones."""
+    if xprof_version == KNOWN_VERSION:
+        return _LEGEND
+    return f"{_LEGEND} The rules are those of XProf {KNOWN_VERSION}; this is another version."
+
+
+def _numbered_reasons(rows: Sequence[Compared]) -> dict[str, int]:
+    """The reasons that occur, numbered in the order in which they do."""
+    codes = dict.fromkeys(code for row in rows for code in row.reasons)
+    return {code: number for number, code in enumerate(codes, 1)}
+
+
+def _shown(rows: Sequence[Compared]) -> tuple[list[Compared], list[str]]:
+    """The numbers to show, and the labels of those that are zero in both."""
+    compared = [row for row in rows if not row.is_of_kernel]
+    zero = [row for row in compared if row.status == "same" and not row.theirs]
+    return [row for row in compared if row not in zero], [LABELS[row.metric] for row in zero]
+
+
+def _number_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[doc.Column]:
+    yield doc.words("mean per step, and totals", [LABELS[row.metric] for row in rows])
+    yield doc.numbers("traceview", map(_range, rows))
+    yield doc.numbers("XProf", [numbers.measured(row.metric, row.theirs) for row in rows])
+    yield doc.looks("difference", [_outcome(row, numbered) for row in rows])
+
+
+def _range(row: Compared) -> str:
+    """The number of traceview, or the least and the most of the devices."""
+    least = numbers.measured(row.metric, row.ours_least)
+    most = numbers.measured(row.metric, row.ours_most)
+    return most if least == most else f"{least} to {most}"
+
+
+def _outcome(row: Compared, numbered: Mapping[str, int]) -> Look:
+    """The status with the numbers of its reasons."""
+    look = STATUSES[row.status]
+    reasons = ", ".join(str(numbered[code]) for code in row.reasons)
+    return replace(look, words=f"{look.words} ({reasons})") if reasons else look
+
+
+def _kernel_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[doc.Column]:
+    """Each kernel has two rows in succession: its count and its time."""
+    counts, times = rows[::2], rows[1::2]
+    order = list(STATUSES)
+    worst = [
+        max(pair, key=lambda row: order.index(row.status))
+        for pair in zip(counts, times, strict=True)
+    ]
+    yield doc.names("kernel", [row.name for row in worst])
+    yield doc.numbers("traceview", [numbers.measured("_ps", row.ours_most) for row in times])
+    yield doc.numbers("count", [numbers.measured("", row.ours_most) for row in counts], priority=2)
+    yield doc.numbers("XProf", [numbers.measured("_ps", row.theirs) for row in times])
+    yield doc.numbers("count", [numbers.measured("", row.theirs) for row in counts], priority=1)
+    yield doc.looks("difference", [_outcome(row, numbered) for row in worst])

@@ -1,0 +1,67 @@
+"""Asks XProf about a run: on a copy, in a process of its own, so that nothing remains of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from scripts.crosscheck.answer import Answer, parse
+from traceview.errors import ViewerError
+from traceview.trace.locate import RunFiles
+from traceview.viewers.installed import XPROF_MODULES, xprof_module
+from traceview.viewers.run_copy import copied_run
+from traceview.viewers.server import environment, last_words
+
+
+@dataclass(frozen=True)
+class Asked:
+    """XProf's answer, and which version gave it."""
+
+    version: str
+    answer: Answer
+
+
+def installed_version() -> str:
+    """The version of XProf; raises `UsageError` where it is not installed."""
+    for name in (xprof_module(), *XPROF_MODULES):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"
+
+
+def ask(run: RunFiles) -> Asked:
+    """XProf's answer for a run.
+
+    Raises `UsageError` where it is not installed, `ViewerError` with its last words if it fails.
+    """
+    known = installed_version()
+    with copied_run(run) as copy:
+        pages, log = copy.scratch / "pages.json", copy.scratch / "log.txt"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "scripts.crosscheck.converter", pages, *copy.files],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=copy.scratch,
+                env=environment(copy.scratch),
+            )
+        try:
+            code = process.wait()
+        finally:
+            # The wait may have been interrupted.
+            process.kill()
+            process.wait()
+        if code:
+            raise ViewerError(f"XProf {known} ended with {code}: {last_words(log)}")
+        try:
+            return Asked(known, parse(json.loads(pages.read_text(encoding="utf-8"))))
+        except (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError) as error:
+            raise ViewerError(
+                f"XProf {known} gave pages of an unknown form: {type(error).__name__}: {error}"
+            ) from error

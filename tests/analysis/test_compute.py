@@ -1,0 +1,84 @@
+"""Compute in float64 and compute of constants are sums of the ledger, and the largest types of ops are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import traceview
+from scripts.cuda_trace import MS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.sidecars import write_sidecar
+from tests.trace.test_replicas import component
+from traceview.analysis.base import Finding
+from traceview.report.model import Report
+
+GRAPHS = {
+    "float64_ops": ["model/a", "replica_1/model/a"],
+    "constant_ops": {"model/table": "train.py:7 in table", "replica_1/model/table": None},
+}
+
+
+def analyzed(folder: Path, graphs: dict[str, Any]) -> Report:
+    """Two replicas, each with 4 ms of MatMul in `a`, 2 ms of Svd in `table` and 2 ms of Relu in each of four steps of 50 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, scope in enumerate(("", "replica_1/")):
+            ops = [f"{scope}model/{op}" for op in ("a:MatMul", "a:MatMul", "table:Svd", "b:Relu")]
+            component(step, number + 1, 2, *ops)
+    write_sidecar(trace.write(folder), {"graphs": graphs})
+    return traceview.analyze(folder)
+
+
+def finding(report: Report, code: str) -> Finding | None:
+    return next((row for row in report.findings if row.code == code), None)
+
+
+def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, GRAPHS)
+    assert report.results.compute is not None
+    row, other = report.results.compute.devices
+    assert (row.float64_ps_per_step, row.constant_ps_per_step) == (2 * 1.8 * MS, 1.8 * MS)
+    assert (other.float64_ps_per_step, other.constant_ps_per_step) == (2 * 1.8 * MS, 1.8 * MS)
+    types = [(of.op_type, of.compute_ratio) for of in report.results.compute.op_types]
+    assert types == [("MatMul", 0.5), ("Relu", 0.25), ("Svd", 0.25)]
+    float64, constant = finding(report, "float64-compute"), finding(report, "constant-compute")
+    assert float64 is not None
+    assert float64.title == "Both replicas compute 3.60 of 50.0 ms (7.2%) in float64, MatMul"
+    assert constant is None, "3.6 % is below the limit"
+
+
+def test_a_line_that_makes_a_constant_is_named(tmp_path: Path) -> None:
+    lines = {"model/a": "train.py:7 in table", "replica_1/model/a": "train.py:7 in table"}
+    constant = finding(analyzed(tmp_path, {"constant_ops": lines}), "constant-compute")
+    assert constant is not None
+    assert constant.title == (
+        "Both replicas spend 3.60 of 50.0 ms (7.2%) on recomputing constants: MatMul in table, train.py:7"
+    )
+
+
+def test_other_ops_are_neither(tmp_path: Path) -> None:
+    """A name that only ends like one of the graph is another op."""
+    report = analyzed(tmp_path, {"float64_ops": ["a", "el/a"], "constant_ops": {"b": None}})
+    assert report.results.compute is not None
+    for row in report.results.compute.devices:
+        assert (row.float64_ps_per_step, row.constant_ps_per_step) == (0, 0)
+
+
+def test_kernels_in_float64_show_it_by_name(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place, name in enumerate(("volta_dgemm_64x64_nn", "volta_sgemm_64x64_nn")):
+            start = 10 + 10 * place
+            kernel = trace.kernel(0, step.at(start), step.at(start + 8), name=name)
+            trace.launch("cuLaunchKernel", step.at(start - 1), kernel)
+    trace.write(tmp_path)
+    float64 = finding(traceview.analyze(tmp_path), "float64-compute")
+    assert float64 is not None
+    assert float64.title.startswith("GPU:0 computes 8.00 of 50.0 ms (16%) in float64")
+
+
+def test_fields_of_another_kind_count_as_absent(tmp_path: Path) -> None:
+    report = analyzed(tmp_path, {"float64_ops": {"a": 1}, "constant_ops": ["model/a"]})
+    assert report.results.compute is not None
+    assert report.results.compute.devices[0].constant_ps_per_step == 0

@@ -1,0 +1,67 @@
+"""Other processes are named where they take cores that the run would need, on both sides of each limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios import SCENARIOS
+from tests.sidecars import write_sidecar
+from traceview.report.model import Report
+
+
+def report_of(folder: Path, load: dict[str, Any]) -> Report:
+    (file,) = SCENARIOS["four_healthy"]().write(folder)
+    write_sidecar(file, {"load": load})
+    return traceview.analyze(folder)
+
+
+def load(busy: float, own: float, cores: int = 4) -> dict[str, Any]:
+    """Cores that were busy, and those of this process, for two seconds."""
+    second = 10**9
+    return {
+        "elapsed_ns": 2 * second,
+        "busy_ns": round(2 * second * busy),
+        "own_ns": round(2 * second * own),
+        "cores": cores,
+    }
+
+
+@pytest.mark.parametrize(
+    ("busy", "own", "is_named"),
+    [
+        (3.6, 2.6, True),
+        (3.6, 2.61, False),
+        (3.41, 1, True),
+        (3.4, 1, False),
+        (4, 4, False),
+    ],
+    ids=["a-quarter", "less", "no-core-free", "a-core-free", "alone"],
+)
+def test_limits(busy: float, own: float, is_named: bool, tmp_path: Path) -> None:
+    report = report_of(tmp_path, load(busy, own))
+    codes = [finding.code for finding in report.findings]
+    assert ("other-processes" in codes) is is_named
+
+
+def test_it_leads_where_nothing_else_costs_time(tmp_path: Path) -> None:
+    verdict = report_of(tmp_path, load(4, 1)).verdict
+    assert verdict.headline == "Other processes take 75% of the 4 cores of host0."
+
+
+@pytest.mark.parametrize(
+    "recorded", [{}, {"elapsed_ns": 0, "busy_ns": 5, "cores": 2}, {"busy_ns": "much"}]
+)
+def test_what_was_not_recorded_is_not_known(recorded: dict[str, Any], tmp_path: Path) -> None:
+    report = report_of(tmp_path, recorded)
+    assert report.results.machine_load is None
+    assert report.skipped["machine_load"] == "the capture recorded no load"
+
+
+def test_coarse_ticks_make_no_share_above_all(tmp_path: Path) -> None:
+    result = report_of(tmp_path, load(4.2, 4.1)).results.machine_load
+    assert result is not None
+    assert (result.hosts[0].own_ratio, result.hosts[0].other_ratio) == (1, 0)

@@ -1,0 +1,145 @@
+"""Which steps are slow, at what distance, and what the devices have more of in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import traceview
+from scripts.scenarios.model import Step, ms, new_trace
+from tests.analysis.test_steps_section import steps
+from traceview.analysis.base import Finding
+from traceview.analysis.facts.step_report import (
+    StepDevice,
+    StepEvaluation,
+    StepRow,
+    slow_steps,
+    state_growth,
+)
+from traceview.analysis.words import Ordinal, Slower, StateName
+
+MS = 10**9
+
+
+def row(number: int, length_ms: float, host: str = "host0", **states_ms: float) -> StepRow:
+    states = {state: ms(length) for state, length in states_ms.items()}
+    return StepRow(
+        host=host,
+        number=number,
+        recorded_number=number,
+        kind="train",
+        start_ps=0,
+        duration_ps=ms(length_ms),
+        used=True,
+        excluded=None,
+        devices=(StepDevice("GPU:0", states),),
+    )
+
+
+def of_lengths(*lengths_ms: float) -> list[StepRow]:
+    return [row(number, length) for number, length in enumerate(lengths_ms)]
+
+
+@pytest.mark.parametrize(
+    ("lengths_ms", "slow", "period"),
+    [
+        ((20,) * 10, (), None),
+        # From a tenth above the typical step on.
+        ((20, 20, 20, 21.9), (), None),
+        ((20, 20, 20, 22), (3,), None),
+        # From four times the distance of the lower quartile on: 20 - 19 ms.
+        ((19, 19, 20, 20, 23.9, 20, 20, 20), (), None),
+        ((19, 19, 20, 20, 24, 20, 20, 20), (4,), None),
+        ((20, 20, 30, 20, 20, 30, 20, 20, 30), (2, 5, 8), 3),
+        ((20, 30) * 5, (1, 3, 5, 7, 9), 2),
+        # Two are no period, three at one distance of which one is missing at an end are none either.
+        ((20, 30, 20, 20, 30, 20), (1, 4), None),
+        ((20, 30, 20, 30, 20, 30, 20, 20, 20), (1, 3, 5), None),
+        ((30, 30, 30, 20, 20, 20, 20), (0, 1, 2), None),
+    ],
+)
+def test_slow_steps(lengths_ms: Sequence[float], slow: tuple[int, ...], period: int | None) -> None:
+    found = slow_steps(steps(*of_lengths(*lengths_ms)))
+    if not slow:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.numbers, found.period) == (slow, period)
+    assert sorted((*found.numbers, *found.usual)) == list(range(len(lengths_ms)))
+    assert found.slow_ps == sum(ms(lengths_ms[number]) for number in slow) // len(slow)
+
+
+def test_of_several_hosts_the_slowest_counts() -> None:
+    rows = [*of_lengths(20, 20, 20, 20), *(row(n, 20 + 20 * (n == 2), "host1") for n in range(4))]
+    found = slow_steps(steps(*rows))
+    assert found is not None
+    assert found.numbers == (2,)
+
+
+def test_evaluations_and_updates_are_expected() -> None:
+    evaluation = StepEvaluation("host0", 3, ("test_step",), 1, MS)
+    rows = of_lengths(20, 20, 20, 40, 20)
+    assert slow_steps(steps(*rows, evaluations=(evaluation,))) is None
+    assert slow_steps(steps(*rows, optimizer_steps=(3,))) is None
+    assert slow_steps(steps(*(replace(each, used=each.number != 3) for each in rows))) is None
+
+
+def test_what_grows_is_exact() -> None:
+    rows = [
+        row(0, 20, compute=20),
+        row(1, 21, compute=20, input=1),
+        row(2, 30, compute=21, input=9),
+        row(3, 20, compute=20),
+    ]
+    assert state_growth(rows, (2,), (0, 1, 3)) == {
+        "compute": {"GPU:0": ms(1)},
+        "input": {"GPU:0": ms(9) - ms(1) // 3},
+    }
+
+
+def unsteady(folder: Path, callback_ms: float, *, is_compute: bool = False) -> Finding | None:
+    """16 steps of 20 ms on two GPUs; after every fourth one more compute, or a callback."""
+    trace = new_trace(length_ms=20 * 16 + 4 * callback_ms + 20)
+    start_ms = 0.0
+    for number in range(16):
+        more_ms = callback_ms if number % 4 == 3 else 0
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(20))
+        for ordinal in (0, 1):
+            step.kernel(ordinal, 0.05, 20 + more_ms * is_compute)
+        start_ms = round(start_ms + 20 + more_ms, 6)
+    trace.write(folder)
+    found = traceview.analyze(folder).findings
+    return next((row for row in found if row.code == "unsteady-steps"), None)
+
+
+@pytest.mark.parametrize(("more_ms", "is_unsteady"), [(4.3, True), (4.1, False)])
+def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
+    more_ms: float, is_unsteady: bool, tmp_path: Path
+) -> None:
+    """4 steps of 16 take 4.2 ms longer: a share of 4 * 4.21 / (16 * 20 + 4 * 4.21) is 5 %."""
+    finding = unsteady(tmp_path, more_ms, is_compute=True)
+    assert (finding is not None) is is_unsteady
+    if finding:
+        assert finding.loss is not None
+        assert finding.loss.gpu_time_ps == 2 * 4 * ms(more_ms)
+        assert finding.loss.states == ("compute",)
+
+
+def test_the_title_says_at_which_distance_and_why(tmp_path: Path) -> None:
+    finding = unsteady(tmp_path, 10, is_compute=True)
+    assert finding is not None
+    assert finding.arguments["period"] == Ordinal(4)
+    assert finding.arguments["times"] == Slower(ms(30), ms(20))
+    assert finding.arguments["state"] == StateName("compute")
+    assert finding.title == "Every fourth step takes 30.0 instead of 20.0 ms: compute"
+    assert (finding.confidence, finding.severity) == ("medium", "warning")
+
+
+def test_what_another_finding_is_about_is_said_once(tmp_path: Path) -> None:
+    """Python between steps every fourth time: the period leads, and the finding about it stands inside."""
+    finding = unsteady(tmp_path, 10)
+    assert finding is None or "explains" in {item.metric for item in finding.evidence}

@@ -1,0 +1,234 @@
+"""`python -m scripts.crosscheck` asks XProf about a copy, and says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from scripts.crosscheck.__main__ import main
+from scripts.scenarios.peers import CASES
+from scripts.xprof_answers import PINNED
+from tests.command import Done
+from tests.viewers.fake_xprof import VERSION, table, write_fake
+from tests.viewers.snapshot import snapshot
+from traceview.viewers import installed
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+PAGES = {
+    "overview_page": [table([], [], device_core_count="0", input_conclusion="No step time")],
+    "input_pipeline_analyzer": [table(["stepnum", "stepTimeMs"], [["train 3", 4.0]])],
+    "kernel_stats": table(["kernel_name"], []),
+}
+
+
+class Crosscheck(Protocol):
+    """Runs the script with these arguments."""
+
+    def __call__(self, *arguments: str) -> Done: ...
+
+
+@pytest.fixture
+def crosscheck(capsys: pytest.CaptureFixture[str]) -> Crosscheck:
+    def call(*arguments: str) -> Done:
+        code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def logdir(fixtures: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "logs"
+    shutil.copytree(fixtures / "custom-loop-2", folder)
+    return folder
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def test_it_asks_about_a_copy(
+    crosscheck: Crosscheck,
+    logdir: Path,
+    temporary: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
+    before = snapshot(logdir)
+    done = crosscheck(str(logdir))
+    assert (done.code, done.err) == (0, "")
+    assert f"XProf {VERSION}" in done.out.splitlines()[0]
+    assert "devices" in done.out
+    assert "flood" not in done.out
+    assert snapshot(logdir) == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_json(
+    crosscheck: Crosscheck, logdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
+    done = crosscheck(str(logdir), "--json")
+    found = json.loads(done.out)
+    rows = {row["metric"]: row for row in found["rows"]}
+    assert found["xprof_version"] == VERSION
+    assert rows["step_count"]["xprof"] == 1
+    # XProf would keep four steps of six, not one.
+    assert (rows["step_count"]["expected"], rows["step_count"]["status"]) == (4, "unexplained")
+
+
+@pytest.mark.parametrize(
+    ("converter", "message"),
+    [
+        ("raise ImportError('no such wheel')", "XProf 9.9.9 ended with 1: ImportError: no such"),
+        ("import os\nos.abort()", "XProf 9.9.9 ended with -6"),
+        (
+            "def xspace_to_tool_data(*_): return b'[{\"cols\": 3}]', 'json'",
+            "XProf 9.9.9 gave pages of an unknown form",
+        ),
+        (
+            (
+                'STEP = b\'[{"cols": [{"id": "stepTimeMs"}], "rows": [{"c": [{"v": 1e999}]}]}]\'\n'
+                "def xspace_to_tool_data(*_): return STEP, 'json'"
+            ),
+            "XProf 9.9.9 gave pages of an unknown form: OverflowError",
+        ),
+    ],
+)
+def test_a_failure_of_xprof_is_its_own(
+    converter: str,
+    message: str,
+    crosscheck: Crosscheck,
+    logdir: Path,
+    temporary: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", converter=converter))
+    done = crosscheck(str(logdir))
+    assert (done.code, done.out) == (9, "")
+    assert done.err.startswith(f"error: {message}")
+    assert len(done.err.splitlines()) == 1
+    assert list(temporary.iterdir()) == []
+
+
+def test_without_xprof(
+    crosscheck: Crosscheck, logdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    done = crosscheck(str(logdir))
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "error: XProf is not installed pip install 'traceview[xprof]'\n"
+
+
+def test_what_is_no_run(
+    crosscheck: Crosscheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
+    assert crosscheck(str(tmp_path / "none")).code == 3
+    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
+    assert crosscheck(str(tmp_path / "a.xplane.pb")).code == 4
+
+
+SLEEPS = """
+import os, time
+from pathlib import Path
+
+def xspace_to_tool_data(files, *_):
+    Path(files[0]).parents[5].joinpath("asked").write_text(str(os.getpid()))
+    time.sleep(60)
+"""
+
+
+def test_an_interruption_leaves_nothing(logdir: Path, tmp_path: Path) -> None:
+    fake = write_fake(tmp_path / "fake", converter=SLEEPS)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    path = os.pathsep.join([str(fake), str(ROOT)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scripts.crosscheck", str(logdir)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)},
+    )
+    asked = temporary / "asked"
+    end = time.monotonic() + 30
+    while not (asked.exists() and asked.read_text()) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (143, "")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)
+    assert list(temporary.iterdir()) == [asked]
+
+
+def compared(crosscheck: Crosscheck, logdir: Path) -> dict[str, Any]:
+    before = snapshot(logdir)
+    done = crosscheck(str(logdir), "--json")
+    assert (done.code, done.err) == (0, "")
+    assert snapshot(logdir) == before
+    found: dict[str, Any] = json.loads(done.out)
+    assert found["xprof_version"] == PINNED
+    return found
+
+
+@pytest.mark.xprof
+@pytest.mark.parametrize("name", CASES)
+def test_every_difference_of_the_known_cases_is_explained(
+    name: str, crosscheck: Crosscheck, tmp_path: Path
+) -> None:
+    CASES[name]().write(tmp_path / "logs")
+    rows = compared(crosscheck, tmp_path / "logs")["rows"]
+    known = [row["metric"] for row in rows if row["status"] == "known"]
+    assert known == (["half_ratio"] if name == "F" else [])
+    assert {row["status"] for row in rows} <= {"same", "reproduced", "known"}
+    reasons = {code for row in rows for code in row["reasons"]}
+    telling = {
+        "A": "copies-by-name",
+        "B": "copies-by-name",
+        "C": "merges-devices",
+        "D": "merges-devices",
+        "E": "sums-streams",
+        "F": "names-of-shapes",
+        "G": "no-host-waits",
+    }
+    assert {"device-span", telling[name]} <= reasons
+
+
+@pytest.mark.xprof
+@pytest.mark.parametrize("name", ["slow-input-2", "plain-1", "keras-fit-2", "no-markers-2"])
+def test_recorded_runs(name: str, crosscheck: Crosscheck, fixtures: Path, tmp_path: Path) -> None:
+    shutil.copytree(fixtures / name, tmp_path / "logs")
+    rows = compared(crosscheck, tmp_path / "logs")["rows"]
+    assert {row["status"] for row in rows} <= {"same", "reproduced", "known"}
+    steps = [row for row in rows if row["metric"] in ("step_ps", "step_count")]
+    assert {row["status"] for row in steps} <= {"same", "reproduced"}
+
+
+@pytest.mark.xprof
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_real_gpu_traces(name: str, crosscheck: Crosscheck, shared_traces: Path) -> None:
+    rows = compared(crosscheck, shared_traces / name)["rows"]
+    assert {row["status"] for row in rows} <= {"same", "reproduced", "known"}
+    kernels = [row for row in rows if row["metric"].startswith("kernel")]
+    assert len(kernels) > 8
+    assert {row["status"] for row in kernels} <= {"same", "reproduced"}

@@ -1,0 +1,173 @@
+"""Ledgers of recorded and written traces, and such that are made of a few rows by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from scripts.scenarios import SCENARIOS
+from traceview.analysis.context import Context
+from traceview.analysis.selection import Selection, select
+from traceview.ledger.build import build_ledger
+from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger
+from traceview.trace.load import load
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.windows import WindowKind
+from traceview.xplane.planes import ActivityClass
+
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+
+_BUSY = {
+    State.COMPUTE: ActivityClass.COMPUTE,
+    State.COMMUNICATION: ActivityClass.COLLECTIVE,
+    State.H2D: ActivityClass.H2D,
+    State.D2H: ActivityClass.D2H,
+    State.D2D: ActivityClass.D2D,
+}
+
+
+class Run(NamedTuple):
+    """A trace, the context that its ledger is made in, and the ledger before more is found out of it."""
+
+    trace: Trace
+    context: Context
+    base: Ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.context.ledger
+
+    @property
+    def ledgers(self) -> tuple[Ledger, Ledger]:
+        return self.base, self.ledger
+
+    @property
+    def selection(self) -> Selection:
+        return self.context.selection
+
+
+def run_of(folder: Path, window: WindowKind = "auto") -> Run:
+    """The run of a folder of traces."""
+    trace = load(folder)
+    context = Context(trace, select(trace, window))
+    return Run(trace, context, base_of(context))
+
+
+def base_of(context: Context) -> Ledger:
+    """The ledger of what devices and hosts do."""
+    selection, idle = context.selection, context.idle
+    return build_ledger(
+        context.trace,
+        selection.windows,
+        selection.steps,
+        idle.gaps,
+        idle.states,
+        context.collectives,
+    )
+
+
+def folder_of(name: str, scratch: Path) -> Path:
+    """The folder of a fixture, or of a scenario, which is written into `scratch`."""
+    if name in FIXTURES:
+        return Path("fixtures") / name
+    SCENARIOS[name]().write(scratch)
+    return scratch
+
+
+# A few rows by hand
+
+
+class Row(NamedTuple):
+    """A row of a hand-made ledger. `by`: the number of the device that it waits for. Idle, unless the state is an activity."""
+
+    state: State
+    duration: int
+    by: int = NONE
+    idle: bool = True
+
+
+def busy_wait(duration: int, by: int = NONE) -> Row:
+    """A wait inside of a collective."""
+    return Row(State.DEVICE_WAIT, duration, by, idle=False)
+
+
+def columns_of(rows: Sequence[Row], start: int = 0) -> Columns:
+    """Rows that follow each other."""
+    duration = np.array([row.duration for row in rows], dtype=np.int64)
+    activity = [
+        _BUSY.get(row.state, IDLE if row.idle else ActivityClass.COLLECTIVE) for row in rows
+    ]
+    return Columns(
+        start_ps=start + np.cumsum(duration) - duration,
+        duration_ps=duration,
+        step=np.full(len(rows), NONE, dtype=np.int32),
+        state=np.array([row.state for row in rows], dtype=np.uint8),
+        activity=np.array(activity, dtype=np.uint8),
+        by_kind=np.array(
+            [By.NONE if row.by == NONE else By.DEVICE for row in rows], dtype=np.uint8
+        ),
+        by=np.array([row.by for row in rows], dtype=np.int32),
+        event=np.full(len(rows), NONE, dtype=np.int32),
+    )
+
+
+def ledger_of(
+    *devices: Sequence[Row],
+    hosts: Sequence[int] | None = None,
+    starts: Sequence[int] | None = None,
+    steps: Sequence[Step] = (),
+    residuals: Sequence[int | None] = (),
+) -> Ledger:
+    """A ledger of these rows by device. `residuals`: how well the clock of each host is known, None where it is not."""
+    of_host = list(hosts or [0] * len(devices))
+    begin = list(starts or [0] * len(devices))
+    clocks: list[Any] = [SimpleNamespace(residual_ps=known) for known in residuals]
+    trace: Any = SimpleNamespace(
+        device_list=[SimpleNamespace(host=host, kind="gpu") for host in of_host],
+        hosts=[SimpleNamespace(clock=clock) for clock in clocks or (None, None)],
+        device_key=lambda device: f"GPU:{device}",
+    )
+    parts = [columns_of(rows, at) for rows, at in zip(devices, begin, strict=True)]
+    columns = Columns.joined(parts)
+    number = np.full(columns.count, NONE, dtype=np.int32)
+    owner = np.repeat(of_host, [part.count for part in parts])
+    for index, step in enumerate(steps):
+        inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
+        number[inside & (owner == step.host)] = index
+    first = np.cumsum([0, *(part.count for part in parts)]).tolist()
+    values = {name: getattr(columns, name) for name in columns.__struct_fields__}
+    return Ledger(
+        cast("Trace", trace),
+        Columns(**{**values, "step": number}),
+        tuple(range(len(devices))),
+        tuple(first),
+        tuple(steps),
+    )
+
+
+def step_of(start: int, end: int, *, host: int = 0, number: int = 0) -> Step:
+    """A used step."""
+    return Step(host=host, number=number, recorded_number=number, start_ps=start, end_ps=end)
+
+
+def path_rows(ledger: Ledger) -> list[tuple[int, str, int, int]]:
+    """The critical path: number of the device, state, start and length; what goes on in the same is one."""
+    path = ledger.path
+    result: list[list[Any]] = []
+    device, state = ledger.device[path.row].tolist(), ledger.columns.state[path.row].tolist()
+    for place, (at, length) in enumerate(
+        zip(path.start_ps.tolist(), path.duration_ps.tolist(), strict=True)
+    ):
+        key = State(state[place]).key
+        step = int(path.step[place])
+        if result and result[-1][0] == (device[place], key, step):
+            result[-1][2] += length
+        else:
+            result.append([(device[place], key, step), at, length])
+    return [(device, key, at, length) for (device, key, _), at, length in result]

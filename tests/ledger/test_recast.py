@@ -1,0 +1,194 @@
+"""Changes of states keep every picosecond, and cut only what they change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ledger.ledgers import Row, columns_of, ledger_of
+from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.ledger.build import with_values
+from traceview.ledger.columns import By, Columns
+from traceview.ledger.recast import cut_at, each_device, is_among, recast, recast_ends, recast_rows
+from traceview.ledger.states import State
+from traceview.trace.model import NONE
+
+ROWS = [Row(State.COMPUTE, 4), Row(State.PYTHON, 6), Row(State.LAUNCH, 5), Row(State.PYTHON, 2)]
+
+_states = st.sampled_from([State.COMPUTE, State.PYTHON, State.LAUNCH, State.INPUT])
+_rows = st.lists(
+    st.builds(Row, _states, st.integers(1, 6), st.integers(-1, 3), st.booleans()), max_size=8
+)
+_marks = st.sets(st.integers(-2, 40), max_size=12)
+
+
+def spans_of(*spans: tuple[int, int]) -> IntervalSet:
+    return union(*(np.array([span[place] for span in spans], dtype=np.int64) for place in (0, 1)))
+
+
+def marked(instants: set[int]) -> IntervalSet:
+    return spans_of(*((instant, instant + 1) for instant in instants))
+
+
+def listed(columns: Columns) -> list[tuple[int, int, str]]:
+    rows = zip(
+        columns.start_ps.tolist(),
+        columns.duration_ps.tolist(),
+        columns.state.tolist(),
+        strict=True,
+    )
+    return [(start, length, State(state).key) for start, length, state in rows]
+
+
+def instants(columns: Columns) -> list[tuple[Any, ...]]:
+    """What each picosecond is."""
+    return [
+        (at, *(getattr(columns, name)[row] for name in ("state", "activity", "by_kind", "by")))
+        for row in range(columns.count)
+        for at in range(columns.start_ps[row], columns.end_ps[row])
+    ]
+
+
+def test_rows_of_the_states_are_cut_at_the_spans() -> None:
+    changed = recast(columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.LOCK)
+    assert listed(changed) == [
+        # Compute is not among the states, and not cut either.
+        (0, 4, "compute"),
+        (4, 3, "lock"),
+        (7, 2, "python"),
+        (9, 1, "lock"),
+        (10, 5, "launch"),
+        (15, 2, "python"),
+    ]
+    assert changed.by_kind.tolist() == [By.NONE] * 6
+
+
+def test_the_causer_changes_where_the_state_does() -> None:
+    changed = recast(
+        columns_of([Row(State.COMPUTE, 4), Row(State.TURN, 6, by=2)]),
+        spans_of((0, 7)),
+        [State.TURN],
+        State.LOCK,
+        by=(By.PYTHON, 1),
+    )
+    assert listed(changed) == [(0, 4, "compute"), (4, 3, "lock"), (7, 3, "turn")]
+    assert changed.by_kind.tolist() == [By.NONE, By.PYTHON, By.DEVICE]
+    assert changed.by.tolist() == [NONE, 1, 2]
+
+
+def test_what_does_not_change_stays_the_same_object() -> None:
+    columns = columns_of(ROWS)
+    assert recast(columns, spans_of((0, 3)), [State.PYTHON], State.LOCK) is columns
+    assert recast(columns, spans_of(), [State.PYTHON], State.LOCK) is columns
+    assert recast_rows(columns, columns.state == State.INPUT, State.LOCK) is columns
+
+
+def test_whole_rows_have_another_state() -> None:
+    columns = columns_of(ROWS)
+    changed = recast_rows(columns, is_among(columns, [State.PYTHON]), State.INPUT, (By.THREAD, 5))
+    assert [state for *_, state in listed(changed)] == ["compute", "input", "launch", "input"]
+    assert changed.by.tolist() == [NONE, 5, NONE, 5]
+
+
+def test_ends_of_rows_have_another_state() -> None:
+    """Of the first row nothing, of the second a part, of the third more than there is."""
+    changed = recast_ends(
+        columns_of(ROWS), np.array([0, 2, 99, 2], dtype=np.int64), State.INPUT, (By.NONE, NONE)
+    )
+    assert listed(changed) == [
+        (0, 4, "compute"),
+        (4, 4, "python"),
+        (8, 2, "input"),
+        (10, 5, "input"),
+        (15, 2, "input"),
+    ]
+
+
+def test_some_rows_are_cut_at_bounds() -> None:
+    columns = columns_of(ROWS)
+    bounds: Int64Array = np.array([2, 6, 8, 10, 12], dtype=np.int64)
+    cut, number, passed = cut_at(columns, bounds, columns.state == State.PYTHON)
+    assert [row[:2] for row in listed(cut)] == [(0, 4), (4, 2), (6, 2), (8, 2), (10, 5), (15, 2)]
+    assert number.tolist() == [0, 1, 1, 1, 2, 3]
+    assert passed.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@given(_rows, _marks, st.sets(_states))
+def test_each_instant_changes_as_the_spans_say(
+    rows: list[Row], inside: set[int], among: set[State]
+) -> None:
+    columns = columns_of(rows)
+    changed = recast(columns, marked(inside), among, State.LOCK, (By.PYTHON, 3))
+    expected = [
+        (at, State.LOCK, activity, By.PYTHON, 3)
+        if at in inside and state in among
+        else (at, state, activity, kind, by)
+        for at, state, activity, kind, by in instants(columns)
+    ]
+    assert instants(changed) == expected
+    assert (changed.duration_ps > 0).all()
+    # Bounds in rows that do not change leave them whole.
+    kept = {row for row in listed(columns) if State[row[2].upper()] not in among}
+    assert kept <= set(listed(changed))
+
+
+@given(_rows, st.lists(st.integers(0, 7), min_size=8, max_size=8))
+def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list[int]) -> None:
+    columns = columns_of(rows)
+    length = np.array(lengths[: len(rows)], dtype=np.int64)
+    changed = recast_ends(columns, length, State.INPUT)
+    expected = [
+        State.INPUT if at >= end - last else state
+        for start, end, state, last in zip(
+            columns.start_ps.tolist(),
+            columns.end_ps.tolist(),
+            columns.state.tolist(),
+            lengths,
+            strict=False,
+        )
+        for at in range(start, end)
+    ]
+    assert [state for _, state, *_ in instants(changed)] == expected
+    assert int(changed.duration_ps.sum()) == int(columns.duration_ps.sum())
+
+
+# Ledgers
+
+
+def test_a_change_of_one_device_leaves_the_others() -> None:
+    ledger = ledger_of(ROWS, [Row(State.COMPUTE, 9), Row(State.PYTHON, 8)], ROWS[:1])
+    changed = each_device(
+        ledger, {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.LOCK)}
+    )
+    assert changed.first == (0, 4, 8, 9)
+    assert listed(changed.columns.chosen(changed.rows_of(1))) == [
+        (0, 9, "compute"),
+        (9, 1, "python"),
+        (10, 2, "lock"),
+        (12, 5, "python"),
+    ]
+    for device in (0, 2):
+        own = [listed(of.columns.chosen(of.rows_of(device))) for of in (ledger, changed)]
+        assert own[0] == own[1]
+
+
+def test_columns_that_no_change_concerns_are_shared() -> None:
+    ledger = ledger_of(ROWS, ROWS)
+    changed = each_device(
+        ledger, {0: lambda own: recast_rows(own, own.state == State.PYTHON, State.LOCK)}
+    )
+    assert changed.columns.state.tolist() != ledger.columns.state.tolist()
+    for name in ("start_ps", "duration_ps", "step", "activity", "by_kind", "by", "event"):
+        assert getattr(changed.columns, name) is getattr(ledger.columns, name)
+    assert each_device(ledger, {0: lambda own: own}) is ledger
+    assert each_device(ledger, {}) is ledger
+
+
+def test_values_of_some_columns_are_replaced() -> None:
+    columns = columns_of(ROWS)
+    changed = with_values(columns, step=np.zeros(4, dtype=np.int32))
+    assert changed.step.tolist() == [0] * 4
+    assert changed.state is columns.state

@@ -1,0 +1,369 @@
+"""Cuts the time of each device into segments of one state each (docs/method.md, "Ledger")."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tests.oracle.classes import CLASSES, Activity
+from tests.oracle.collectives import Collective, Part, find_collectives
+from tests.oracle.host_causes import HostCauses
+from tests.oracle.host_names import kind_of
+from tests.oracle.idle import find_gaps
+from tests.oracle.interval_cover import Cover
+from tests.oracle.intervals import Interval, clip, length
+from tests.oracle.model import Device, HostAnswer
+from tests.oracle.op_kinds import is_side_work
+from tests.oracle.steps import Step
+
+STATES = (
+    *("compute", "communication", "device_wait", "h2d", "d2h", "d2d", "input", "host_ops"),
+    *(
+        "launch",
+        "python",
+        "between_calls",
+        "lock",
+        "between",
+        "evaluation",
+        "checkpoint",
+        "compile",
+        "sync",
+    ),
+    *("turn", "dependency", "latency", "no_work", "unknown"),
+)
+OF_CLASS = {"compute": "compute", "collective": "communication", "memset": "d2d"}
+
+KINDS = ("gpu", "tpu", "replica")
+OWN = ("compute", "communication", "evaluation", "no_work")
+"""States that a device without work keeps."""
+
+NOT_ITS_TURN = (
+    *("device_wait", "host_ops", "launch", "python", "between", "sync"),
+    *("dependency", "latency", "unknown"),
+)
+TURN_BEGINS = tuple(state for state in NOT_ITS_TURN if state != "between")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """`activity`: what runs, of several of a class the first begun; `by`: the device that is waited for; `step`: the step that
+    it lies in, of several the last begun.
+    """
+
+    start: int
+    end: int
+    state: str
+    activity: Activity | None
+    by: Device | None
+    step: Step | None
+
+
+class Ledger:
+    """The segments of every device of the hosts that recorded a device event, in order.
+
+    `plain`: before what happens beside it changes states; `segments`: after that.
+    """
+
+    def __init__(self, answers: list[HostAnswer]) -> None:
+        self.answers = [answer for answer in answers if answer.activities()]
+        self._all = answers
+        self.collectives = find_collectives(answers)
+        self.hosts = {answer.host.name: answer for answer in answers}
+        self.devices = [device for answer in self.answers for device in answer.devices]
+        causes = {answer.host.name: HostCauses(answer) for answer in self.answers}
+        self.plain = {
+            id(device): self._plain(causes[answer.host.name], device)
+            for answer in self.answers
+            for device in answer.devices
+        }
+        self.segments = dict(self.plain)
+        for answer in self.answers:
+            self._evaluations(causes[answer.host.name], answer)
+        self._turns()
+        self._no_work()
+        for answer in self.answers:
+            self._without_frames(causes[answer.host.name], answer)
+
+    def answer_of(self, device: Device) -> HostAnswer:
+        """The answer of the host of a device."""
+        return self.hosts[device.host]
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any host has a used step."""
+        return any(step.used for answer in self._all for step in answer.steps)
+
+    def counts(self, segment: Segment) -> bool:
+        """Whether a segment takes part in sums."""
+        return not self.has_steps or (segment.step is not None and segment.step.used)
+
+    def states_of(self, device: Device, step: Step) -> dict[str, int]:
+        """The time of a device in a step by state, in their order."""
+        sums = dict.fromkeys(STATES, 0)
+        for segment in self.segments.get(id(device), []):
+            if segment.step is step:
+                sums[segment.state] += segment.end - segment.start
+        return {state: ps for state, ps in sums.items() if ps}
+
+    def clocks_agree(self, devices: Collection[Device]) -> bool:
+        """Whether instants of these devices can be compared."""
+        # The host that the others were compared with shares no ends itself.
+        hosts = {device.host: self.answer_of(device) for device in devices}
+        return len(hosts) == 1 or sum(not answer.shares_ends for answer in hosts.values()) <= 1
+
+    # What a device does, and what it is idle for
+
+    def _plain(self, host: HostCauses, device: Device) -> list[Segment]:
+        answer = self.answer_of(device)
+        pieces: list[tuple[int, int, str, Activity | None]] = [
+            (start, end, "device_wait" if is_wait else OF_CLASS.get(one.cls, one.cls), one)
+            for start, end, one, is_wait in self._busy(device, answer.window)
+        ]
+        for gap in find_gaps(self._all, answer, host, device):
+            joined: list[tuple[int, int, str]] = []
+            for start, end, cause in gap.parts:
+                if joined and joined[-1][2] == cause:
+                    joined[-1] = (joined[-1][0], end, cause)
+                else:
+                    joined.append((start, end, cause))
+            pieces += [(a, b, cause, None) for a, b, cause in joined]
+        edges = sorted({edge for step in answer.steps for edge in (step.start, step.end)})
+        segments = []
+        for start, end, state, activity in sorted(pieces, key=lambda piece: piece[0]):
+            inside = edges[bisect_right(edges, start) : bisect_left(edges, end)]
+            for low, high in pairwise([start, *inside, end]):
+                around = [step for step in answer.steps if step.start <= low < step.end]
+                step = max(around, key=lambda step: (step.start, -step.end), default=None)
+                by = None
+                if state == "device_wait":
+                    by = self._awaited(device, low, high, in_collective=activity is not None)
+                segments.append(Segment(low, high, state, activity, by, step))
+        assert sum(s.end - s.start for s in segments) == answer.window[1] - answer.window[0]
+        return segments
+
+    def _busy(self, device: Device, window: Interval) -> list[tuple[int, int, Activity, bool]]:
+        """Pieces of one event each, the first of its class, and whether it transfers nothing yet."""
+        transfers = Cover(
+            (max(start, end - collective.transfer) if collective.complete else start, end)
+            for collective, part in self._parts(device)
+            for start, end in [part.activity.span]
+        )
+        events = sorted(
+            (a for a in device.activities if a.span[0] < a.span[1]),
+            key=lambda a: (a.span[0], -a.span[1]),
+        )
+        cuts = {edge for activity in events for edge in activity.span} | set(window)
+        cuts |= {edge for span in transfers.spans for edge in span}
+        edges = sorted(edge for edge in cuts if window[0] <= edge <= window[1])
+        # Side work of a replica has only the instants that no op of the model has.
+        side = {id(a) for a in events if device.kind == "replica" and is_side_work(a)}
+        result: list[tuple[int, int, Activity, bool]] = []
+        running, place = list(events[:0]), 0
+        for start, end in pairwise(edges):
+            while place < len(events) and events[place].span[0] <= start:
+                running.append(events[place])
+                place += 1
+            running = [activity for activity in running if activity.span[1] > start]
+            if not running:
+                continue
+            # `min` keeps the first of equals, which began first.
+            first = min(running, key=lambda one: (CLASSES.index(one.cls), id(one) in side))
+            is_wait = first.cls == "collective" and not transfers.holds(start)
+            if result and result[-1][1] == start and result[-1][2:] == (first, is_wait):
+                result[-1] = (result[-1][0], end, first, is_wait)
+            else:
+                result.append((start, end, first, is_wait))
+        return result
+
+    def _parts(self, device: Device) -> list[tuple[Collective, Part]]:
+        return [
+            (collective, part)
+            for collective in self.collectives
+            for part in collective.parts
+            if part.device is device
+        ]
+
+    def _awaited(
+        self, device: Device, start: int, end: int, *, in_collective: bool
+    ) -> Device | None:
+        """The device that a device waits for in a collective, or that holds up its next work."""
+        if in_collective:
+            begun = [row for row in self._parts(device) if row[1].activity.span[0] <= start]
+            collective, _ = max(begun, key=lambda row: row[1].activity.span[0])
+            other = _came_last(collective) if collective.complete else None
+        elif device.kind == "replica":
+            pauses = [
+                (high, place)
+                for place, peer in enumerate(self.devices)
+                if peer is not device and peer.host == device.host and peer.kind == "replica"
+                for low, high in self._work(peer).spans
+                if low < end <= high
+            ]
+            other = self.devices[min(pauses)[1]] if pauses else None
+        else:
+            begun = [
+                (collective, part)
+                for collective in self.collectives
+                for part in collective.parts
+                if part.device is not device and part.activity.span[0] < end
+            ]
+            if not begun:
+                return None
+            collective, part = max(begun, key=lambda row: row[1].activity.span[0])
+            if part.activity.span[1] < end:
+                return None
+            other = _came_last(collective) if collective.complete else part.device
+        return None if other is device else other
+
+    @staticmethod
+    def _work(device: Device) -> Cover:
+        return Cover(activity.span for activity in device.activities)
+
+    # What happens beside it
+
+    def _recast(
+        self,
+        device: Device,
+        cover: Cover,
+        among: Collection[str],
+        state: str,
+        by: Device | None = None,
+    ) -> None:
+        """Another state for what lies in a cover."""
+        result = []
+        for segment in self.segments[id(device)]:
+            if segment.state not in among:
+                result.append(segment)
+                continue
+            bounds = [segment.start, *cover.edges(segment.start, segment.end), segment.end]
+            for low, high in pairwise(bounds):
+                part = replace(segment, start=low, end=high)
+                if cover.holds(low):
+                    part = replace(part, state=state, by=by or part.by)
+                result.append(part)
+        self.segments[id(device)] = result
+
+    def _evaluations(self, host: HostCauses, answer: HostAnswer) -> None:
+        """Between two markers the host calls a graph and asks for input, or it saves variables."""
+        markers = Cover(host.markers).spans
+        between = [(before[1], after[0]) for before, after in pairwise(markers)]
+        if host.caller is None or not between:
+            return
+        every = [event for events in host.events for event in events]
+        own = [event for event in host.events[host.caller] if event.name == "FunctionRun"]
+        asks = [event.start for event in every if kind_of(event.name) in ("input", "async_input")]
+        saved = [
+            event.start for event in host.events[host.caller] if kind_of(event.name) == "checkpoint"
+        ]
+        ends = [event.end for event in own]
+        ends += [a.event.end for device in answer.devices for a in device.of_class("compute")]
+        evaluated = [
+            (start, max((one for one in ends if start < one <= end), default=end))
+            for start, end in between
+            if any(start <= event.start < end for event in own)
+            and any(start <= one < end for one in asks)
+        ]
+        saves = [(start, end) for start, end in between if any(start <= one < end for one in saved)]
+        if 2 * len(evaluated) > len(between):
+            evaluated = []
+        for device in answer.devices:
+            among = [state for state in STATES if state != "no_work"]
+            self._recast(device, Cover(evaluated), among, "evaluation")
+            self._recast(device, Cover(saves), ("between",), "checkpoint")
+
+    def _without_frames(self, host: HostCauses, answer: HostAnswer) -> None:
+        """Nothing shows Python where no frame is open; the oracle reads runs without samples."""
+        every = [event for events in host.events for event in events]
+        frames = Cover((e.start, e.end) for e in every if e.name.startswith("$"))
+        for device in answer.devices:
+            edges = [-(10**30), *(edge for span in frames.spans for edge in span), 10**30]
+            silent = Cover(zip(edges[::2], edges[1::2], strict=True))
+            self._recast(device, silent, ("python",), "between_calls")
+
+    def _turns(self) -> None:
+        """Devices that run one after another wait for their turn."""
+        computing = {
+            id(device): Cover(activity.span for activity in device.of_class("compute"))
+            for device in self.devices
+        }
+        inside = {
+            id(device): clip(computing[id(device)].spans, self.answer_of(device).window)
+            for device in self.devices
+        }
+        used = [device for device in self.devices if length(inside[id(device)])]
+        kind = next((kind for kind in KINDS if any(one.kind == kind for one in used)), None)
+        used = [device for device in used if device.kind == kind]
+        if len(used) < 2 or not self.clocks_agree(used):
+            return
+        if not self._is_serial(used, [inside[id(device)] for device in used]):
+            return
+        starts = sorted(step.start for answer in self._all for step in answer.steps)
+        turns: dict[int, list[Interval]] = {id(device): [] for device in used}
+        spans = [(a, b, device) for device in used for a, b in computing[id(device)].spans]
+        until: int | None = None
+        for start, end, device in sorted(spans, key=lambda span: span[0]):
+            before = start if until is None else until
+            begun = bisect_right(starts, start)
+            is_in_step = begun > 0 and begun == bisect_left(starts, before)
+            turns[id(device)].append((min(start, before) if is_in_step else start, end))
+            until = end if until is None else max(until, end)
+        for device in used:
+            for other in used:
+                if other is not device:
+                    self._recast(device, computing[id(other)], NOT_ITS_TURN, "turn", other)
+                    self._recast(device, Cover(turns[id(other)]), TURN_BEGINS, "turn", other)
+
+    def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
+        """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
+        lengths = [length(own) for own in spans]
+        together = [span for own in spans for span in own]
+        whole = max(b for _, b in together) - min(a for a, _ in together)
+        ratio = (sum(lengths) - length(together)) / (sum(lengths) - max(lengths))
+        chance = max(lengths) / whole
+        mean = variance = 0.0
+        shares = [one / whole for one in lengths]
+        for place, first in enumerate(shares):
+            for second in shares[place + 1 :]:
+                mean += first * second
+                swapped = first + second > 1
+                a, b = (1 - first, 1 - second) if swapped else (first, second)
+                a, b = max(a, b), min(a, b)
+                variance += (a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2
+        hosts = {device.host: self.answer_of(device) for device in devices}
+        count = min(sum(step.used for step in answer.steps) for answer in hosts.values())
+        spread = (variance / max(count, 1)) ** 0.5
+        missing = 1 - ratio / chance
+        return ratio < chance / 2 and missing * mean > 1.64 * spread
+
+    def _no_work(self) -> None:
+        """A device that only copies has no work, and one that computes little has none while others compute."""
+        compute = {
+            id(device): length(activity.span for activity in device.of_class("compute"))
+            for answer in self._all
+            for device in answer.devices
+        }
+        for device in self.devices:
+            if not device.activities:
+                continue
+            idle = tuple(state for state in STATES if state not in OWN)
+            window = Cover([self.answer_of(device).window])
+            if not device.of_class("compute", "collective"):
+                self._recast(device, window, idle, "no_work")
+            elif 5 * compute[id(device)] < max(compute.values()):
+                others = [
+                    other
+                    for other in self.devices
+                    if other is not device and self.clocks_agree((device, other))
+                ]
+                at_work = Cover(a.span for other in others for a in other.of_class("compute"))
+                among = [state for state in idle if state != "device_wait"]
+                self._recast(device, at_work if others else window, among, "no_work")
+
+
+def _came_last(collective: Collective) -> Device:
+    return min(
+        collective.parts,
+        key=lambda part: (part.activity.span[1] - part.start, -part.start),
+    ).device

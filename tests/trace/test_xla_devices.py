@@ -1,0 +1,73 @@
+"""CPU devices of XLA programs: what is none, and loops that are no work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.scenarios.model import marked_steps, new_trace
+
+
+def test_numbers_past_what_a_device_can_have_are_none(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.host("dot.1", 1, 2, {"device_ordinal": 3})
+        for place, number in enumerate((1 << 15, 1 << 40, -1)):
+            step.host("dot.1", 4 + place, 5 + place, {"device_ordinal": number})
+    trace.write(tmp_path)
+    assert [device.name for device in traceview.load(tmp_path).device_list] == ["CPU:3"]
+
+
+def test_a_loop_whose_ops_are_recorded_is_no_work_on_its_device_alone(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, end in enumerate((20, 30)):
+            thread = trace.thread(f"device{number}", 70 + number)
+            step.host("while.1", 1, end, {"device_ordinal": number}, thread=thread)
+        step.host("dot.1", 2, 3, {"device_ordinal": 1}, thread=trace.thread("other", 80))
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    names = [recording.names.text(name) for name in recording.device_columns.name.tolist()]
+    of_device = recording.device_columns.device.tolist()
+    assert set(zip(of_device, names, strict=True)) == {(0, "while.1"), (1, "dot.1")}
+
+
+@pytest.mark.parametrize("lag_ms", [0, 120])
+def test_programs_that_the_host_is_ahead_of_are_the_steps(lag_ms: float, tmp_path: Path) -> None:
+    """Markers come every 50 ms; the programs of the first six ran when recording ended."""
+    trace = new_trace(length_ms=500)
+    for number, step in enumerate(marked_steps(trace, count=8)):
+        step.host("Execute (jit_step)", 0.1, 0.2, {"run_id": -70 + number})
+        thread = trace.thread("device", 70)
+        if number < 6:
+            stats = {"run_id": -70 + number, "device_ordinal": 0}
+            start = lag_ms + 10 * number * bool(lag_ms) + 1
+            step.host("dot.1", start, start + 30, stats, thread=thread)
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    (of_host,) = recording.steps_by_host
+    if lag_ms:
+        assert of_host.basis == "device"
+        assert [step.duration_ps for step in of_host.steps] == [60 * 10**9] * 5
+    else:
+        assert of_host.basis == "marker"
+        assert len(of_host.steps) == 8
+
+
+def test_until_a_program_is_executed_its_ops_wait_for_the_thread_that_calls_it(
+    tmp_path: Path,
+) -> None:
+    """The call takes 20 ms of each step of 50: 10 ms of it are lowered, and it is executed at its end."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        step.host("PjitFunction(step)", 0, 20)
+        step.host("lower_sharding_computation", 5, 15)
+        step.host("Execute (jit_step)", 19, 20, {"run_id": number})
+        stats = {"run_id": number, "device_ordinal": 0}
+        step.host("dot.1", 20, 49.9, stats, thread=trace.thread("device", 70))
+    trace.write(tmp_path)
+    idle = traceview.analyze(tmp_path).results.idle
+    assert idle is not None
+    assert idle.devices[0].states["compile"] == 4 * 10 * 10**9

@@ -1,0 +1,1 @@
+"""Facts that several topics need; a topic imports facts, never another topic."""

@@ -1,0 +1,170 @@
+"""States which part each device took: its status, which devices computed, and whether these ran one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.activity import DeviceActivity
+from traceview.analysis.facts.run import Run
+from traceview.analysis.selection import Selection, covered_ps
+from traceview.intervals import union
+from traceview.ledger.path import clocks_agree
+from traceview.trace.model import Trace
+from traceview.trace.replica_names import ReplicaNames
+from traceview.trace.roles import part_in_training, step_groups
+from traceview.xplane.planes import ActivityClass
+
+MARGINAL_RATIO: Final = 0.20
+"""A device that computes less than this of the busiest of its kind and role is marginal."""
+
+WITHOUT_EVENT: Final = ("empty", "memory_only")
+"""The statuses of devices that recorded no event."""
+
+OF_CHANCE_RATIO: Final = 0.5
+"""Devices that run one after another overlap less than this share of what chance gives."""
+
+_DEVIATIONS: Final = 1.64
+"""They overlap by so many standard deviations less: so far below the mean lies 1 of 20 values that chance gives."""
+
+_KINDS: Final = ("gpu", "tpu", "other", "replica")
+"""Devices of one kind are compared with each other: the first of these that computed."""
+
+
+def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
+    """The status of each device of the device list over the whole recording.
+
+    empty: no event; memory_only: no event, but its allocator holds bytes; copy_only: copies or fills, no kernel;
+    marginal: it computes less than a fifth of the busiest device; else active.
+    """
+    compute_ps = [activity.compute.length for activity in activities]
+    busiest = busiest_peers(trace, activities)
+    result = []
+    for index, device in enumerate(trace.device_list):
+        rows = trace.device_columns.rows_of(index)
+        classes = trace.device_columns.class_[rows]
+        if classes.size == 0:
+            result.append("memory_only" if device.memory_held_bytes else "empty")
+        elif (classes >= ActivityClass.H2D).all():
+            result.append("copy_only")
+        elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:
+            result.append("marginal")
+        else:
+            result.append("active")
+    return result
+
+
+def busiest_peers(trace: Trace, activities: Sequence[DeviceActivity]) -> list[int]:
+    """For each device the index of the device of its kind and role that computes most.
+
+    GPUs are not compared with replicas on a CPU, nor workers with parameter servers or evaluators.
+    """
+    compute_ps = [activity.compute.length for activity in activities]
+    peers = [
+        (device.kind, part_in_training(trace.hosts[device.host])) for device in trace.device_list
+    ]
+    first: dict[tuple[str, str], int] = {}
+    for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
+        first.setdefault(peers[index], index)
+    return [first[peer] for peer in peers]
+
+
+def devices_in_use(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> tuple[int, ...]:
+    """The devices (device indices, by host and number) of one kind that computed in the window."""
+    computing = [
+        device
+        for device, entry in enumerate(trace.device_list)
+        if entry.kind in _KINDS and compute_ps(trace, selection, activities, device) > 0
+    ]
+    kinds = {trace.device_list[device].kind for device in computing}
+    kind = next((kind for kind in _KINDS if kind in kinds), None)
+    return tuple(device for device in computing if trace.device_list[device].kind == kind)
+
+
+def make_steps_together(trace: Trace, devices: Collection[int]) -> bool:
+    """Whether the hosts of the devices train together; with parameter servers each works at its own pace."""
+    hosts = {trace.device_list[device].host for device in devices}
+    return any(hosts <= set(group) for group in step_groups(trace.hosts))
+
+
+def compute_ps(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity], device: int
+) -> int:
+    """How long a device computes in its window."""
+    window = selection.window_of_device(trace, device)
+    return covered_ps(activities[device].compute, window) if window else 0
+
+
+def least_replica_count(trace: Trace, hosts: Collection[int]) -> int | None:
+    """How many replicas the names of ops show at least; None unless `hosts` is one host."""
+    (host, *others) = hosts
+    return None if others else ReplicaNames(trace).least_counts.get(host, 1)
+
+
+# One after another
+
+
+class Concurrency(Struct, frozen=True):
+    """How much of the devices' compute overlaps.
+
+    `concurrency_ratio`: the overlap as a share of the largest possible, (sum of compute - its union) over (sum -
+    longest); `chance_ratio`: what devices that compute independently would reach; `is_serial`: whether they overlap far
+    less, in enough steps to rule chance out.
+    """
+
+    concurrency_ratio: float
+    chance_ratio: float
+    is_serial: bool
+
+
+def concurrency(run: Run) -> Concurrency | None:
+    """How much of the compute overlaps; None of fewer than two devices, and of clocks that cannot be compared."""
+    trace, selection, activities = run.trace, run.selection, run.activities
+    devices = devices_in_use(trace, selection, activities)
+    if len(devices) < 2 or not clocks_agree(trace, devices):
+        return None
+    starts, ends, lengths = [], [], []
+    for device in devices:
+        window = selection.windows[trace.device_list[device].host]
+        compute = activities[device].compute
+        start, end = compute.start, compute.end
+        inside = (end > window.start_ps) & (start < window.end_ps)
+        starts.append(np.maximum(start[inside], window.start_ps))
+        ends.append(np.minimum(end[inside], window.end_ps))
+        lengths.append(int((ends[-1] - starts[-1]).sum()))
+    start, end = np.concatenate(starts), np.concatenate(ends)
+    del starts, ends
+    together, total, longest = union(start, end).length, sum(lengths), max(lengths)
+    span = int(end.max() - start.min())
+    ratio, chance = (total - together) / (total - longest), longest / span
+    missing = 1 - ratio / chance
+    hosts = {trace.device_list[device].host for device in devices}
+    step_count = min(len(selection.used_of(host)) for host in hosts)
+    deviations = missing * _mean_over_deviation(np.array(lengths) / span, step_count)
+    is_serial = ratio < OF_CHANCE_RATIO * chance and deviations > _DEVIATIONS
+    return Concurrency(ratio, chance, is_serial)
+
+
+def _mean_over_deviation(shares: npt.NDArray[np.float64], step_count: int) -> float:
+    """The mean overlap, by chance, of devices that compute these shares of a step, over its standard deviation.
+
+    Each device is taken to compute in one piece per step, wherever chance puts it: in more pieces, chance varies less.
+    Of two pieces a >= b of a circle of length 1, ab overlap in the mean, with a mean square of (a - b)b² + 2b³/3.
+    """
+    mean = variance = 0.0
+    for place, share in enumerate(shares):
+        others = shares[place + 1 :]
+        mean += float((share * others).sum())
+        # The overlap of pieces that cannot miss each other varies as that of what they leave free.
+        swap = share + others > 1
+        first, second = np.where(swap, 1 - share, share), np.where(swap, 1 - others, others)
+        a, b = np.maximum(first, second), np.minimum(first, second)
+        variance += float(((a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2).sum())
+    deviation = float(np.sqrt(max(variance, 0.0) / max(step_count, 1)))
+    return mean / deviation if deviation else float("inf")

@@ -1,0 +1,233 @@
+"""Judges whether the input pipeline of each host makes batches as fast as the model takes them, and which shard is late.
+
+The slowest stage says how much of the window it works. The prefetch buffers between it and the model say whether that
+is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
+parallel stages record calls that still run as elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
+from traceview.analysis.facts.late_shards import InputShard, late_shards
+from traceview.analysis.facts.pipeline_threads import pipeline_python, pipeline_rest
+from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
+from traceview.analysis.facts.run import Run
+from traceview.analysis.selection import Selection, covered_ps, step_bounds
+from traceview.ids import is_in
+from traceview.intervals import BoolArray, Int64Array, union
+from traceview.trace.cause import Cause
+from traceview.trace.model import Trace
+from traceview.trace.pipeline import (
+    GENERATOR,
+    PREFETCH,
+    InputStage,
+    IteratorCalls,
+    kind_of,
+    requests_of_buffer,
+)
+from traceview.trace.state_timeline import intersection
+
+WORK_RATIO: Final = 0.25
+"""Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""
+EMPTY_STEP_RATIO: Final = 0.25
+"""Of the steps: in how many the buffers are empty where the model waits for the pipeline (XProf's limit)."""
+EMPTY_WAIT_RATIO: Final = 0.5
+"""Of the wait: how much of it is in steps with empty buffers. A pipeline that fills a buffer from time to time makes few
+steps wait, and those for long."""
+LIMITING_WORK_RATIO: Final = 0.70
+"""Of the window: how long a stage works that cannot make more."""
+LOCK_WAIT_RATIO: Final = 0.02
+"""Of the window: how long the thread of the step waits for Python's lock where another thread keeps it. Without a generator
+it was below 0.001."""
+
+
+class InputSupply(Struct, frozen=True, eq=False):
+    """What the pipelines of one host deliver.
+
+    `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
+    all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
+    what it makes stays in the buffer of a shuffle. `missing`: what the pipeline lacks. `empty_ratio`: how often the model
+    found its buffer empty. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
+    buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `shards`: of a distributed
+    dataset. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
+    in each step of the host, used or not. What is not known is None.
+    """
+
+    stages: tuple[InputStage, ...]
+    slowest: InputStage | None
+    share_ratio: float
+    fills_shuffle: bool
+    missing: tuple[str, ...]
+    empty_ratio: float | None
+    work_ratio: float | None
+    work_of_wait_ratio: float | None
+    empty_step_ratio: float | None
+    empty_wait_ratio: float | None
+    shards: tuple[InputShard, ...]
+    wait_ps: int | None
+    wait_of_steps: tuple[int, ...] | None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the pipeline agrees that the model waits for it: it works much, and its buffers are empty.
+
+        Where the buffers are empty while the model waits, its work is compared with that wait.
+        """
+        if self.empty_step_ratio is None or self.work_ratio is None:
+            return True
+        if (self.empty_wait_ratio or 0.0) >= EMPTY_WAIT_RATIO:
+            return max(self.work_ratio, self.work_of_wait_ratio or 0.0) >= WORK_RATIO
+        return self.empty_step_ratio >= EMPTY_STEP_RATIO and self.work_ratio >= WORK_RATIO
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether the slowest stage is a Python generator."""
+        return self.slowest is not None and self.slowest.name.endswith(GENERATOR)
+
+
+def input_supplies(context: Run) -> Mapping[int, InputSupply]:
+    """What the pipelines of each host with an iterator deliver, by index."""
+    trace, selection, idle = context.trace, context.selection, context.input_idle
+    made: dict[int, InputSupply] = {}
+    for host in selection.windows:
+        pipelines = pipelines_of(trace, selection, host)
+        if pipelines.calls.row.size or pipelines.waits.row.size:
+            of_host = [idle[device] for device in idle if trace.device_list[device].host == host]
+            made[host] = _supply(trace, selection, pipelines, of_host)
+    return made
+
+
+def supply_of(context: Run, host: int) -> InputSupply | None:
+    """What the pipelines of a host deliver; None where no iterator was recorded."""
+    return context.once(input_supplies).get(host)
+
+
+def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
+    """Causes of idle time of a device that Python of the pipeline prolongs, for it keeps the lock; mostly none.
+
+    It does where the thread of the step is seen to wait for the lock, and where a generator that is too slow works, and
+    does not wait, for most of the window.
+    """
+    trace, idle, window = context.trace, context.idle, context.selection.windows[host]
+    python = pipeline_python(trace, idle, host)
+    if not window.length_ps or not python.start.size:
+        return frozenset()
+    waits = intersection(lock_waits(trace, idle, device), python)
+    if covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps:
+        return frozenset(LOCKED)
+    supply = supply_of(context, host)
+    if supply is None or not supply.is_short or not supply.is_generator:
+        return frozenset()
+    rest_ps = covered_ps(pipeline_rest(trace, idle, host), window)
+    at_work_ratio = (supply.work_ratio or 0.0) - rest_ps / window.length_ps
+    return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
+
+
+def _supply(
+    trace: Trace, selection: Selection, pipelines: HostPipelines, input_idle: Sequence[Int64Array]
+) -> InputSupply:
+    host = pipelines.host
+    window, slowest = selection.windows[host], pipelines.slowest
+    wait_ps, of_steps = _waits(trace, selection, pipelines)
+    waited = of_steps
+    if any(each.host == host and each.kind != "replica" for each in trace.device_list):
+        # What the thread waits while the devices have work costs nothing.
+        waited = np.max(input_idle, axis=0) if input_idle else None
+    is_used = [step.excluded is None for step in selection.steps[host]]
+    waits = [] if waited is None else waited[np.array(is_used, dtype=np.bool_)].tolist()
+    waited_ps = wait_ps if waited is of_steps else None if waited is None else int(waited.sum())
+    empty = (None, None) if slowest is None else _empty(trace, selection, pipelines, slowest, waits)
+    candidates_ps = sum(stage.own_ps for stage in pipelines.candidates)
+    return InputSupply(
+        stages=tuple(sorted(pipelines.stages, key=lambda stage: -stage.self_ps)),
+        slowest=slowest,
+        share_ratio=slowest.own_ps / candidates_ps if slowest else 0.0,
+        fills_shuffle=slowest is not None and pipelines.fills_a_shuffle(slowest),
+        missing=pipelines.missing,
+        empty_ratio=pipelines.empty_ratio,
+        work_ratio=None
+        if slowest is None
+        else slowest.own_ps / window.length_ps
+        if window.length_ps
+        else 0.0,
+        work_of_wait_ratio=slowest.own_ps / waited_ps if slowest and waited_ps else None,
+        empty_step_ratio=empty[0],
+        empty_wait_ratio=empty[1],
+        shards=tuple(late_shards(trace, selection, pipelines)),
+        wait_ps=wait_ps,
+        wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
+    )
+
+
+def _waits(
+    trace: Trace, selection: Selection, pipelines: HostPipelines
+) -> tuple[int | None, Int64Array | None]:
+    """How long the thread of the steps is in calls for a batch, in the window and in each step."""
+    waits, host = pipelines.waits, pipelines.host
+    if not waits.row.size:
+        return None, None
+    spans = union(waits.start_ps, waits.end_ps)
+    steps = step_bounds(selection.steps[host])
+    return covered_ps(spans, selection.windows[host]), spans.within(*steps)
+
+
+def _empty(
+    trace: Trace,
+    selection: Selection,
+    pipelines: HostPipelines,
+    stage: InputStage,
+    wait_ps: Sequence[int],
+) -> tuple[float | None, float | None]:
+    """The share of the used steps, or of the window, and of the wait, in which a request met an empty buffer.
+
+    `wait_ps`: of each used step; empty where it is not known.
+    """
+    calls, window = pipelines.calls, selection.windows[pipelines.host]
+    steps = selection.used_of(pipelines.host)
+    start, end = (each.tolist() for each in step_bounds(steps))
+    bounds = (start, end) if steps else ([window.start_ps], [window.end_ps])
+    blocks = is_in(calls.pipeline, pipelines.waits.pipeline)
+    met = [
+        _meets_empty(*requests_of_buffer(trace, calls, chosen), *bounds)
+        for chosen in _buffers(calls, blocks, stage)
+    ]
+    asked = [empty for empty in met if any(is_empty is not None for is_empty in empty)]
+    shares = [ratio for each in asked if (ratio := _share(each, [1] * len(each))) is not None]
+    of_wait = [ratio for each in asked if (ratio := _share(each, wait_ps)) is not None]
+    return min(shares, default=None), min(of_wait, default=None)
+
+
+def _buffers(calls: IteratorCalls, blocks: BoolArray, stage: InputStage) -> Iterator[Int64Array]:
+    """The calls of each prefetch stage between a stage and the model."""
+    for number, name in enumerate(calls.stage_names):
+        if kind_of(name) != PREFETCH:
+            continue
+        is_stage = calls.stage == number
+        if stage.name.startswith(f"{name}::"):
+            yield np.flatnonzero(is_stage & (blocks == stage.blocking))
+        if not stage.blocking:
+            # What fills the shards of a distributed dataset is followed by the pipelines of the replicas.
+            yield np.flatnonzero(is_stage & blocks)
+
+
+def _meets_empty(
+    begun: Int64Array, is_empty: BoolArray, start: Sequence[int], end: Sequence[int]
+) -> list[bool | None]:
+    """Whether a request in each step met an empty buffer; None where none was made."""
+    asked = [(begun >= first) & (begun < last) for first, last in zip(start, end, strict=True)]
+    return [bool(is_empty[inside].any()) if inside.any() else None for inside in asked]
+
+
+def _share(is_empty: Sequence[bool | None], weights: Sequence[int]) -> float | None:
+    """The share of the steps that met an empty buffer, by a weight; None without any weight."""
+    if len(weights) != len(is_empty):
+        return None
+    known = [pair for pair in zip(is_empty, weights, strict=True) if pair[0] is not None]
+    total = sum(weight for _, weight in known)
+    return sum(weight for empty, weight in known if empty) / total if total else None

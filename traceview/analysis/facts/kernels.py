@@ -1,0 +1,99 @@
+"""Finds the GPUs that compute, with what names of kernels show, and launches that eager ops made outside of any graph.
+
+TensorFlow marks the run of an eager op with `EagerKernelExecute`. A call of a `tf.function` is such an op, too; the
+graph inside is marked with `FunctionRun` and `ExecutorState::Process`. The innermost of these marks around a launch
+decides. `KernelAndDeviceFunc::Run` is in every eager op, graph or not (TensorFlow 2.21, measured).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.base import Skipped
+from traceview.analysis.selection import Selection, rows_in
+from traceview.ids import unique_ids
+from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting
+from traceview.trace.model import NONE, HostColumns, Names, Recording, Trace
+from traceview.trace.windows import Window
+from traceview.xplane.kernel_names import NumberFormat, kernel_name
+from traceview.xplane.planes import ActivityClass
+
+EAGER: Final = b"EagerKernelExecute"
+GRAPH: Final = (b"FunctionRun", b"ExecutorState::Process")
+
+
+class EagerScopes:
+    """The spans of eager ops and of graphs on every thread; `thread`: the thread of each line."""
+
+    def __init__(self, host: HostColumns, names: Names, thread: Int32Array) -> None:
+        self._host = host
+        self._thread = thread
+        wanted = [index for index, name in enumerate(names) if name == EAGER or name in GRAPH]
+        is_wanted = np.zeros(max(len(names), 1), dtype=np.bool_)
+        is_wanted[wanted] = True
+        self._rows = np.flatnonzero(is_wanted[host.name])
+        self._is_eager = names.matching(host.name[self._rows], [EAGER])
+        self._thread_of_row = thread[host.line[self._rows]]
+
+    def count(self, calls: Int64Array) -> int | None:
+        """How many of these host rows ran in an eager op; None where none of them lies in a recorded scope."""
+        host, in_scope, eager = self._host, 0, 0
+        thread_of_call = self._thread[host.line[calls]]
+        for thread in unique_ids(thread_of_call).tolist():
+            scopes = np.flatnonzero(self._thread_of_row == thread)
+            rows = self._rows[scopes]
+            nest = nesting(host.start_ps[rows], host.end_ps[rows])
+            inner = nest.innermost(host.start_ps[calls[thread_of_call == thread]])
+            inner = inner[inner != NONE]
+            in_scope += inner.size
+            eager += int(self._is_eager[scopes[inner]].sum())
+        return eager if in_scope else None
+
+
+def computing_gpus(
+    trace: Trace, selection: Selection
+) -> dict[int, tuple[Window, Int64Array]] | Skipped:
+    """By device index the window of each GPU that computes in it, and its events of class compute.
+
+    Events are rows of the device columns, in order of start.
+    """
+    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    columns, computing = trace.device_columns, {}
+    for index in gpus:
+        window = selection.window_of_device(trace, index)
+        if window is not None:
+            of_device = columns.rows_of(index)
+            start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
+            rows = rows_in(start_ps, end_ps, window) + of_device.start
+            rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
+            if rows.size:
+                computing[index] = (window, rows)
+    return computing or Skipped("no GPU ran a kernel in the window")
+
+
+class KernelNames(Struct, frozen=True, eq=False):
+    """What the names of kernels show, by name of the trace."""
+
+    precision: npt.NDArray[np.uint8]
+    tensor_core: BoolArray
+    is_matrix: BoolArray
+
+
+def kernel_names(recording: Recording) -> KernelNames:
+    """What the names of all compute shows."""
+    columns = recording.device_columns
+    names = unique_ids(columns.name[columns.class_ == ActivityClass.COMPUTE])
+    kernels = [kernel_name(recording.names[int(name)]) for name in names]
+    count = len(recording.names)
+    precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
+    tensor_core, is_matrix = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    precision[names] = [kernel.precision for kernel in kernels]
+    tensor_core[names] = [kernel.tensor_core for kernel in kernels]
+    is_matrix[names] = [kernel.is_matrix for kernel in kernels]
+    return KernelNames(precision, tensor_core, is_matrix)

@@ -1,0 +1,336 @@
+"""Makes the ledger of a context: the states of the devices and hosts, changed where more shows who caused them.
+
+In this order:
+
+    evaluation   all that devices of a host do while it evaluates between step markers
+    checkpoint   Python between steps, between markers between which the host saves
+    lock         dispatch, launches and Python while another thread of the script keeps Python's lock
+    input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
+                 while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
+    turn         idle time of devices that run one after another, while another one has its turn
+    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
+    calls        Python in steps of hosts without samples, where no frame was recorded either
+
+Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from traceview.analysis.facts.between_markers import between_markers
+from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
+from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
+from traceview.analysis.facts.pipeline_threads import beyond_median, open_threads, pipeline_python
+from traceview.analysis.facts.python import HostPython
+from traceview.analysis.facts.python_lock import LOCKED, keepers_of, lock_waits
+from traceview.analysis.facts.run import Run
+from traceview.analysis.selection import covered_ps
+from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.ledger.build import build_ledger, with_values
+from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.path import clocks_agree
+from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
+from traceview.ledger.states import OF_CAUSE, State
+from traceview.ledger.table import Ledger
+from traceview.stages import stage
+from traceview.trace.model import NONE
+from traceview.trace.state_timeline import complement, intersection
+from traceview.units import PS_PER_US
+
+_Change = Callable[[Columns], Columns]
+
+_LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
+_DISPATCH: Final = (State.HOST_OPS, State.PYTHON, State.UNKNOWN)
+"""States in which a thread of the model has work, or may have, and records no op."""
+
+_NOT_ITS_TURN: Final = (
+    State.DEVICE_WAIT,
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.PYTHON,
+    State.BETWEEN,
+    State.SYNC,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.UNKNOWN,
+)
+"""What a device that runs by turns is idle for, as its host shows it, while another one computes."""
+
+_TURN_BEGINS: Final = (
+    State.DEVICE_WAIT,
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.PYTHON,
+    State.SYNC,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.UNKNOWN,
+)
+"""The same before the next kernel of the device whose turn it is, while the host prepares and launches it."""
+
+_EVERY: Final = frozenset(State) - {State.NO_WORK}
+_IDLE: Final = _EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
+_WITH_LITTLE_TO_DO: Final = _IDLE - {State.DEVICE_WAIT}
+"""What a device is idle for that computes little; in a collective it waits for a device, whatever it computes."""
+
+
+def ledger_of(context: Run) -> Ledger:
+    """The ledger of the devices in the windows of a context."""
+    with stage("ledger"):
+        trace, selection, idle = context.trace, context.selection, context.idle
+        base = build_ledger(
+            trace,
+            selection.windows,
+            selection.steps,
+            idle.gaps,
+            idle.states,
+            context.collectives,
+        )
+        lines: list[str] = []
+        for host in selection.windows:
+            devices = [d for d in base.devices if trace.device_list[d].host == host]
+            if devices:
+                base = _of_host(context, base, host, devices, lines)
+        base = _by_turns(context, base)
+        base = _without_work(context, base)
+        base = _by_lines(context, base, lines)
+        base = _without_evidence(context, base)
+        return replace(base, python=tuple(lines))
+
+
+def _of_host(
+    context: Run, ledger: Ledger, host: int, devices: Sequence[int], lines: list[str]
+) -> Ledger:
+    trace, states = context.trace, context.idle.states[host]
+    between = between_markers(trace, states, host)
+    changes: dict[int, _Change] = {}
+    for device in devices:
+        steps: list[_Change] = [
+            partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
+            partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
+            *_kept_by_threads(context, host, device, lines),
+            *_taken_by_pipeline(context, host, device),
+        ]
+        changes[device] = partial(_one_after_another, steps=steps)
+    return each_device(ledger, changes)
+
+
+def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
+    for change in steps:
+        columns = change(columns)
+    return columns
+
+
+# Python's lock
+
+
+def _kept_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
+    """Waits for the lock that a thread of the script keeps."""
+    if host not in context.idle.python:
+        return []
+    changes: list[_Change] = []
+    window_ps = context.selection.windows[host].length_ps
+    waits = lock_waits(context.trace, context.idle, device)
+    for keeper in keepers_of(context, host):
+        waited = intersection(waits, keeper.kept)
+        if covered_ps(waited, context.selection.windows[host]) < LOCK_WAIT_RATIO * window_ps:
+            continue
+        line = keeper.python.line
+        if line not in lines:
+            lines.append(line)
+        changes.append(
+            partial(
+                recast,
+                spans=keeper.kept,
+                among=(*_LOCKED, State.BETWEEN),
+                state=State.LOCK,
+                by=(By.PYTHON, lines.index(line)),
+            )
+        )
+    return changes
+
+
+_OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
+"""States that last as long as a line of Python on the thread that runs the steps."""
+
+_LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
+"""Samples come every millisecond or so, and say little of less."""
+
+
+def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
+    """The line that ran in each long row that is as long as a line of Python takes, where samples show it."""
+    changes: dict[int, _Change] = {}
+    for device in ledger.devices:
+        python = context.idle.python.get(context.trace.device_list[device].host)
+        if python is not None:
+            changes[device] = partial(_with_lines, python=python, lines=lines)
+    return each_device(ledger, changes)
+
+
+def _with_lines(columns: Columns, python: HostPython, lines: list[str]) -> Columns:
+    asked = is_among(columns, _OF_A_LINE) & (columns.activity == IDLE)
+    rows = np.flatnonzero(asked & (columns.duration_ps >= _LEAST_OF_A_LINE_PS))
+    start = columns.start_ps[rows]
+    spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
+    known = python.lines.in_each(python.caller, *spans, rows.size)
+    number = {line: place for place, line in enumerate(lines)}
+    by_kind, by = columns.by_kind.copy(), columns.by.copy()
+    for row, line in zip(rows.tolist(), known, strict=True):
+        if line is not None:
+            by_kind[row], by[row] = By.PYTHON, number.setdefault(str(line), len(number))
+    lines[:] = number
+    return with_values(columns, by_kind=by_kind, by=by)
+
+
+def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
+    """What nothing but silence shows is no Python: it is time between recorded calls."""
+    changes: dict[int, _Change] = {}
+    for device in ledger.devices:
+        host = context.trace.device_list[device].host
+        if host not in context.idle.python:
+            silent = complement(context.idle.states[host].frames)
+            among, state = (State.PYTHON,), State.BETWEEN_CALLS
+            changes[device] = partial(recast, spans=silent, among=among, state=state)
+    return each_device(ledger, changes)
+
+
+# The input pipeline
+
+
+def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
+    """Time that the pipeline takes without a request for a batch, and requests that do not wait for one."""
+    supply = supply_of(context, host)
+    is_short = supply is None or supply.is_short
+    changes: list[_Change] = []
+    if not is_short:
+        changes.append(_as_dispatch)
+    locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, device))
+    if locked:
+        python = pipeline_python(context.trace, context.idle, host)
+        changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
+    if (is_short or locked) and context.trace.device_list[device].kind == "replica":
+        changes += _stretched(context, host, device, with_dispatch=not locked)
+    return changes
+
+
+def _as_dispatch(columns: Columns) -> Columns:
+    """Requests for a batch that is ready are dispatch."""
+    return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
+
+
+def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
+    """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
+    sidecar = context.trace.hosts[host].sidecar
+    cores = sidecar.environment.cores.usable_count if sidecar else None
+    if not cores:
+        return []
+    threads = open_threads(context.trace, context.idle, host)
+    columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
+    begun, ended = columns.start_ps[rows], columns.end_ps[rows]
+    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
+    longer = np.minimum(longer, threads.crowded_by_pipeline(cores).within(begun, ended))
+    slowed = union(ended - longer, ended)
+    changes: list[_Change] = [
+        partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
+    ]
+    if with_dispatch:
+        crowded = threads.crowded_by_pipeline(cores, 1)
+        changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
+    return changes
+
+
+def _slowed_dispatch(columns: Columns, ops: Int64Array, crowded: IntervalSet) -> Columns:
+    is_dispatch = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
+    before = np.where(columns.event == NONE, NONE, ops[columns.event])
+    longer = beyond_median(np.where(is_dispatch, before, NONE), columns.duration_ps)
+    longer = np.minimum(longer, crowded.within(columns.start_ps, columns.end_ps))
+    return recast_ends(columns, np.where(is_dispatch, longer, 0), State.INPUT)
+
+
+# Devices beside each other
+
+
+def _by_turns(context: Run, ledger: Ledger) -> Ledger:
+    """Devices that run one after another: each waits for its turn while another one has its own."""
+    overlap = context.once(concurrency)
+    if overlap is None or not overlap.is_serial:
+        return ledger
+    activities = context.activities
+    in_use = devices_in_use(context.trace, context.selection, activities)
+    computing = {device: activities[device].compute for device in in_use}
+    turns = _turns(computing, sorted(step.start_ps for step in ledger.steps))
+    changes: dict[int, _Change] = {}
+    for device in in_use:
+        steps: list[_Change] = [
+            partial(recast, spans=spans, among=among, state=State.TURN, by=(By.DEVICE, other))
+            for other in in_use
+            if other != device
+            for spans, among in (
+                (computing[other], _NOT_ITS_TURN),
+                (turns[other], _TURN_BEGINS),
+            )
+        ]
+        changes[device] = partial(_one_after_another, steps=steps)
+    return each_device(ledger, changes)
+
+
+def _turns(
+    computing: Mapping[int, IntervalSet], step_starts: Sequence[int]
+) -> dict[int, IntervalSet]:
+    """By device when it has its turn: while it computes, and before that from when the device before it had done.
+
+    What comes before the first kernel of a step is nobody's turn; without steps, whatever comes before a kernel.
+    """
+    start = np.concatenate([spans.start for spans in computing.values()])
+    end = np.concatenate([spans.end for spans in computing.values()])
+    sizes = [spans.start.size for spans in computing.values()]
+    whose = np.repeat(np.array(list(computing), dtype=np.int64), sizes)
+    order = np.argsort(start, kind="stable")
+    start, end, whose = start[order], end[order], whose[order]
+    before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+    bounds = np.array(step_starts, dtype=np.int64)
+    step = np.searchsorted(bounds, start, "right")
+    is_in_step = (step == np.searchsorted(bounds, before)) & (step > 0)
+    begin = np.where(is_in_step, np.minimum(start, before), start)
+    return {device: union(begin[whose == device], end[whose == device]) for device in computing}
+
+
+def _without_work(context: Run, ledger: Ledger) -> Ledger:
+    """Devices that only copy, or compute far less than others, have no work while those compute.
+
+    Where no other device has the same clock it is not known when, and all that they idle counts.
+    """
+    trace, activities = context.trace, context.activities
+    status = statuses(trace, activities)
+    changes: dict[int, _Change] = {}
+    for device in ledger.devices:
+        window = context.selection.window_of_device(trace, device)
+        if window is None:
+            continue
+        whole = union(np.array([window.start_ps]), np.array([window.end_ps]))
+        if status[device] == "copy_only":
+            changes[device] = partial(recast, spans=whole, among=_IDLE, state=State.NO_WORK)
+        elif status[device] == "marginal":
+            others = [
+                activities[other].compute
+                for other in ledger.devices
+                if other != device and clocks_agree(trace, (device, other))
+            ]
+            at_work = (
+                union(
+                    np.concatenate([spans.start for spans in others]),
+                    np.concatenate([spans.end for spans in others]),
+                )
+                if others
+                else whole
+            )
+            changes[device] = partial(
+                recast, spans=at_work, among=_WITH_LITTLE_TO_DO, state=State.NO_WORK
+            )
+    return each_device(ledger, changes)

@@ -1,0 +1,186 @@
+"""Names the line of Python that ran while a device was idle, by the state of the device.
+
+Where the host is late, that is the line of the thread that runs the steps. Where input or an op on the host is late, it
+is that of the other threads, which run generators and `tf.py_function`; those that wait themselves run nothing. Queued work
+waits for no Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.base import Evidence
+from traceview.analysis.selection import step_bounds
+from traceview.document import numbers
+from traceview.ids import is_in, sorted_unique
+from traceview.intervals import BoolArray, Int64Array, nesting, union
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger
+from traceview.record import Record, Share, SourceLine
+from traceview.sweeping import SWEEPS
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.python_lines import PythonLine, PythonLines, python_lines
+from traceview.trace.python_samples import PythonState
+from traceview.trace.windows import Window
+
+if TYPE_CHECKING:
+    from traceview.ledger.table import Ledger
+
+_BY_OTHER_THREADS: Final = (State.INPUT, State.HOST_OPS)
+_BY_NO_THREAD: Final = (
+    State.DEVICE_WAIT,
+    State.TURN,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.NO_WORK,
+)
+BY_CALLER: Final = frozenset(State) - {*_BY_OTHER_THREADS, *_BY_NO_THREAD}
+"""States of an idle device for which the thread that runs the steps is the reason."""
+
+PYTHON_LINE: Final = "python_line"
+"""The evidence that names a line; its place says how much of the sampled time was there."""
+
+
+class PythonShare(Record, frozen=True):
+    """The Python that a thread was in for most of some time, from samples of its stack.
+
+    Attributes:
+        line: The innermost line of the user's code.
+        inner: The line of a library, called from there, that ran; null where the user's own line did.
+        ratio: Share of the sampled time that was in the function of that line; a sample stands for the time since the
+            one before it.
+        state: runs: the thread ran Python there; waits: it waited for another thread, a process or a file; native: it was
+            in native code of TensorFlow.
+    """
+
+    line: SourceLine
+    inner: SourceLine | None
+    ratio: Share
+    state: PythonState = "runs"
+
+    @property
+    def evidence(self) -> Evidence:
+        """The line, and how sure it is."""
+        return Evidence(
+            PYTHON_LINE, self.line, None, f"{numbers.share(self.ratio)} of the sampled time"
+        )
+
+
+class HostPython(Struct, frozen=True, eq=False):
+    """The samples of one host. `caller`: the number of the thread that runs the steps, `NONE` if it was not sampled."""
+
+    lines: PythonLines
+    caller: int
+
+    def in_each(
+        self, state: State, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
+    ) -> list[PythonLine | None]:
+        """The line that ran in each of `count` groups of spans, in which a device was idle in a state; None without samples.
+
+        `start_ps`, `end_ps`, `group`: int64 `[n]`, in time order and apart.
+        """
+        if state in _BY_NO_THREAD:
+            return [None] * count
+        if state in _BY_OTHER_THREADS:
+            # Input waits for what loads it, even where that waits for a disk; an op waits for what computes.
+            may_wait = state == State.INPUT
+            return self.lines.of_others_in_each(
+                self.caller, start_ps, end_ps, group, count, may_wait=may_wait
+            )
+        return self.lines.in_each(self.caller, start_ps, end_ps, group, count)
+
+    def while_idle(
+        self, state: State, start_ps: Int64Array, end_ps: Int64Array
+    ) -> PythonLine | None:
+        """The line that ran in spans in which devices were idle in a state; None if none was sampled."""
+        spans = union(start_ps, end_ps)
+        whole = np.zeros(spans.start.size, dtype=np.int64)
+        return self.in_each(state, spans.start, spans.end, whole, 1)[0]
+
+    def of_others(self, window: Window) -> PythonLine | None:
+        """The line of the user's code that the other threads ran in a window."""
+        start, end = np.array([window.start_ps]), np.array([window.end_ps])
+        return self.lines.of_others(self.caller, start, end, may_wait=True)
+
+    def of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
+        """The line in which the thread that runs the steps was in these spans."""
+        return self.lines.at(self.caller, start_ps, end_ps)
+
+    def time_of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> dict[PythonState, int]:
+        """How long the thread that runs the steps did what in these spans, as far as it was sampled."""
+        return self.lines.time_by_state(self.caller, start_ps, end_ps)
+
+
+def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int, HostPython]:
+    """The samples by host index, of the hosts that have any."""
+    python = {}
+    for host, of_host in states.items():
+        lines = python_lines(trace, host)
+        if lines is not None:
+            callers = np.flatnonzero(of_host.thread == of_host.caller).tolist()
+            known = [thread for thread in map(lines.thread_of, callers) if thread != NONE]
+            python[host] = HostPython(lines, known[0] if known else NONE)
+    return python
+
+
+def shared(line: PythonLine) -> PythonShare:
+    """A line as a record."""
+    inner = str(line.inner) if line.inner else None
+    return PythonShare(str(line), inner, line.ratio, line.state)
+
+
+def python_of_rows(
+    python_of_host: Mapping[int, HostPython], ledger: Ledger, rows: BoolArray, state: State
+) -> PythonShare | None:
+    """The line that ran in rows of the ledger, on the host that loses most in them; None if none was sampled there."""
+    devices = ledger.trace.device_list
+    lost: dict[int, int] = {}
+    for device in ledger.devices:
+        own = ledger.rows_of(device)
+        ps = int(ledger.columns.duration_ps[own][rows[own]].sum())
+        lost[devices[device].host] = lost.get(devices[device].host, 0) + ps
+    host = max(lost, key=lambda host: lost[host], default=NONE)
+    python = python_of_host.get(host)
+    if python is None:
+        return None
+    of_host = [device for device in ledger.devices if devices[device].host == host]
+    chosen = np.flatnonzero(rows & is_in(ledger.device, np.array(of_host, dtype=np.int64)))
+    start = ledger.columns.start_ps[chosen]
+    line = python.while_idle(state, start, start + ledger.columns.duration_ps[chosen])
+    return shared(line) if line else None
+
+
+def python_of_steps(
+    ledger: Ledger, steps: Mapping[int, Sequence[Step]], python: Mapping[int, HostPython]
+) -> dict[int, list[PythonShare | None]]:
+    """By host index, for each of its steps: what the thread that runs them was in while it kept a device waiting."""
+    columns, late = ledger.columns, _is_by_caller(ledger)
+    devices = ledger.trace.device_list
+    by_host = {}
+    for host, of_host in python.items():
+        own = [device for device in ledger.devices if devices[device].host == host]
+        if not own:
+            continue
+        rows = np.flatnonzero(late & is_in(ledger.device, np.array(own, dtype=np.int64)))
+        waits = union(columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows])
+        first, last = step_bounds(steps[host])
+        bounds = sorted_unique(np.concatenate((first, last)))
+        start, end, _, _ = SWEEPS.cut(waits.start, waits.end, bounds)
+        step = nesting(first, last).innermost(start)
+        inside, count = step != NONE, len(steps[host])
+        spans = start[inside], end[inside], step[inside]
+        lines = of_host.lines.in_each(of_host.caller, *spans, count)
+        by_host[host] = [shared(line) if line else None for line in lines]
+    return by_host
+
+
+def _is_by_caller(ledger: Ledger) -> BoolArray:
+    columns = ledger.columns
+    late: BoolArray = (columns.activity == IDLE) & is_in(columns.state, sorted(BY_CALLER))
+    return late

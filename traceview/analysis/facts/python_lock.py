@@ -1,0 +1,96 @@
+"""Finds when the thread of the step waited for Python's lock, which another thread held.
+
+A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
+records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
+recordings without another thread that runs Python, up to 9.6 ms beside a generator). Between its calls the thread runs
+Python and records nothing. While another thread runs Python, it is silent for longer, for it shares the lock: what it is
+silent more than at other times is due to that thread.
+
+One thread at a time runs Python. One that computes gives the lock to another only after 5 ms. The samples of the stacks
+show such a thread: the sampling waits for the lock as well, so rounds come late, while the thread takes processor time.
+Threads of the input pipeline do not count here; Python did not start them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.idle_time import IdleAttribution
+from traceview.analysis.facts.python import HostPython, PythonShare, shared
+from traceview.analysis.facts.run import Run
+from traceview.analysis.selection import covered_ps
+from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.trace.cause import Cause
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.trace.state_timeline import intersection
+
+_CALLS: Final = b"TFE_Py_"
+SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
+"""Causes of idle time in which the thread of the step records nothing."""
+
+LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
+"""Causes of idle time that get longer while another thread keeps Python's lock."""
+
+
+def lock_waits(trace: Trace, attribution: IdleAttribution, device: int) -> IntervalSet:
+    """The idle time of a device while the thread of the step waited for the lock, whoever held it."""
+    idle, states = _idle_and_states(trace, attribution, device)
+    return intersection(idle, union(*_returns(trace, states)))
+
+
+def _idle_and_states(
+    trace: Trace, attribution: IdleAttribution, device: int
+) -> tuple[IntervalSet, HostStates]:
+    gaps = attribution.gaps[device]
+    host = trace.device_list[device].host
+    return union(gaps.start_ps, gaps.end_ps), attribution.states[host]
+
+
+def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
+    """From the last event inside each call of TensorFlow to its end; nothing for a call without events inside."""
+    columns = trace.host_columns
+    rows = states.rows_of_thread(states.caller)
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+    is_call = np.array([name.startswith(_CALLS) for name in trace.names], dtype=np.bool_)
+    calls = np.flatnonzero(is_call[columns.name[rows]])
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    last = np.searchsorted(start, end[calls])
+    returned = [
+        int(end[call + 1 : until].max(initial=end[call] if until == call + 1 else 0))
+        for call, until in zip(calls.tolist(), last.tolist(), strict=True)
+    ]
+    return np.minimum(np.array(returned, dtype=np.int64), end[calls]), end[calls]
+
+
+class LockKeeper(Struct, frozen=True, eq=False):
+    """A thread of the script that computes in Python, by its name, when it kept the lock, and the Python that it ran then."""
+
+    thread: str
+    kept: IntervalSet
+    kept_ps: int
+    python: PythonShare
+
+
+def keepers_of(context: Run, host: int) -> list[LockKeeper]:
+    """The threads of one host, the one that kept the lock longest first."""
+    python, window = context.idle.python[host], context.selection.windows[host]
+    keepers = []
+    for number, name in python.lines.started_by_python:
+        if number == python.caller or number in _that_call_tensorflow(context, host, python):
+            continue
+        kept = python.lines.lock_kept(number)
+        kept_ps = covered_ps(kept, window)
+        line = python.lines.at(number, kept.start, kept.end)
+        if kept_ps and line is not None:
+            keepers.append(LockKeeper(name, kept, kept_ps, shared(line)))
+    return sorted(keepers, key=lambda keeper: -keeper.kept_ps)
+
+
+def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[int]:
+    """The sampled threads that call TensorFlow: replicas outside of graphs, for which the thread of the step waits."""
+    lines = context.idle.states[host].lines_of_python
+    return {python.lines.thread_of(line) for line in lines}

@@ -1,0 +1,97 @@
+"""Holds a trace, the part of it that is analysed, and what is made of them once, on demand, for whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from threading import RLock
+from typing import Any, TypeVar
+
+from traceview.analysis.activity import DeviceActivity, activities
+from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
+from traceview.analysis.selection import Selection
+from traceview.intervals import Int64Array
+from traceview.stages import stage
+from traceview.trace.cause import Cause
+from traceview.trace.collectives import Collectives, collectives_of
+from traceview.trace.model import Trace
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Run")
+
+
+class _Cell:
+    """What is made once: `found` holds it then. The thread whose turn it is makes it."""
+
+    def __init__(self) -> None:
+        self.turn = RLock()
+        self.found: list[Any] = []
+
+
+def idle_time(run: Run) -> IdleAttribution:
+    """Every gap of every device with its cause; `Run.idle` keeps it."""
+    with stage("causes of idle time"):
+        return attribute_idle_time(run.trace, run.selection)
+
+
+class Run:
+    """A trace, the part of it that is analysed, and the facts that need nothing but the trace.
+
+    Each is computed once, on demand, by the thread that asks first; others wait for it.
+    """
+
+    def __init__(self, trace: Trace, selection: Selection) -> None:
+        self.trace = trace
+        self.selection = selection
+        self._cells: dict[Hashable, _Cell] = {}
+
+    @property
+    def activities(self) -> tuple[DeviceActivity, ...]:
+        """What each device did, by its index in the device list."""
+        return self._once("activities", self._activities)
+
+    def _activities(self) -> tuple[DeviceActivity, ...]:
+        with stage("activity of devices"):
+            return tuple(activities(self.trace))
+
+    @property
+    def idle(self) -> IdleAttribution:
+        """Every gap of every device with its cause."""
+        return self.once(idle_time)
+
+    @property
+    def input_idle(self) -> Mapping[int, Int64Array]:
+        """By device index: the idle picoseconds with cause input in each step of its host."""
+        by_device = self.idle.causes_of_steps
+        return {device: causes[Cause.INPUT] for device, causes in by_device.items()}
+
+    @property
+    def collectives(self) -> Collectives:
+        """Collectives, matched across devices."""
+        return self._once("collectives", self._collectives)
+
+    def _collectives(self) -> Collectives:
+        with stage("matching collectives"):
+            return collectives_of(self.trace)
+
+    def take_over(self, key: Hashable, value: object) -> None:
+        """What was made elsewhere: the key is the function that `once` would call, or another one of `_once`."""
+        self._once(key, lambda: value)
+
+    def once(self: R, make: Callable[[R], T]) -> T:
+        """What a function makes of this run; it is called once."""
+        return self._once(make, lambda: make(self))
+
+    def _once(self, key: Hashable, make: Callable[[], T]) -> T:
+        cell = self._cells.setdefault(key, _Cell())
+        if not cell.found:
+            # What is asked for never asks for this in turn, so two threads do not wait for each other.
+            if not cell.turn.acquire(blocking=False):
+                with stage("waiting for the other thread"):
+                    cell.turn.acquire()
+            try:
+                if not cell.found:
+                    cell.found.append(make())
+            finally:
+                cell.turn.release()
+        made: T = cell.found[0]
+        return made

@@ -1,0 +1,514 @@
+"""Fills the sentences of rules: templates over typed arguments, which stay tokens until a printer has them.
+
+A template is a sentence of ours. `{name}` is an argument; `{name:waits/wait}` a word that agrees with how many devices it
+names; what stands in `[…]` is left out where one of its arguments is absent; what stands between backticks is code:
+
+    {who:waits/wait} {loss} for Python between steps[ in {line}].
+    Both replicas wait 20.4 of 45.6 ms (45%) for Python between steps in on_train_batch_end, train.py:87.
+
+No text of a trace is ever part of a template, so no character of it can be taken for one of these marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, TypeAlias
+
+from traceview.document import numbers
+from traceview.document.phrase import Phrase, Token, names
+from traceview.ledger.states import BY_KEY, MEANINGS
+from traceview.ledger.states import KEYS as STATE_KEYS
+from traceview.record import (
+    Activity,
+    Count,
+    DeviceKey,
+    FileName,
+    FunctionName,
+    Hostname,
+    Integer,
+    ModelName,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    SourceLine,
+    StageName,
+    ThreadName,
+    one_of,
+)
+
+# Arguments
+
+NOUNS: Final[Mapping[str, str]] = {
+    "collective": "collectives",
+    "constant": "constants",
+    "copy": "copies",
+    "call": "calls",
+    "core": "cores",
+    "CUDA graph": "CUDA graphs",
+    "device": "devices",
+    "error": "errors",
+    "event": "events",
+    "example": "examples",
+    "file": "files",
+    "GPU": "GPUs",
+    "host": "hosts",
+    "kernel": "kernels",
+    "layer": "layers",
+    "op": "ops",
+    "other process": "other processes",
+    "place": "places",
+    "process": "processes",
+    "replica": "replicas",
+    "sample": "samples",
+    "step": "steps",
+    "thread": "threads",
+    "TPU": "TPUs",
+    "time": "times",
+    "used step": "used steps",
+    "variable": "variables",
+    "worker": "workers",
+}
+"""What is counted in sentences: one, and several."""
+
+
+class Devices(Record, frozen=True, tag="devices", tag_field="is"):
+    """Some devices of a run.
+
+    Attributes:
+        keys: Their keys, in the order of the device list.
+        of_count: How many visible devices of their kind there are.
+        noun: What one of them is called.
+    """
+
+    keys: tuple[DeviceKey, ...]
+    of_count: Count
+    noun: Annotated[str, one_of("CPU", "GPU", "TPU", "replica", "device")] = "GPU"
+
+    @property
+    def is_several(self) -> bool:
+        """Whether a verb about them is plural."""
+        return len(self.keys) != 1
+
+    def tokens(self) -> Iterator[Token]:
+        """`GPU:1`, `GPU:0, 2 and 3`, `both replicas`, `all 64 GPUs`, `12 of 64 GPUs`."""
+        count = len(self.keys)
+        if count == self.of_count and count > 1:
+            who = f"both {self.noun}s" if count == 2 else f"all {count} {self.noun}s"
+            yield Token(who)
+        elif count > _MOST_LISTED:
+            yield Token(f"{count} of {self.of_count} {self.noun}s")
+        else:
+            yield Token(_listed_devices(self.keys), "device")
+
+
+class Lost(Record, frozen=True, tag="loss", tag_field="is"):
+    """How much of a step, or without steps of the window, something takes.
+
+    Attributes:
+        ps: The time that it takes, picoseconds.
+        of_ps: The time that it is a part of, picoseconds.
+        ratio: The exact share.
+    """
+
+    ps: Picoseconds
+    of_ps: Picoseconds
+    ratio: Share
+
+    def tokens(self) -> Iterator[Token]:
+        """`20.4 of 45.6 ms (45%)`."""
+        yield Token(
+            f"{numbers.part_of(self.ps, self.of_ps)} ({numbers.percent(self.ratio)})", "number"
+        )
+
+
+class Slower(Record, frozen=True, tag="slower", tag_field="is"):
+    """How long something takes that usually takes less.
+
+    Attributes:
+        ps: The time that it takes, picoseconds.
+        usual_ps: The time that it usually takes, picoseconds.
+    """
+
+    ps: Picoseconds
+    usual_ps: Picoseconds
+
+    def tokens(self) -> Iterator[Token]:
+        """`24.5 instead of 19.1 ms`."""
+        yield Token(numbers.part_of(self.ps, self.usual_ps, "instead of"), "number")
+
+
+class Time(Record, frozen=True, tag="time", tag_field="is"):
+    """A length of time.
+
+    Attributes:
+        ps: Picoseconds.
+    """
+
+    ps: Integer
+
+    def tokens(self) -> Iterator[Token]:
+        """`12.3 ms`."""
+        yield Token(numbers.time(self.ps), "number")
+
+
+class Part(Record, frozen=True, tag="share", tag_field="is"):
+    """A share.
+
+    Attributes:
+        ratio: 1 is all.
+    """
+
+    ratio: Ratio
+
+    def tokens(self) -> Iterator[Token]:
+        """`45%`."""
+        yield Token(numbers.percent(self.ratio), "number")
+
+
+class Number(Record, frozen=True, tag="number", tag_field="is"):
+    """A number of things.
+
+    Attributes:
+        value: How many.
+        noun: What one is called; empty where the sentence says it.
+    """
+
+    value: Integer
+    noun: Annotated[str, one_of("", *NOUNS)] = ""
+
+    @property
+    def is_several(self) -> bool:
+        """Whether a verb about them is plural."""
+        return self.value != 1
+
+    def tokens(self) -> Iterator[Token]:
+        """`3 steps`."""
+        if not self.noun:
+            yield Token(numbers.count(self.value), "number")
+        else:
+            yield Token(numbers.plural(self.value, self.noun, NOUNS[self.noun]), "number")
+
+
+class Among(Record, frozen=True, tag="among", tag_field="is"):
+    """Some of several things.
+
+    Attributes:
+        value: How many.
+        of: Of how many.
+        noun: What one is called.
+    """
+
+    value: Count
+    of: Count
+    noun: Annotated[str, one_of(*NOUNS)]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether a verb about them is plural."""
+        return self.value != 1
+
+    def tokens(self) -> Iterator[Token]:
+        """`1 of 4 GPUs`."""
+        many = numbers.plural(self.of, self.noun, NOUNS[self.noun])
+        yield Token(f"{numbers.count(self.value)} of {many}", "number")
+
+
+class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
+    """A place in an order.
+
+    Attributes:
+        value: 1 is the first.
+    """
+
+    value: Count
+
+    def tokens(self) -> Iterator[Token]:
+        """`fifth`, `20th`."""
+        yield Token(numbers.ordinal(self.value), "number")
+
+
+class Factor(Record, frozen=True, tag="factor", tag_field="is"):
+    """How many times as much.
+
+    Attributes:
+        value: The factor.
+    """
+
+    value: Ratio
+
+    def tokens(self) -> Iterator[Token]:
+        """`2.5×`."""
+        yield Token(f"{self.value:.3g}×", "number")
+
+
+class Size(Record, frozen=True, tag="size", tag_field="is"):
+    """A number of bytes.
+
+    Attributes:
+        bytes: How many.
+    """
+
+    bytes: Count
+
+    def tokens(self) -> Iterator[Token]:
+        """`6.21 GB`."""
+        yield Token(numbers.size(self.bytes), "number")
+
+
+class Rate(Record, frozen=True, tag="rate", tag_field="is"):
+    """A speed of copies.
+
+    Attributes:
+        bytes_per_second: Bytes in a second.
+    """
+
+    bytes_per_second: Count
+
+    def tokens(self) -> Iterator[Token]:
+        """`12.5 GB/s`."""
+        yield Token(numbers.rate(self.bytes_per_second), "number")
+
+
+class Line(Record, frozen=True, tag="line", tag_field="is"):
+    """A line of Python.
+
+    Attributes:
+        line: File, number and function, as samples name it.
+    """
+
+    line: SourceLine
+
+    def tokens(self) -> Iterator[Token]:
+        """`on_train_batch_end, train.py:87`."""
+        place, _, function = self.line.partition(" in ")
+        yield Token(f"{function}, {place}" if function else place, "name")
+
+
+class _Names(Record, frozen=True, tag_field="is"):
+    """Recorded names of one kind, in the one field of the class."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The names."""
+        names: tuple[str, ...] = getattr(self, self.__struct_fields__[0])
+        return names
+
+    def tokens(self) -> Iterator[Token]:
+        """Its names: `a, b and c`."""
+        yield from names(self.texts)
+
+
+class Ops(_Names, frozen=True, tag="ops"):
+    """Ops or kernels.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[Activity, ...]
+
+
+class Functions(_Names, frozen=True, tag="functions"):
+    """Functions of the script.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[FunctionName, ...]
+
+
+class Stages(_Names, frozen=True, tag="stages"):
+    """Stages of an input pipeline.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[StageName, ...]
+
+
+class Threads(_Names, frozen=True, tag="threads"):
+    """Threads.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[ThreadName, ...]
+
+
+class Hosts(_Names, frozen=True, tag="hosts"):
+    """Hosts.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[Hostname, ...]
+
+
+class Tasks(_Names, frozen=True, tag="tasks"):
+    """Processes of a cluster.
+
+    Attributes:
+        names: Their roles and numbers: worker 3.
+    """
+
+    names: tuple[str, ...]
+
+
+class Files(_Names, frozen=True, tag="files"):
+    """Files of the run.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[FileName, ...]
+
+
+class Models(_Names, frozen=True, tag="models"):
+    """Models of GPUs.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[ModelName, ...]
+
+
+class Settings(_Names, frozen=True, tag="settings"):
+    """Options of a program.
+
+    Attributes:
+        names: Their names.
+    """
+
+    names: tuple[str, ...]
+
+
+class StateName(Record, frozen=True, tag="state", tag_field="is"):
+    """A state of a device.
+
+    Attributes:
+        state: Its key.
+    """
+
+    state: Annotated[str, one_of(*STATE_KEYS)]
+
+    def tokens(self) -> Iterator[Token]:
+        """Its name."""
+        yield Token(MEANINGS[BY_KEY[self.state]].name)
+
+
+Argument: TypeAlias = (
+    Devices
+    | Lost
+    | Slower
+    | Time
+    | Part
+    | Number
+    | Among
+    | Ordinal
+    | Factor
+    | Size
+    | Rate
+    | Line
+    | Ops
+    | Functions
+    | Stages
+    | Threads
+    | Hosts
+    | Tasks
+    | Files
+    | Models
+    | Settings
+    | StateName
+)
+"""What a template is filled with. The type says what it is: how it is printed, and whether redaction replaces it."""
+
+Arguments: TypeAlias = Mapping[str, Argument]
+
+_MOST_LISTED: Final = 4
+"""Devices named one by one; of more, how many they are."""
+
+_PIECE: Final = re.compile(
+    r"`(?P<code>[^`]*)`|\{(?P<name>\w+)(?::(?P<one>[^/{}]*)/(?P<more>[^/{}]*))?\}|(?P<mark>[\[\]])"
+)
+
+_OUTLINE: Final = re.compile(rf"{_PIECE.pattern}|(?P<rest>[^`{{\[\]]+|.)")
+
+
+def filled(template: str, arguments: Arguments, *, is_sentence: bool = True) -> Phrase:
+    """The sentence that a template makes of its arguments, with a capital letter at its beginning if it is a whole one.
+
+    A name keeps its letters. Raises `KeyError` for an argument that is missing outside of brackets.
+    """
+    sentence: list[Token] = []
+    optional: list[Token] | None = None
+    is_whole = True
+    at = 0
+    for match in _PIECE.finditer(template):
+        tokens = sentence if optional is None else optional
+        if match.start() > at:
+            tokens.append(Token(template[at : match.start()]))
+        at = match.end()
+        if match["mark"] == "[":
+            optional, is_whole = [], True
+        elif match["mark"]:
+            sentence += (optional or []) if is_whole else []
+            optional = None
+        elif match["name"] is None:
+            tokens.append(Token(match["code"], "code"))
+        elif optional is not None and match["name"] not in arguments:
+            is_whole = False
+        else:
+            tokens += _filled_in(match, arguments[match["name"]])
+    if at < len(template):
+        sentence.append(Token(template[at:]))
+    if is_sentence and sentence and sentence[0].kind in ("text", "number"):
+        first = sentence[0]
+        sentence[0] = Token(first.text[:1].upper() + first.text[1:], first.kind)
+    return tuple(sentence)
+
+
+def outline(template: str) -> Phrase:
+    """The sentence with `…` in the place of every argument, for those who read about a rule."""
+    return tuple(
+        Token(match["code"], "code")
+        if match["code"] is not None
+        else Token("…" if match["more"] is None else f"… {match['more']}")
+        if match["name"]
+        else Token(match["rest"] or "")
+        for match in _OUTLINE.finditer(template)
+        if not match["mark"]
+    )
+
+
+def _filled_in(match: re.Match[str], argument: Argument) -> Iterator[Token]:
+    yield from argument.tokens()
+    if match["one"] is not None:
+        yield Token(f" {match['more'] if _is_several(argument) else match['one']}")
+
+
+def _is_several(argument: Argument) -> bool:
+    if isinstance(argument, Devices | Number | Among):
+        return argument.is_several
+    return isinstance(argument, _Names) and len(argument.texts) > 1
+
+
+def names_of(template: str) -> frozenset[str]:
+    """The arguments that a template has."""
+    return frozenset(match["name"] for match in _PIECE.finditer(template) if match["name"])
+
+
+def _listed_devices(keys: tuple[str, ...]) -> str:
+    """`GPU:0, 2 and 3`; devices of several hosts with their whole keys."""
+    prefixes = {key.rpartition(":")[0] for key in keys}
+    if len(keys) > 1 and len(prefixes) == 1:
+        short = [keys[0], *(key.rpartition(":")[2] for key in keys[1:])]
+        return f"{', '.join(short[:-1])} and {short[-1]}"
+    return numbers.listed(keys, _MOST_LISTED)

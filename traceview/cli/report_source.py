@@ -1,0 +1,119 @@
+"""Makes the report that `analyze` and `report` show: of a run, or a saved one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from msgspec import Struct
+
+from traceview.cli.options import Window, finding_codes, given_options, hosts_read_by, step_range
+from traceview.errors import UsageError
+from traceview.location import Location
+from traceview.report.given import is_saved_report
+from traceview.stages import stage
+
+if TYPE_CHECKING:
+    from traceview.analysis.context import Context
+    from traceview.report.model import Report
+    from traceview.trace.load import Readers
+    from traceview.trace.model import Trace
+
+_OF_RUNS: Final = (
+    *("run", "steps", "window", "baseline"),
+    *("select", "ignore", "salvage", "workers"),
+)
+"""Options that a saved report can no longer follow."""
+
+
+class Source(Struct, frozen=True):
+    """What LOGDIR names and the options that choose a part of it; made before any work, so that errors come first."""
+
+    logdir: Location
+    is_saved: bool
+    run: str | None
+    salvage: bool
+    workers: str
+    choices: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        context: typer.Context,
+        logdir: Location,
+        *,
+        run: str | None,
+        steps: str | None,
+        window: Window,
+        salvage: bool,
+        workers: str,
+        baseline: Location | None = None,
+        select: list[str] | None = None,
+        ignore: list[str] | None = None,
+    ) -> Source:
+        """Read the options; raises `UsageError` for one that cannot be read, or that a saved report cannot follow."""
+        is_saved = is_saved_report(logdir)
+        for name, shown in given_options(context) if is_saved else ():
+            if name in _OF_RUNS:
+                raise UsageError(
+                    f"{shown} needs a trace, and {logdir} is a saved report",
+                    hint="give the log directory instead",
+                )
+        hosts_read_by(workers, are_asked=True)
+        select_codes, ignore_codes = finding_codes(select, ignore)
+        choices = {
+            "window": window.value,
+            "steps": step_range(steps),
+            "baseline": baseline,
+            "select_codes": select_codes or None,
+            "ignore_codes": ignore_codes,
+        }
+        return cls(logdir, is_saved, run, salvage, workers, choices)
+
+    def report(self, *, top: int | None = None, lanes: bool = False) -> Report:
+        """The report. `top`: rows of ops per device; `lanes`: with a timeline. Raises what loading raises."""
+        return self._saved() if self.is_saved else self._analyzed(top, lanes)
+
+    def _saved(self) -> Report:
+        from traceview.report.saved import load_report
+
+        return load_report(self.logdir)
+
+    @contextmanager
+    def _trace(self) -> Iterator[tuple[Trace, Readers | None]]:
+        """The run, and who read it, while its progress is shown."""
+        with stage("importing"):
+            from traceview.cli.progress import reading
+            from traceview.trace.load import load
+
+        hosts = hosts_read_by(self.workers, are_asked=True)
+        with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
+            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers
+
+    def _analyzed(self, top: int | None, lanes: bool) -> Report:
+        with self._trace() as (trace, readers):
+            with stage("importing"):
+                from traceview.analysis.context import TOP_OPS
+                from traceview.report.build import analyze
+
+            rows = TOP_OPS if top is None else top
+            report = analyze(trace, top=rows, lanes=lanes, readers=readers, **self.choices)
+        if self.salvage and lanes:
+            from msgspec.structs import replace
+
+            return replace(report, command=(*report.command, "--salvage"))
+        return report
+
+    @contextmanager
+    def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
+        """What an export draws: everything computed of the window, and its report."""
+        with self._trace() as (trace, readers):
+            from traceview.analysis.context import Context, Options
+            from traceview.analysis.selection import select
+            from traceview.report.build import report_of
+
+            window, steps = self.choices["window"], self.choices["steps"]
+            context = Context(trace, select(trace, window, steps), Options(top=0))
+            yield context, report_of(context, window=window, steps=steps, readers=readers)

@@ -1,0 +1,382 @@
+"""Builds the ledger: cuts the window of each device into segments of one state each.
+
+    device    ▕ kernel ▏···· idle ····▕ collective ──────────▏▕ copy ▏
+    activity  │compute │ idle         │ collective           │ h2d   │
+    state     │compute │ input        │ device_wait │ commun.│ h2d   │
+
+What a device does at an instant is what comes first in the order of `ActivityClass`. Each instant of compute belongs to
+the event that began first of those that run; to side work, such as `tf.print`, only where no op of the model runs. Time
+in a collective before the last device has come is a wait for that device. Idle time has the state that the host shows
+(`trace/gaps.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from traceview.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.intervals import (
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    nesting,
+    union,
+)
+from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
+from traceview.ledger.table import Ledger
+from traceview.sweeping import SWEEPS
+from traceview.trace.cause import Cause
+from traceview.trace.collectives import Collectives
+from traceview.trace.gaps import Gaps, IdleSpans
+from traceview.trace.host_states import HostStates
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.side_work import side_work_of
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+_STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.uint8)
+_LAYERS: Final = (ActivityClass.COMPUTE, *ActivityClass)
+"""What a device does at an instant, the first first: compute of the model, side work, and the other classes."""
+_LAYER_OF_CLASS: Final = np.array([0, *range(2, len(_LAYERS))], dtype=np.uint8)
+_NOBODYS: Final = (Cause.NO_WORK, Cause.UNKNOWN, Cause.LATENCY, Cause.DEPENDENCY)
+_STATE_OF_CLASS: Final = np.array([OF_CLASS[class_] for class_ in ActivityClass], dtype=np.uint8)
+_IS_NOBODYS: Final = np.array([cause in _NOBODYS for cause in Cause], dtype=np.bool_)
+"""Causes that no thread of the host is known to be the reason for."""
+
+
+class _Spans(NamedTuple):
+    """Disjoint spans of a device in time order: start, end, state, activity, kind of causer, causer, event."""
+
+    start: Int64Array
+    end: Int64Array
+    state: npt.NDArray[np.uint8]
+    activity: npt.NDArray[np.uint8]
+    by_kind: npt.NDArray[np.uint8]
+    by: Int32Array
+    event: Int32Array
+
+    def pieces(self, start: Int64Array, end: Int64Array, number: Int64Array) -> _Spans:
+        """Parts of the spans with these numbers."""
+        others: Any = [column[number] for column in self[2:]]
+        return _Spans(start, end, *others)
+
+    def between(self, low: int, high: int) -> _Spans:
+        """The spans with these numbers."""
+        columns: Any = [column[low:high] for column in self]
+        return _Spans(*columns)
+
+
+def build_ledger(
+    trace: Trace,
+    windows: Mapping[int, Window],
+    steps: Mapping[int, Sequence[Step]],
+    gaps: Mapping[int, Gaps],
+    states: Mapping[int, HostStates],
+    collectives: Collectives,
+) -> Ledger:
+    """The ledger of a run. `windows`, `steps`, `states`: by host; `gaps`: the idle time by device."""
+    every: list[Step] = []
+    bounds: dict[int, _Bounds] = {}
+    for host in windows:
+        bounds[host] = _Bounds.of(steps.get(host, ()), len(every))
+        every += steps.get(host, ())
+    waits = _Waits(trace, collectives)
+    columns = _Growing(
+        trace.device_columns.count + sum(of.span_start_ps.size for of in gaps.values())
+    )
+    first = [0]
+    for device in gaps:
+        host = trace.device_list[device].host
+        layers = [*_busy(trace, device, waits), _idle(trace, gaps[device], states[host], waits)]
+        own = _merged(layers, windows[host], bounds[host], columns)
+        waits.name(device, own)
+        first.append(first[-1] + own.count)
+    return Ledger(trace, columns.filled, tuple(gaps), tuple(first), tuple(every))
+
+
+class _Growing:
+    """Columns to which rows are added; parts that are joined at the end would take twice the memory."""
+
+    def __init__(self, expected: int) -> None:
+        # What is not filled takes no memory.
+        self._columns = Columns.empty(expected + expected // 8)
+        self._count = 0
+
+    def added(self, count: int) -> Columns:
+        """So many more rows, to be filled."""
+        room = self._columns.count
+        if self._count + count > room:
+            more = Columns.empty(max(room // 2, self._count + count - room))
+            self._columns = Columns.joined([self._columns, more])
+        own = slice(self._count, self._count + count)
+        self._count += count
+        return self._columns.chosen(own)
+
+    @property
+    def filled(self) -> Columns:
+        """All rows."""
+        return self._columns.chosen(slice(0, self._count))
+
+
+class _Bounds(NamedTuple):
+    """Where steps begin and end: the sorted, distinct instants, and the step before the first and after each of them."""
+
+    time: Int64Array
+    step: Int32Array
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], offset: int) -> _Bounds:
+        """The bounds of the steps of a host, of which the first has the number `offset`; of several the last begun."""
+        start = np.array([step.start_ps for step in steps], dtype=np.int64)
+        end = np.array([step.end_ps for step in steps], dtype=np.int64)
+        time = sorted_unique(np.concatenate((start, end)))
+        step = np.append(NONE, nesting(start, end).innermost(time))
+        return cls(time, np.where(step == NONE, NONE, step + offset).astype(np.int32))
+
+
+def _merged(
+    layers: Sequence[_Spans], window: Window, bounds: _Bounds, columns: _Growing
+) -> Columns:
+    """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps."""
+    begin = np.cumsum([0, *(layer.start.size for layer in layers)])
+    spans = _Spans(*(np.concatenate(column) for column in zip(*layers, strict=True)))
+    start, duration, number, place = SWEEPS.layered(
+        spans.start, spans.end, begin, bounds.time, window.start_ps, window.end_ps
+    )
+    own = columns.added(start.size)
+    own.start_ps[:], own.duration_ps[:], own.step[:] = start, duration, bounds.step[place]
+    # One after the other: what is taken takes no memory of its own.
+    number = number.astype(np.int64)
+    np.take(spans.state, number, out=own.state, mode="clip")
+    np.take(spans.activity, number, out=own.activity, mode="clip")
+    np.take(spans.by_kind, number, out=own.by_kind, mode="clip")
+    np.take(spans.by, number, out=own.by, mode="clip")
+    np.take(spans.event, number, out=own.event, mode="clip")
+    return own
+
+
+def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns:
+    """The same segments with other values in some columns."""
+    values = {name: getattr(columns, name) for name in columns.__struct_fields__}
+    return Columns(**{**values, **changed})
+
+
+# What a device does
+
+
+def _busy(trace: Trace, device: int, waits: _Waits) -> list[_Spans]:
+    """What a device does, by activity; of several events of one the one that began first has an instant."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    start, end, number, begin = SWEEPS.exclusive(
+        columns.start_ps[own], columns.duration_ps[own], _layers(trace, device), len(_LAYERS)
+    )
+    activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
+    row = number.astype(np.int64) + own.start
+    op = columns.op[row]
+    spans = _Spans(
+        start,
+        end,
+        _STATE_OF_CLASS[activity],
+        activity,
+        np.full(row.size, By.OP, dtype=np.uint8),
+        np.where(op == NONE, columns.name[row], op),
+        row.astype(np.int32),
+    )
+    layers = [spans.between(low, high) for low, high in pairwise(begin.tolist())]
+    place = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
+    layers[place] = waits.split(device, layers[place])
+    return layers
+
+
+def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
+    """The place in `_LAYERS` of each event of a device."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS[columns.class_[own]]
+    if trace.device_list[device].kind == "replica":
+        names, index = unique_inverse(columns.op[own])
+        is_side = np.array(
+            [
+                name != NONE and side_work_of(trace.names[name]) is not None
+                for name in names.tolist()
+            ],
+            dtype=np.bool_,
+        )
+        layer[is_side[index] & (layer == 0)] = 1
+    return layer
+
+
+def _cut_spans(
+    start: Int64Array, end: Int64Array, bounds: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Sorted, disjoint spans cut at sorted bounds: start, end and the number of the span of each piece."""
+    cut_start, cut_end, number, _ = SWEEPS.cut(start, end, bounds)
+    return cut_start, cut_end, number.astype(np.int64)
+
+
+class _Waits:
+    """Who waits for whom: in collectives, and before work that another device holds up."""
+
+    def __init__(self, trace: Trace, collectives: Collectives) -> None:
+        self._trace = trace
+        self._collectives = collectives
+        order = np.lexsort((-collectives.start_ps, collectives.duration_ps, collectives.collective))
+        shortest = order[collectives.first] if collectives.count else order[:0]
+        complete = collectives.is_complete if collectives.count else np.empty(0, dtype=np.bool_)
+        # The device that was in a collective for the shortest time came last.
+        last = np.where(complete, collectives.device[shortest].astype(np.int64), NONE)
+        transfer = np.where(complete, collectives.transfer_ps, np.iinfo(np.int64).max)
+        columns = trace.device_columns
+        rows = collectives.row
+        end, duration = columns.end_ps[rows], columns.duration_ps[rows]
+        self._start = columns.start_ps[rows]
+        self._end = end
+        self._transfer_from = end - np.minimum(transfer[collectives.collective], duration)
+        self._last = last[collectives.collective] if rows.size else np.empty(0, dtype=np.int64)
+        self._busy: dict[int, IntervalSet] = {}
+
+    def split(self, device: int, spans: _Spans) -> _Spans:
+        """The time in collectives of a device, as waits for the last device and as transfers."""
+        of_device = np.flatnonzero(self._collectives.device == device)
+        transfers = union(self._transfer_from[of_device], self._end[of_device])
+        bounds = sorted_unique(np.concatenate((transfers.start, transfers.end)))
+        start, end, piece = _cut_spans(spans.start, spans.end, bounds)
+        cut = spans.pieces(start, end, piece)
+        cut.state[transfers.within(start, end) == 0] = State.DEVICE_WAIT
+        return cut
+
+    def name(self, device: int, columns: Columns) -> None:
+        """Enter the device that came last in the segments of a device that wait in collectives.
+
+        Of several collectives that run at an instant it is that of the one that began last.
+        """
+        rows = np.flatnonzero((columns.state == State.DEVICE_WAIT) & (columns.activity != IDLE))
+        own = np.flatnonzero(self._collectives.device == device)
+        running = nesting(self._start[own], self._end[own]).innermost(columns.start_ps[rows])
+        last = np.append(self._last[own], NONE)[running]
+        known = last != NONE
+        columns.by_kind[rows[known]] = By.DEVICE
+        columns.by[rows[known]] = last[known]
+
+    def before_work(self, device: int, start: Int64Array, end: Int64Array) -> Int64Array:
+        """The device that each of some idle spans of a device waits for; `NONE` where that is not known."""
+        entry = self._trace.device_list[device]
+        if entry.kind == "replica":
+            return self._replica_at_work(device, start, end)
+        others = np.flatnonzero(self._collectives.device != device)
+        others = others[np.argsort(self._start[others], kind="stable")]
+        place = np.searchsorted(self._start[others], end) - 1
+        at = np.maximum(place, 0)
+        runs = (
+            (place >= 0) & (self._end[others][at] >= end)
+            if others.size
+            else np.zeros(end.size, np.bool_)
+        )
+        if not others.size:
+            return np.full(end.size, NONE, dtype=np.int64)
+        holder = np.where(
+            self._last[others][at] == NONE,
+            self._collectives.device[others][at],
+            self._last[others][at],
+        )
+        result: Int64Array = np.where(runs & (holder != device), holder, NONE)
+        return result
+
+    def _replica_at_work(self, device: int, start: Int64Array, end: Int64Array) -> Int64Array:
+        """The replica of the same host that was at work at the end of each span, of several the first to pause."""
+        trace = self._trace
+        host = trace.device_list[device].host
+        until = np.full(end.size, np.iinfo(np.int64).max, dtype=np.int64)
+        result = np.full(end.size, NONE, dtype=np.int64)
+        for other, entry in enumerate(trace.device_list):
+            if other == device or entry.host != host or entry.kind != "replica":
+                continue
+            busy = self._busy_of(other)
+            place = np.searchsorted(busy.start, end) - 1
+            ends = busy.end
+            pause = np.where(place >= 0, np.append(ends, 0)[place], 0)
+            is_first = (pause >= end) & (pause < until)
+            until[is_first], result[is_first] = pause[is_first], other
+        return result
+
+    def _busy_of(self, device: int) -> IntervalSet:
+        if device not in self._busy:
+            columns, own = self._trace.device_columns, self._trace.device_columns.rows_of(device)
+            self._busy[device] = union(columns.start_ps[own], columns.end_ps[own])
+        return self._busy[device]
+
+
+# What it is idle for
+
+
+def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
+    spans, op = _cut_at_ops(trace, gaps.device, states, gaps.idle_spans)
+    gap = gaps.gap[spans.piece]
+    state = _STATE_OF_CAUSE[spans.cause]
+    by = _late_threads(gaps, states, spans.start_ps, gap)
+    by_kind = np.where(by == NONE, np.uint8(By.NONE), np.uint8(By.THREAD))
+    of_device = np.flatnonzero(spans.cause == Cause.DEVICE_WAIT)
+    if of_device.size:
+        holder = waits.before_work(gaps.device, spans.start_ps[of_device], spans.end_ps[of_device])
+        by_kind[of_device] = np.where(holder == NONE, np.uint8(By.NONE), np.uint8(By.DEVICE))
+        by[of_device] = holder
+    nobody = _IS_NOBODYS[spans.cause]
+    by_kind[nobody], by[nobody] = By.NONE, NONE
+    by_kind[op != NONE] = By.OP
+    by = np.where(op == NONE, by, op).astype(np.int32)
+    activity = np.full(gap.size, IDLE, dtype=np.uint8)
+    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, gaps.after[gap])
+
+
+def _cut_at_ops(
+    trace: Trace, device: int, states: HostStates, spans: IdleSpans
+) -> tuple[IdleSpans, Int32Array]:
+    """The spans, those of host ops cut where another op computes on the host, and the name of that op, `NONE` without one.
+
+    Of several ops the one that began last counts. The ops of replicas are their work.
+    """
+    computing = spans.cause == Cause.HOST_OPS
+    nothing = np.full(spans.piece.size, NONE, dtype=np.int32)
+    if trace.device_list[device].kind == "replica" or not computing.any():
+        return spans, nothing
+    columns, rows = trace.host_columns, states.computing_rows
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    own = np.flatnonzero(computing)
+    bounds = sorted_unique(np.concatenate((start, end)))
+    pieces = _cut_spans(spans.start_ps[own], spans.end_ps[own], bounds)
+    row = nesting(start, end).innermost(pieces[0])
+    name = np.append(columns.name[rows], NONE)[row].astype(np.int32)
+    others = np.flatnonzero(~computing)
+    place = np.concatenate((others, own[pieces[2]]))
+    cut_start = np.concatenate((spans.start_ps[others], pieces[0]))
+    cut_end = np.concatenate((spans.end_ps[others], pieces[1]))
+    op = np.concatenate((nothing[others], name))
+    order = np.argsort(cut_start, kind="stable")
+    place, cut_start, cut_end, op = place[order], cut_start[order], cut_end[order], op[order]
+    # Pieces of one span with one op are one.
+    opens = np.ones(place.size, dtype=np.bool_)
+    opens[1:] = (place[1:] != place[:-1]) | (op[1:] != op[:-1])
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], place.size) - 1
+    place = place[first]
+    cut = IdleSpans(cut_start[first], cut_end[last], spans.cause[place], spans.piece[place])
+    return cut, op[first]
+
+
+def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32Array) -> Int32Array:
+    """The line of the thread that was late at the start of each span of a gap; `NONE` where it is not known."""
+    caller = NONE if states.caller == NONE else states.line_of(states.caller)
+    result = np.full(gap.size, caller, dtype=np.int32)
+    # Until it handed the work over, the thread that calls graphs was late.
+    handed_over = np.full(gaps.count, np.iinfo(np.int64).max, dtype=np.int64)
+    handed_over[gaps.handed] = gaps.handed_over_ps
+    handed = np.flatnonzero(start >= handed_over[gap])
+    thread = gaps.thread[gap[handed]]
+    for number in unique_ids(thread).tolist():
+        result[handed[thread == number]] = NONE if number == NONE else states.line_of(number)
+    return result

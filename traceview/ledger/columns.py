@@ -1,0 +1,104 @@
+"""Defines the columns of the ledger, and those of the critical path through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.ledger.states import State
+from traceview.xplane.planes import ActivityClass
+
+IDLE: Final = len(ActivityClass)
+"""The activity of a device that does nothing."""
+
+ACTIVITIES: Final = (*(class_.name.lower() for class_ in ActivityClass), "idle")
+
+WAITS: Final = (State.DEVICE_WAIT, State.TURN)
+"""Waits for another device."""
+
+
+class By(IntEnum):
+    """What kind of thing caused a segment: what `by` is a number of."""
+
+    NONE = 0
+    DEVICE = 1
+    THREAD = 2
+    OP = 3
+    PYTHON = 4
+
+
+class Columns(Struct, frozen=True, eq=False):
+    """Segments in time order; all arrays `[n]`.
+
+    int64 `start_ps`, `duration_ps`, none of length 0; int32 `step`, an index into the steps of the ledger, `NONE`
+    outside of steps; uint8 `state` (`State`), `activity` (a class of activity, or `IDLE`), `by_kind` (`By`); int32
+    `by`: a device of the device list, a line of the trace, a name, or a line of Python among those of the ledger, `NONE`
+    without; int32 `event`: the device row of a busy
+    segment, and of an idle one the row that ends it, `NONE` without.
+    """
+
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    step: Int32Array
+    state: npt.NDArray[np.uint8]
+    activity: npt.NDArray[np.uint8]
+    by_kind: npt.NDArray[np.uint8]
+    by: Int32Array
+    event: Int32Array
+
+    @property
+    def count(self) -> int:
+        """Number of segments."""
+        return int(self.start_ps.size)
+
+    @property
+    def end_ps(self) -> Int64Array:
+        """Exclusive end of each segment; made anew each time."""
+        return self.start_ps + self.duration_ps
+
+    def chosen(self, rows: npt.NDArray[np.integer] | BoolArray | slice) -> Columns:
+        """These rows."""
+        return Columns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
+
+    @classmethod
+    def empty(cls, count: int) -> Columns:
+        """So many rows, not filled."""
+        values: Any = {
+            name: np.empty(count, dtype=dtype)
+            for name, dtype in zip(cls.__struct_fields__, _DTYPES, strict=True)
+        }
+        return cls(**values)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns]) -> Columns:
+        """One after another."""
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__struct_fields__
+            )
+        )
+
+
+_DTYPES: Final = (np.int64, np.int64, np.int32, np.uint8, np.uint8, np.uint8, np.int32, np.int32)
+"""Of the columns."""
+
+
+class PathRows(Struct, frozen=True, eq=False):
+    """The critical path of the used steps: parts of segments, all arrays `[n]`; per step they sum to its length.
+
+    int64 `row` of the ledger, `start_ps`, `duration_ps`; int32 `step`; bool `is_lost`: a wait for a device that cannot be
+    followed.
+    """
+
+    row: Int64Array
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    step: Int32Array
+    is_lost: BoolArray

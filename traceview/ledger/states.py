@@ -1,0 +1,208 @@
+"""Lists the states of a device: each has one key, one name, one letter, one colour and one meaning.
+
+A device is in exactly one state at any instant. Flags, legends, sentences, JSON and code use these names and no others.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.trace.cause import Cause
+from traceview.xplane.planes import ActivityClass
+
+
+class State(IntEnum):
+    """What a device does, or what it is idle for; the order is that of legends."""
+
+    COMPUTE = 0
+    COMMUNICATION = 1
+    DEVICE_WAIT = 2
+    H2D = 3
+    D2H = 4
+    D2D = 5
+    INPUT = 6
+    HOST_OPS = 7
+    LAUNCH = 8
+    PYTHON = 9
+    BETWEEN_CALLS = 10
+    LOCK = 11
+    BETWEEN = 12
+    EVALUATION = 13
+    CHECKPOINT = 14
+    COMPILE = 15
+    SYNC = 16
+    TURN = 17
+    DEPENDENCY = 18
+    LATENCY = 19
+    NO_WORK = 20
+    UNKNOWN = 21
+
+    @property
+    def key(self) -> str:
+        """The name of the state in JSON, options and columns."""
+        return self.name.lower()
+
+
+class Meaning(Struct, frozen=True):
+    """How a state is written and drawn: `name` in sentences and legends, `letter`, `ink` in a terminal, and what it means.
+
+    `phrase`: completes "GPU:0 waits 3.0 of 10.0 ms …"; empty where nobody waits.
+    """
+
+    name: str
+    letter: str
+    ink: str
+    meaning: str
+    phrase: str = ""
+
+
+MEANINGS: Final[dict[State, Meaning]] = {
+    State.COMPUTE: Meaning(
+        "compute", "#", "green", "a kernel, or on a CPU an op, that is no collective ran"
+    ),
+    State.COMMUNICATION: Meaning(
+        "communication", "%", "magenta", "a collective transferred data and nothing computed"
+    ),
+    State.DEVICE_WAIT: Meaning(
+        "waiting for a device",
+        "W",
+        "bright_magenta",
+        "another device had not reached a collective, or held up the next work",
+        "for another device",
+    ),
+    State.H2D: Meaning(
+        "HtoD copies",
+        "=",
+        "cyan",
+        "data was copied from the host and nothing computed, or work waited for such a copy",
+        "for HtoD copies",
+    ),
+    State.D2H: Meaning(
+        "DtoH copies", "<", "cyan", "data was copied to the host and nothing computed"
+    ),
+    State.D2D: Meaning(
+        "DtoD copies", ">", "cyan", "data was copied or filled on devices and nothing computed"
+    ),
+    State.INPUT: Meaning(
+        "input",
+        "I",
+        "red",
+        "the next batch was not ready, or the pipeline took the cores",
+        "for input",
+    ),
+    State.HOST_OPS: Meaning(
+        "host ops",
+        "C",
+        "bright_blue",
+        "the host dispatched ops, or ran ops that have no kernel for the device",
+        "for host ops",
+    ),
+    State.LAUNCH: Meaning(
+        "kernel launches",
+        "L",
+        "bright_red",
+        "the host launched ops one after the other, slower than the device ran them",
+        "for kernel launches",
+    ),
+    State.PYTHON: Meaning(
+        "Python in the step",
+        "Y",
+        "bright_green",
+        "samples or frames show Python on the launching thread",
+        "for Python in the step",
+    ),
+    State.BETWEEN_CALLS: Meaning(
+        "between calls",
+        "N",
+        "green",
+        "the launching thread recorded nothing until Python called the next op, function or copy",
+        "between recorded calls",
+    ),
+    State.LOCK: Meaning(
+        "Python's lock",
+        "G",
+        "bright_white",
+        "the thread of the step waited for the lock of Python that another thread held",
+        "for Python's lock",
+    ),
+    State.BETWEEN: Meaning(
+        "Python between steps",
+        "B",
+        "bright_yellow",
+        "the host was between two steps: callbacks, logging",
+        "for Python between steps",
+    ),
+    State.EVALUATION: Meaning(
+        "evaluation", "E", "yellow", "the host evaluated between two steps", "for an evaluation"
+    ),
+    State.CHECKPOINT: Meaning(
+        "checkpoint", "K", "blue", "variables were saved or restored", "for checkpoints"
+    ),
+    State.COMPILE: Meaning(
+        "tracing and compilation",
+        "X",
+        "magenta",
+        "the host traced a function, compiled with XLA, tuned kernels or loaded a module",
+        "for tracing and compilation",
+    ),
+    State.SYNC: Meaning(
+        "sync",
+        "S",
+        "yellow",
+        "the host was blocked until a device had finished or a value was copied back",
+        "while the host reads a value",
+    ),
+    State.TURN: Meaning(
+        "another device's turn",
+        "V",
+        "bright_magenta",
+        "the devices run one after another, and another one computed",
+        "for the turn of another device",
+    ),
+    State.DEPENDENCY: Meaning(
+        "stream dependency",
+        "D",
+        "bright_cyan",
+        "work was queued behind another stream or an event",
+        "for another stream",
+    ),
+    State.LATENCY: Meaning(
+        "launch latency",
+        "T",
+        "dim",
+        "work was queued for less than 20 µs, the ordinary delay of a launch",
+        "for launch latency",
+    ),
+    State.NO_WORK: Meaning(
+        "no work given",
+        "U",
+        "dim",
+        "the device computes nothing, or far less than the others, and they were at work",
+        "without work",
+    ),
+    State.UNKNOWN: Meaning(
+        "not known", "?", "dim", "no recorded event shows a cause", "without a recorded cause"
+    ),
+}
+
+KEYS: Final = tuple(state.key for state in State)
+_OF_WORK: Final = (State.COMPUTE, State.COMMUNICATION, State.D2H, State.D2D)
+IDLE_STATES: Final = tuple(state for state in State if state not in _OF_WORK)
+"""The states that a device can be in while it does nothing."""
+BY_KEY: Final = {state.key: state for state in State}
+
+OF_CLASS: Final = {
+    ActivityClass.COMPUTE: State.COMPUTE,
+    ActivityClass.COLLECTIVE: State.COMMUNICATION,
+    ActivityClass.H2D: State.H2D,
+    ActivityClass.D2H: State.D2H,
+    ActivityClass.D2D: State.D2D,
+    ActivityClass.MEMSET: State.D2D,
+}
+"""The state of a device that is busy, by the class of what it does; waiting inside a collective is found apart."""
+
+OF_CAUSE: Final = {cause: State[cause.name] for cause in Cause}
+"""The state of an idle device, by what the host did."""

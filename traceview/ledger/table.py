@@ -1,0 +1,395 @@
+"""Holds the ledger: one row per segment of a device's time, and the sums that every stated time is made from.
+
+    device   step   start      duration   state      activity   by            event
+    GPU:0    5      1.20 ms    0.40 ms    compute    compute    model/conv1   the kernel
+    GPU:0    5      1.60 ms    2.10 ms    input      idle       tf_data …     the request
+
+The segments of a device partition its window, cut at the bounds of steps, so sums over states hold exactly. A time that
+traceview states is the sum of the rows that a `Query` chooses; as a share it is a share of the *GPU time*: all rows of
+all visible devices in the used steps, or without steps in the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.ids import is_in, unique_inverse
+from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
+from traceview.ledger.path import path_of
+from traceview.ledger.states import KEYS, State
+from traceview.sweeping import SWEEPS
+from traceview.trace.model import NONE, Step, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AS_LONG_RATIO: Final = 0.5
+"""Of the longest loss of a device: with this share of it a device is named as well."""
+
+
+class Loss(Struct, frozen=True):
+    """How much of what some rows are.
+
+    `ps`: their sum. `gpu_ps`: the GPU time. `devices`: keys of the devices named. `named_ps`: the sum on these;
+    `named_gpu_ps`: their GPU time; `named_steps`: their used steps, summed over them, 0 in a run without steps.
+    `step_count`: used steps of the run, of several hosts those of the host with most.
+    """
+
+    ps: int
+    gpu_ps: int
+    devices: tuple[str, ...]
+    named_ps: int
+    named_gpu_ps: int
+    named_steps: int
+    step_count: int
+
+    @property
+    def share(self) -> float:
+        """Share of the GPU time of all visible devices; what ranks."""
+        return self.ps / self.gpu_ps if self.gpu_ps else 0.0
+
+    @property
+    def mean_ps(self) -> int:
+        """Mean per step of the devices named, rounded down; without steps, per window."""
+        return self.named_ps // self._spans if self._spans else 0
+
+    @property
+    def of_ps(self) -> int:
+        """The mean step of the devices named, rounded down; without steps, their window."""
+        return self.named_gpu_ps // self._spans if self._spans else 0
+
+    @property
+    def named_share(self) -> float:
+        """Share of the step of the devices named; what a sentence states."""
+        return self.named_ps / self.named_gpu_ps if self.named_gpu_ps else 0.0
+
+    @property
+    def _spans(self) -> int:
+        return self.named_steps or len(self.devices)
+
+
+class Ledger(Struct, frozen=True, eq=False, dict=True):
+    """The segments of all visible devices, device by device.
+
+    `devices`: the visible devices of hosts that recorded device events, ascending numbers of the device list; `first`
+    `[devices + 1]`: where the rows of each begin. `steps`: those of all hosts in their windows, host by host. `python`:
+    the lines of Python that caused something.
+    """
+
+    trace: Trace
+    columns: Columns
+    devices: tuple[int, ...]
+    first: tuple[int, ...]
+    steps: tuple[Step, ...]
+    python: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of segments."""
+        return self.columns.count
+
+    @cached_property
+    def device(self) -> npt.NDArray[np.int16]:
+        """The device of each row, in the device list."""
+        first = np.array(self.first, dtype=np.int64)
+        return np.repeat(np.array(self.devices, dtype=np.int16), first[1:] - first[:-1])
+
+    def rows_of(self, device: int) -> slice:
+        """The rows of a device; none if it is not visible."""
+        if device not in self.devices:
+            return slice(0, 0)
+        place = self.devices.index(device)
+        return slice(self.first[place], self.first[place + 1])
+
+    def keys(self, devices: Iterable[int]) -> tuple[str, ...]:
+        """The keys of devices, as sentences name them."""
+        return tuple(self.trace.device_key(device) for device in devices)
+
+    @cached_property
+    def is_used(self) -> BoolArray:
+        """By step, whether it takes part in statistics; bool `[steps]`."""
+        return np.array([step.excluded is None for step in self.steps], dtype=np.bool_)
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether times are per step; otherwise of the whole window."""
+        return bool(self.is_used.any())
+
+    @cached_property
+    def counts(self) -> BoolArray:
+        """Which rows take part in sums: those of used steps; without any, all."""
+        return self.rows()
+
+    @cached_property
+    def steps_of_device(self) -> dict[int, int]:
+        """Used steps of the host of each device."""
+        by_host: dict[int, int] = {}
+        for step, used in zip(self.steps, self.is_used.tolist(), strict=True):
+            by_host[step.host] = by_host.get(step.host, 0) + used
+        of = self.trace.device_list
+        return {device: by_host.get(of[device].host, 0) for device in self.devices}
+
+    # Queries
+
+    def rows(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        devices: Collection[int] | None = None,
+        steps: Collection[int] | None = None,
+        by_device: int | None = None,
+        by_ops: Int64Array | None = None,
+        events: Int64Array | None = None,
+    ) -> BoolArray:
+        """Which rows are of these states, devices (numbers of the device list), steps (indices) and causers; bool `[n]`.
+
+        `events`: rows of the device columns, in which the device is busy with one of these. Only rows that take part in
+        sums are chosen.
+        """
+        columns = self.columns
+        wanted = np.ones(len(State), dtype=np.uint8)
+        if states is not None:
+            wanted[:] = 0
+            wanted[[int(state) for state in states]] = 1
+        # Of what lies in no step, and of each step.
+        used = (
+            np.append(False, self.is_used)
+            if self.has_steps
+            else np.ones(1 + len(self.steps), np.bool_)
+        )
+        if steps is not None:
+            used &= is_in(np.arange(-1, len(self.steps)), list(steps))
+        chosen: BoolArray = SWEEPS.in_both(columns.state, wanted, columns.step, used.view(np.uint8))
+        if devices is not None:
+            for device in self.devices:
+                if device not in devices:
+                    chosen[self.rows_of(device)] = False
+        if by_device is not None:
+            chosen &= (columns.by_kind == By.DEVICE) & (columns.by == by_device)
+        if by_ops is not None:
+            chosen &= (columns.by_kind == By.OP) & is_in(columns.by, by_ops)
+        if events is not None:
+            chosen &= (columns.activity != IDLE) & is_in(columns.event, events)
+        return chosen
+
+    def loss(
+        self, rows: BoolArray, named: Collection[int] | None = None, *, keeps_waiting: bool = False
+    ) -> Loss:
+        """The sum of some rows. `named`: the devices that a sentence about it names; by default those that lose half as
+        much as the one that loses most, or more. `keeps_waiting`: with what other devices wait meanwhile for these.
+        """
+        of_device = self.by_device(rows)
+        if keeps_waiting:
+            waits = self.waits_for(rows)
+            of_device = {device: ps + waits[device] for device, ps in of_device.items()}
+        if named is None:
+            most = max(of_device.values(), default=0)
+            named = [d for d, ps in of_device.items() if ps and ps >= AS_LONG_RATIO * most]
+        whole = self.gpu_ps_by_device
+        chosen = sorted(named)
+        return Loss(
+            ps=sum(of_device.values()),
+            gpu_ps=sum(whole.values()),
+            devices=self.keys(chosen),
+            named_ps=sum(of_device[device] for device in chosen),
+            named_gpu_ps=sum(whole[device] for device in chosen),
+            named_steps=sum(self.steps_of_device[device] for device in chosen),
+            step_count=max(self.steps_of_device.values(), default=0),
+        )
+
+    @cached_property
+    def gpu_ps_by_device(self) -> dict[int, int]:
+        """The GPU time of each device: the length of its used steps, or without steps of its window."""
+        return self.by_device(self.counts)
+
+    def by_device(self, rows: BoolArray) -> dict[int, int]:
+        """The sum of some rows of each device, by its number."""
+        first = np.array(self.first, dtype=np.int64)
+        sums = SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
+        return dict(zip(self.devices, sums.tolist(), strict=True))
+
+    def by_step(self, rows: BoolArray, device: int) -> Int64Array:
+        """The sum of some rows of a device in each used step of its host, int64 `[steps]`; without steps one number."""
+        total = self._in_steps(rows, device)
+        if not self.has_steps:
+            return total[:1]
+        host = self.trace.device_list[device].host
+        of_host = np.array([step.host == host for step in self.steps], dtype=np.bool_)
+        result: Int64Array = total[of_host & self.is_used]
+        return result
+
+    def by_state(self, device: int, rows: BoolArray | None = None) -> dict[State, int]:
+        """The time of a device in each state that occurs, in the order of states; of the rows that take part in sums."""
+        chosen = self.counts if rows is None else self.counts & rows
+        total = self._totals(self.columns.state, len(State), self.rows_of(device), chosen)
+        return {State(i): ps for i, ps in enumerate(total.tolist()) if ps}
+
+    def by_activity(self, device: int) -> list[int]:
+        """The time of a device in its window by activity, in the order of `ACTIVITIES`: what it does, and idle."""
+        whole = np.ones(self.count, dtype=np.bool_)
+        own = self.rows_of(device)
+        result: list[int] = self._totals(
+            self.columns.activity, len(ACTIVITIES), own, whole
+        ).tolist()
+        return result
+
+    def _totals(
+        self, places: npt.NDArray[np.integer], length: int, own: slice, rows: BoolArray
+    ) -> Int64Array:
+        """The sum at each place of some rows, those in a slice."""
+        total: Int64Array = SWEEPS.totals(
+            places[own], self.columns.duration_ps[own], length, rows[own].view(np.uint8)
+        )
+        return total
+
+    def states_of_steps(self, device: int) -> Int64Array:
+        """The time of a device by state and step of the ledger, int64 `[states, steps]`; steps of other hosts are 0."""
+        own = self.rows_of(device)
+        # Outside of steps it is below 0.
+        place = self.columns.step[own] * np.int32(len(State)) + self.columns.state[own]
+        flat = totals(place, self.columns.duration_ps[own], len(State) * len(self.steps))
+        result: Int64Array = flat.reshape(len(self.steps), len(State)).T
+        return result
+
+    def waits_for(self, rows: BoolArray) -> dict[int, int]:
+        """By device how long it waits for other devices while these are in some rows, picoseconds."""
+        columns, waits = self.columns, self._waits & (self.columns.by_kind == By.DEVICE)
+        spans: dict[int, IntervalSet] = {}
+        result = dict.fromkeys(self.devices, 0)
+        for device in self.devices:
+            own = self.rows_of(device)
+            waiting = np.flatnonzero(waits[own]) + own.start
+            holders, place = unique_inverse(columns.by[waiting])
+            for index, holder in enumerate(holders.tolist()):
+                if holder not in spans:
+                    spans[holder] = self.spans_of([holder], rows)
+                held = waiting[place == index]
+                start = columns.start_ps[held]
+                within = spans[holder].within(start, start + columns.duration_ps[held])
+                result[device] += int(np.sum(within))
+        return result
+
+    def spans_of(self, devices: Collection[int], rows: BoolArray) -> IntervalSet:
+        """When one of these devices or more is in some rows."""
+        own = [np.flatnonzero(rows[self.rows_of(d)]) + self.rows_of(d).start for d in devices]
+        chosen = np.concatenate(own)
+        start = self.columns.start_ps[chosen]
+        return union(start, start + self.columns.duration_ps[chosen])
+
+    # The critical path
+
+    @cached_property
+    def path(self) -> PathRows:
+        """What made the used steps as long as they were; without steps, the windows."""
+        return path_of(self)
+
+    def bound_ps(self, rows: BoolArray) -> int:
+        """By how much the mean step would be shorter at most, at best, if these rows took no time; 0 or more.
+
+        It is their part of the critical path. Waits for a device are on no path, which goes on along that device: of them
+        it is, step by step, what the device waits that waits longest.
+        """
+        path, waits = self.path, self._waits & rows
+        lost, on_path = waits[path.row], rows[path.row]
+        total = int(path.duration_ps[on_path & ~lost].sum())
+        if waits.any():
+            # Waits that cannot be followed are on the path.
+            step = path.step[lost] if self.has_steps else np.zeros(lost.sum(), dtype=np.int32)
+            of_step = [totals(step, path.duration_ps[lost], len(self.steps) or 1)]
+            of_step += [self._in_steps(waits, device) for device in self.devices]
+            total += int(np.max(of_step, axis=0).sum())
+        return total // (int(self.is_used.sum()) or 1)
+
+    @cached_property
+    def _waits(self) -> BoolArray:
+        return self.rows(states=WAITS)
+
+    def _in_steps(self, rows: BoolArray, device: int) -> Int64Array:
+        """The sum of some rows of a device in each step of the ledger; without steps in the first place."""
+        own = self.rows_of(device)
+        if self.has_steps:
+            return self._totals(self.columns.step, len(self.steps), own, rows)
+        total = np.zeros(len(self.steps) or 1, dtype=np.int64)
+        total[0] = self.columns.duration_ps[own][rows[own]].sum()
+        return total
+
+    # Views
+
+    def to_frame(self) -> pd.DataFrame:
+        """The ledger as a DataFrame, a row a segment.
+
+        Columns: device (key), step (number; missing outside of steps), is_used, start_ps, duration_ps, state, activity,
+        by_kind, by (device, thread or op), event (name of the device event).
+        """
+        import pandas as pd
+
+        columns, names = self.columns, self.trace.names
+        keys = np.array([self.trace.device_key(d) for d in range(len(self.trace.device_list))])
+        numbers = np.array([step.number for step in self.steps] + [0], dtype=np.int64)
+        step = pd.array(numbers[columns.step], dtype="Int64")
+        step[columns.step == NONE] = pd.NA
+        event = columns.event
+        of_event = np.where(event == NONE, NONE, self.trace.device_columns.name[event])
+        return pd.DataFrame(
+            {
+                "device": pd.Categorical.from_codes(self.device, pd.Index(keys)),
+                "step": step,
+                "is_used": np.append(self.is_used, False)[columns.step],
+                "start_ps": columns.start_ps,
+                "duration_ps": columns.duration_ps,
+                "state": pd.Categorical.from_codes(columns.state, pd.Index(KEYS)),
+                "activity": pd.Categorical.from_codes(columns.activity, pd.Index(ACTIVITIES)),
+                "by_kind": pd.Categorical.from_codes(
+                    columns.by_kind, pd.Index([kind.name.lower() for kind in By])
+                ),
+                "by": self._causers(),
+                "event": _texts(names.text, of_event),
+            }
+        )
+
+    def _causers(self) -> npt.NDArray[np.object_]:
+        columns, trace = self.columns, self.trace
+        texts = np.full(self.count, None, dtype=np.object_)
+        for kind, text in (
+            (By.DEVICE, trace.device_key),
+            (By.THREAD, lambda line: trace.lines[line].name),
+            (By.OP, trace.names.text),
+            (By.PYTHON, self.python.__getitem__),
+        ):
+            of_kind = columns.by_kind == kind
+            texts[of_kind] = _texts(text, columns.by[of_kind])
+        return texts
+
+    def with_columns(self, columns: Columns, first: Sequence[int]) -> Ledger:
+        """The same ledger with other rows."""
+        return replace(self, columns=columns, first=tuple(first))
+
+
+def by_size(picoseconds: Int64Array) -> dict[str, int]:
+    """Picoseconds by key of the state, largest first; states that do not occur are left out."""
+    values = picoseconds.tolist()
+    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
+    return {KEYS[i]: values[i] for i in order}
+
+
+def totals(places: npt.NDArray[np.integer], values: Int64Array, length: int) -> Int64Array:
+    """The exact sum of the values at each place; places below 0 are left out."""
+    total: Int64Array = SWEEPS.totals(places, values, length)
+    return total
+
+
+def _texts(text_of: object, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
+    """The text of each number, made once for each distinct one; None for `NONE`."""
+    assert callable(text_of)
+    distinct, inverse = np.unique(numbers, return_inverse=True)
+    texts = [None if number == NONE else text_of(number) for number in distinct.tolist()]
+    result: npt.NDArray[np.object_] = np.array([*texts, None], dtype=np.object_)[inverse]
+    return result
