@@ -132,7 +132,7 @@ weights = tf.Variable(tf.ones((64, 64)))
 def train_step(batch, number):
     total = tf.reduce_sum(weights)
     with tf.GradientTape() as tape:
-        for _ in range(60): batch = tf.tanh(batch @ weights) + float(number)  # slow
+        for _ in range(60): batch = tf.tanh(batch @ weights) + float(number * sum(range(100_000)))  # slow
         total += tf.reduce_sum(batch)
     weights.assign_sub(0.01 * tape.gradient(total, weights))
     return total
@@ -277,7 +277,7 @@ def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(tmp_path: Path) ->
 
 
 def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> None:
-    """What runs is code that TensorFlow has made of it."""
+    """What runs is code that TensorFlow has made of it. The line computes for longer than the rest of a call, on any machine."""
     report = traceview.analyze(captured(tmp_path, RETRACED).run)
     (finding,) = (finding for finding in report.findings if finding.code == "retracing")
     lines = [row.value for row in finding.evidence if row.metric == "python_line"]
