@@ -107,12 +107,13 @@ def _kind_of_row(context: Context) -> Int64Array:
 def _kinds(trace: Trace) -> Int64Array:
     """By device event the index of its kind, int64; `NONE` for the model and for what is no compute."""
     columns = trace.device_columns
-    names, index = unique_inverse(columns.op.astype(np.int64))
-    shown = [None if name == NONE else side_work_of(trace.names[name]) for name in names.tolist()]
-    of_name = np.array(
-        [NONE if kind is None else _KINDS.index(kind.value) for kind in shown], dtype=np.int64
-    )
-    result: Int64Array = of_name[index] if names.size else np.empty(0, dtype=np.int64)
+    # The last place is that of `NONE`.
+    of_name = np.full(len(trace.names) + 1, NONE, dtype=np.int64)
+    for name in unique_ids(columns.op).tolist():
+        kind = None if name == NONE else side_work_of(trace.names[name])
+        if kind is not None:
+            of_name[name] = _KINDS.index(kind.value)
+    result: Int64Array = of_name[columns.op]
     is_update = (phases_of(trace) == Phase.OPTIMIZER) & (result == NONE)
     result[is_update] = _KINDS.index(OPTIMIZER)
     result[columns.class_ != ActivityClass.COMPUTE] = NONE

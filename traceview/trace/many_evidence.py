@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.ids import labels, sorted_unique, unique_first, unique_ids
-from traceview.intervals import Int32Array, Int64Array, nesting
+from traceview.intervals import Int32Array, Int64Array, IntervalSet, nesting, union
 from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import NEARLY, SHOWS, evidence_at
@@ -43,7 +43,7 @@ class ManyEvidence:
     def __init__(self, trace: Trace, states: HostStates) -> None:
         self._trace = trace
         self._states = states
-        self._of_thread: dict[int, _Searched] = {}
+        self._of_thread: dict[int, Int64Array] = {}
 
     def rows(
         self,
@@ -57,10 +57,8 @@ class ManyEvidence:
         wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
         for number in unique_ids(thread).tolist():
             chosen = np.flatnonzero(thread == number)
-            found = self._found(
-                self._near(number), start_ps[chosen], end_ps[chosen], wanted[chosen]
-            )
-            result[chosen] = found
+            spans = start_ps[chosen], end_ps[chosen]
+            result[chosen] = self._found(self._near(number), *spans, wanted[chosen])
         missing = np.flatnonzero(result == NONE)
         if missing.size:
             spans = start_ps[missing], end_ps[missing], wanted[missing]
@@ -114,9 +112,11 @@ class ManyEvidence:
         return np.where(names == NONE, NONE, columns.name[names]), is_shared
 
     def _found(
-        self, searched: _Searched, start_ps: Int64Array, end_ps: Int64Array, wanted: _Bits
+        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array, wanted: _Bits
     ) -> Int64Array:
+        """The row that shows what is wanted of each span, of these events in time order; `NONE` without one."""
         order = np.argsort(start_ps, kind="stable")
+        searched = self._searched(rows, union(start_ps, end_ps))
         found = np.empty(order.size, dtype=np.int64)
         found[order] = SWEEPS.clearest(
             searched.start_ps,
@@ -130,34 +130,35 @@ class ManyEvidence:
         )
         return np.append(searched.row, NONE)[found]
 
-    def _near(self, thread: int) -> _Searched:
+    def _near(self, thread: int) -> Int64Array:
         """The events of a thread and of the one that calls graphs, which are searched first."""
         if thread not in self._of_thread:
-            rows = self._states.rows_of_thread(thread)
+            rows = self._by_start(self._states.rows_of_thread(thread))
             if thread != self._states.caller:
                 of_caller = self._states.rows_of_thread(self._states.caller)
-                rows = np.concatenate((self._by_start(rows), self._by_start(of_caller)))
-            self._of_thread[thread] = self._searched(rows)
+                rows = self._by_start(np.concatenate((rows, self._by_start(of_caller))))
+            self._of_thread[thread] = rows
         return self._of_thread[thread]
 
     @cached_property
-    def _anywhere(self) -> _Searched:
-        return self._searched(self._states.rows_of_model)
+    def _anywhere(self) -> Int64Array:
+        return self._by_start(self._states.rows_of_model)
 
     def _by_start(self, rows: Int64Array) -> Int64Array:
-        return rows[np.argsort(self._trace.host_columns.start_ps[rows], kind="stable")]
+        start_ps = self._trace.host_columns.start_ps[rows]
+        if (start_ps[1:] >= start_ps[:-1]).all():
+            return rows
+        return rows[np.argsort(start_ps, kind="stable")]
 
-    def _searched(self, rows: Int64Array) -> _Searched:
+    def _searched(self, rows: Int64Array, spans: IntervalSet) -> _Searched:
+        """Those of the rows that touch a span: what they show is asked for a few gaps out of many."""
         columns = self._trace.host_columns
-        rows = self._by_start(rows)
-        end_ps = columns.end_ps[rows]
-        return _Searched(
-            rows,
-            columns.start_ps[rows],
-            end_ps,
-            np.maximum.accumulate(end_ps),
-            self._shown_by(rows),
-        )
+        start_ps, end_ps = columns.start_ps[rows], columns.end_ps[rows]
+        next_start = np.append(spans.start, np.iinfo(np.int64).max)
+        touched = next_start[np.searchsorted(spans.end, start_ps, side="right")] < end_ps
+        rows, start_ps, end_ps = rows[touched], start_ps[touched], end_ps[touched]
+        reach_ps = np.maximum.accumulate(end_ps)
+        return _Searched(rows, start_ps, end_ps, reach_ps, self._shown_by(rows))
 
     def _shown_by(self, rows: Int64Array) -> _Bits:
         """The causes that each row shows, a bit for each."""
