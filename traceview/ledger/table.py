@@ -20,11 +20,12 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import is_in, unique_inverse
+from traceview.ids import is_in
 from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
+from traceview.ledger.waits import waits_for
 from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, Step, Trace
 
@@ -188,7 +189,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         """
         of_device = self.by_device(rows)
         if keeps_waiting:
-            waits = self.waits_for(rows)
+            own = {device: self.rows_of(device) for device in self.devices}
+            waits = waits_for(self.columns, own, self.steps, self._waits, rows)
             of_device = {device: ps + waits[device] for device, ps in of_device.items()}
         if named is None:
             most = max(of_device.values(), default=0)
@@ -257,24 +259,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         place = self.columns.step[own] * np.int32(len(State)) + self.columns.state[own]
         flat = totals(place, self.columns.duration_ps[own], len(State) * len(self.steps))
         result: Int64Array = flat.reshape(len(self.steps), len(State)).T
-        return result
-
-    def waits_for(self, rows: BoolArray) -> dict[int, int]:
-        """By device how long it waits for other devices while these are in some rows, picoseconds."""
-        columns, waits = self.columns, self._waits & (self.columns.by_kind == By.DEVICE)
-        spans: dict[int, IntervalSet] = {}
-        result = dict.fromkeys(self.devices, 0)
-        for device in self.devices:
-            own = self.rows_of(device)
-            waiting = np.flatnonzero(waits[own]) + own.start
-            holders, place = unique_inverse(columns.by[waiting])
-            for index, holder in enumerate(holders.tolist()):
-                if holder not in spans:
-                    spans[holder] = self.spans_of([holder], rows)
-                held = waiting[place == index]
-                start = columns.start_ps[held]
-                within = spans[holder].within(start, start + columns.duration_ps[held])
-                result[device] += int(np.sum(within))
         return result
 
     def spans_of(self, devices: Collection[int], rows: BoolArray) -> IntervalSet:

@@ -57,12 +57,12 @@ class ManyEvidence:
         wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
         for number in unique_ids(thread).tolist():
             chosen = np.flatnonzero(thread == number)
-            spans = start_ps[chosen], end_ps[chosen]
-            result[chosen] = self._found(self._near(number), *spans, wanted[chosen])
+            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
+            result[chosen] = self._found(self._near(number), *spans)
         missing = np.flatnonzero(result == NONE)
         if missing.size:
-            spans = start_ps[missing], end_ps[missing], wanted[missing]
-            result[missing] = self._found(self._anywhere, *spans)
+            rest = start_ps[missing], end_ps[missing], wanted[missing]
+            result[missing] = self._found(self._anywhere, *rest)
         return result
 
     def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
