@@ -6,8 +6,7 @@ import ast
 import importlib
 import pkgutil
 import re
-import re._constants as sre
-import re._parser as parser
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,6 +18,11 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 import traceview
+
+# Before Python 3.11 they have other names.
+_IS_NEW: Final = sys.version_info >= (3, 11)
+sre: Any = importlib.import_module("re._constants" if _IS_NEW else "sre_constants")
+parser: Any = importlib.import_module("re._parser" if _IS_NEW else "sre_parse")
 
 PACKAGE: Final = Path(traceview.__file__).parent
 METHODS: Final = frozenset(
@@ -80,7 +84,8 @@ def patterns() -> dict[tuple[str | bytes, int], set[str]]:
             method = ast.unparse(node.func).removeprefix("re.")
             first = node.args[0]
             if method in METHODS and isinstance(first, ast.Constant):
-                found[first.value, re.compile(first.value).flags].add(method)
+                literal: Any = first.value
+                found[literal, re.compile(literal).flags].add(method)
     return found
 
 
@@ -95,6 +100,7 @@ def letter_of(op: Any, argument: Any) -> str:
     return "a"
 
 
+REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, getattr(sre, "POSSESSIVE_REPEAT", None))
 CATEGORIES: Final = {
     sre.CATEGORY_DIGIT: "0",
     sre.CATEGORY_SPACE: " ",
@@ -131,7 +137,7 @@ def texts_of(parsed: Any, pumps: set[str]) -> str:
     """A text that a pattern takes; `pumps` gets those of its repeated parts, alone and after what comes before."""
     text = ""
     for op, argument in parsed:
-        if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+        if op in REPEATS:
             least, most, body = argument
             part = texts_of(body, pumps)
             if most > 1:
@@ -144,7 +150,7 @@ def texts_of(parsed: Any, pumps: set[str]) -> str:
             text += texts[0]
         elif op is sre.SUBPATTERN:
             text += texts_of(argument[3], pumps)
-        elif op is sre.ATOMIC_GROUP:
+        elif op is getattr(sre, "ATOMIC_GROUP", None):
             text += texts_of(argument, pumps)
         elif op in (sre.ASSERT, sre.ASSERT_NOT):
             texts_of(argument[1], pumps)
@@ -165,7 +171,7 @@ def leaves(parsed: Any) -> Iterator[tuple[Any, Any]]:
             yield from ((sre.IN, [part]) for part in argument)
         elif op is sre.IN:
             yield op, argument
-        elif op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+        elif op in REPEATS:
             yield from leaves(argument[2])
         elif op is sre.SUBPATTERN:
             yield from leaves(argument[3])
@@ -201,7 +207,8 @@ PATTERNS: Final = patterns()
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: str(pattern[0])[:40])
 def test_time_grows_with_the_text_and_no_faster(pattern: tuple[str | bytes, int]) -> None:
     """A pattern that is quadratic takes 256 times as long for 16 times the text."""
-    compiled = re.compile(*pattern)
+    text: Any = pattern[0]
+    compiled: re.Pattern[Any] = re.compile(text, pattern[1])
     for method in sorted(PATTERNS[pattern]):
         slowest = sorted(
             worst_texts(*pattern), key=lambda pump: -seconds(compiled, method, pump, SMALL)

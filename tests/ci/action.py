@@ -106,8 +106,9 @@ def _block(lines: list[str], indent: int) -> tuple[Any, list[str]]:
 def _scalar(text: str) -> str | bool:
     if text.startswith('"'):
         return str(json.loads(text))
-    if ": " in text or " #" in text or text[0] in "&*!|>%@`[]{},'?":
+    if ": " in text or " #" in text.partition(" # ")[0] or text[0] in "&*!|>%@`[]{},'?":
         raise ValueError(f"YAML takes this for something else: {text!r}")
+    text = text.partition(" # ")[0]
     return text == "true" if text in ("true", "false") else text
 
 
@@ -162,7 +163,7 @@ class Runner:
             if not is_wanted or self._evaluated(condition, names) in ("", "false", "False"):
                 continue
             if "uses" in step:
-                assert step["uses"].startswith("actions/upload-artifact@v")
+                assert re.fullmatch(r"actions/upload-artifact@[0-9a-f]{40}", step["uses"])
                 outcome.uploaded.append(self._filled(step["with"]["path"], names))
             else:
                 self._step(step, names, outcome)
