@@ -104,11 +104,12 @@ def _block(lines: list[str], indent: int) -> tuple[Any, list[str]]:
 
 
 def _scalar(text: str) -> str | bool:
+    # The version beside the commit of an action.
+    text = re.sub(r"(@[0-9a-f]{40}) # v[\d.]+$", r"\1", text)
     if text.startswith('"'):
         return str(json.loads(text))
-    if ": " in text or " #" in text.partition(" # ")[0] or text[0] in "&*!|>%@`[]{},'?":
+    if ": " in text or " #" in text or text[0] in "&*!|>%@`[]{},'?":
         raise ValueError(f"YAML takes this for something else: {text!r}")
-    text = text.partition(" # ")[0]
     return text == "true" if text in ("true", "false") else text
 
 
