@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from scripts.growth import write_hosts
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
 from tests.hostile import HOSTILE
 from tests.reports import bare_report, finding, full_report
-from traceview.report.saved import to_json
+from traceview.report.saved import load_report, to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -263,3 +264,18 @@ def test_the_verdict_as_junit_never_replaces_what_is_judged(command: Command, sl
     )
     assert (done.code, "is what the command reads" in done.err) == (10, True)
     assert Path("report.json").read_bytes() == before
+
+
+def test_a_report_of_some_hosts_says_of_how_many_and_fails_where_all_are_required(
+    command: Command, tmp_path: Path
+) -> None:
+    logdir = write_hosts(tmp_path / "hosts", 3)
+    asked = ["gate", str(logdir), "--require-all-hosts"]
+    assert command(*asked).code == 0
+    sorted(logdir.rglob("*.xplane.pb"))[1].write_bytes(b"no trace")
+    done = command("analyze", str(logdir))
+    assert (done.code, "2 of 3 hosts: " in done.out) == (0, True)
+    assert command(*asked).code == 10
+    saved = tmp_path / "report.json"
+    command("analyze", str(logdir), "-o", str(saved))
+    assert load_report(saved).verdict.headline.startswith("2 of 3 hosts: ")

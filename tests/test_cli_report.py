@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -242,3 +243,14 @@ def test_the_schema_describes_the_report(command: Command, loop: str) -> None:
     report = json.loads(command("report", loop, "--format", "json").out)
     Draft202012Validator(schema).validate(report)
     assert command("explain", "few-steps", "--schema", "report").code == 2
+
+
+def test_reports_are_not_written_among_the_runs_that_are_read(
+    command: Command, tmp_path: Path, fixtures: Path
+) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(fixtures / "plain-1", logs)
+    for place in (logs, logs / "plugins" / "profile"):
+        done = command("report", str(logs), "-o", str(place), "--force")
+        assert (done.code, "the log directory that the command reads" in done.err) == (2, True)
+    assert command("report", str(logs), "-o", str(logs / "report")).code == 0

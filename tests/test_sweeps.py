@@ -626,3 +626,13 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
         assert (pieces.dtype, lengths.dtype) == (np.int32, np.int64)
         assert pieces.tolist() == list(expected[cause])
         assert lengths.tolist() == list(expected[cause].values())
+
+
+@both
+def test_numbers_too_far_from_the_least_are_not_in_a_table(sweeps: ModuleType) -> None:
+    ids = np.array([_LEAST, _LEAST + 1, -3, 4, 5, _MOST], dtype=np.int64)
+    table = np.array([10, 20], dtype=np.int64)
+    assert sweeps.looked_up(table, ids, 4, -1).tolist() == [-1, -1, -1, 10, 20, -1]
+    assert sweeps.looked_up(table, ids, _LEAST, -1).tolist() == [10, 20, -1, -1, -1, -1]
+    marks = np.array([1, 0], dtype=np.uint8)
+    assert sweeps.are_marked(marks, ids, _MOST).tolist() == [False] * 5 + [True]

@@ -12,7 +12,9 @@ OWN_CODE: Final = "/traceview/capture/"
 RUNNER: Final = "/traceview/capture/script.py"
 """At the end of the path of the module whose frame runs the script; further out is only the command itself."""
 _STARTS: Final = ("Thread 0x", "Current thread 0x")
-_FRAME: Final = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)')
+_FRAME: Final = re.compile(
+    r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)', re.DOTALL
+)
 
 
 class DumpedFrame(NamedTuple):

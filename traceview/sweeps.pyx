@@ -239,9 +239,10 @@ def are_marked(const uint8_t[::1] marks, const Id[:] ids, int64_t least):
     cdef Py_ssize_t i
     result = np.empty(ids.shape[0], dtype=np.bool_)
     cdef uint8_t[::1] found = result.view(np.uint8)
+    # Unsigned, for a difference of signed numbers that does not fit is undefined; it wraps to one outside.
     with nogil:
         for i in range(ids.shape[0]):
-            place = <int64_t> ids[i] - least
+            place = <int64_t> (<uint64_t> <int64_t> ids[i] - <uint64_t> least)
             found[i] = marks[place] if 0 <= place < length else 0
     return result
 
@@ -254,7 +255,7 @@ def looked_up(const int64_t[::1] table, const Id[:] ids, int64_t least, int64_t 
     cdef int64_t[::1] found = result
     with nogil:
         for i in range(ids.shape[0]):
-            place = <int64_t> ids[i] - least
+            place = <int64_t> (<uint64_t> <int64_t> ids[i] - <uint64_t> least)
             found[i] = table[place] if 0 <= place < length else absent
     return result
 

@@ -144,7 +144,7 @@ def looked_up(table: _Int64Array, ids: _Ids, least: int, absent: int) -> _Int64A
 def _places_in(ids: _Ids, least: int, length: int) -> tuple[_Int64Array, _BoolArray]:
     """The place of each id in a table whose first is that of `least`, and which have one."""
     number = ids.astype(np.int64)
-    has_place = (number >= least) & (number - least < length)
+    has_place = (number >= least) & (number < least + length)
     return number - least, has_place
 
 

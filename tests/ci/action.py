@@ -104,6 +104,8 @@ def _block(lines: list[str], indent: int) -> tuple[Any, list[str]]:
 
 
 def _scalar(text: str) -> str | bool:
+    # The version beside the commit of an action.
+    text = re.sub(r"(@[0-9a-f]{40}) # v[\d.]+$", r"\1", text)
     if text.startswith('"'):
         return str(json.loads(text))
     if ": " in text or " #" in text or text[0] in "&*!|>%@`[]{},'?":
@@ -162,7 +164,7 @@ class Runner:
             if not is_wanted or self._evaluated(condition, names) in ("", "false", "False"):
                 continue
             if "uses" in step:
-                assert step["uses"].startswith("actions/upload-artifact@v")
+                assert re.fullmatch(r"actions/upload-artifact@[0-9a-f]{40}", step["uses"])
                 outcome.uploaded.append(self._filled(step["with"]["path"], names))
             else:
                 self._step(step, names, outcome)

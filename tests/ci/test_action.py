@@ -143,6 +143,14 @@ def test_captures_get_the_arguments(runner: Runner, slow: str) -> None:
     )
 
 
+def test_captures_get_all_lines_and_quoted_arguments_whole(runner: Runner, slow: str) -> None:
+    runner._program("traceview", '#!/bin/sh\nprintf "[%s]" "$@"; exit 5\n')
+    capture = "--steps 10:20\ntrain.py --name 'my run' \"two words\""
+    outcome = runner.run(capture=capture, logdir="logs", require=HOLDS)
+    expected = "[capture][--out][logs][--steps][10:20][train.py][--name][my run][two words]"
+    assert (outcome.code, outcome.printed["Capture"]) == (5, expected)
+
+
 def test_the_file_is_a_composite_action() -> None:
     action = read_yaml(ACTION.read_text(encoding="utf-8"))
     assert set(action) == {"name", "description", "inputs", "outputs", "runs"}

@@ -224,6 +224,58 @@ def test_without_a_scheduler_any_more_the_command_ends(cluster: Cluster, tmp_pat
     assert not output.exists()
 
 
+def without_files(folder: Path) -> tuple[str, str]:
+    """Options of a worker whose machine has none of the files."""
+    preload = folder / "no_files.py"
+    preload.write_text(
+        "import traceview.trace.part as part\n"
+        "from traceview.errors import TraceNotFoundError\n"
+        "def read_file(path, **_):\n"
+        "    raise TraceNotFoundError(f'{path}: no such file')\n"
+        "part.read_file = read_file\n"
+    )
+    return "--preload", str(preload)
+
+
+def test_a_file_that_one_worker_lacks_is_read_by_another(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker(*without_files(tmp_path))
+    cluster.add_worker()
+    logdir = write_hosts(tmp_path, 6)
+    assert report_by(cluster, logdir) == report_of(logdir)
+
+
+def test_a_file_that_no_worker_has_is_an_error(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker(*without_files(tmp_path))
+    with pytest.raises(WorkerError, match=r"host\d\.xplane\.pb: no worker of the cluster has it"):
+        loaded_by(cluster, write_hosts(tmp_path, 2))
+
+
+def test_a_worker_that_stops_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
+    worker = cluster.add_worker()
+    process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, tmp_path / "report.json")
+    when_it_reads(cluster.address, lambda: worker.send_signal(signal.SIGSTOP))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == WorkerError.exit_code
+    assert said.decode().startswith(f"traceview: error: the worker {worker_of(said)} has not")
+
+
+def worker_of(said: bytes) -> str:
+    match = re.search(rb"the worker (\S+)", said)
+    return match[1].decode() if match else ""
+
+
+@pytest.mark.parametrize("stopped", ["worker", "scheduler"])
+def test_what_stopped_before_ends_the_command(
+    stopped: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    worker, output = cluster.add_worker(), tmp_path / "report.json"
+    (worker if stopped == "worker" else cluster.scheduler).send_signal(signal.SIGSTOP)
+    process = analyzing(write_hosts(tmp_path / "logs", 2), cluster.address, output)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == WorkerError.exit_code
+    assert b"does not answer" in said.splitlines()[0]
+
+
 def test_what_a_killed_worker_kept_is_read_again(cluster: Cluster, tmp_path: Path) -> None:
     first, logdir = cluster.add_worker(), write_hosts(tmp_path, 4)
     answers: list[tuple[int, object]] = []

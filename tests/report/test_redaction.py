@@ -390,3 +390,25 @@ def test_hostile_names_are_hidden(text: str) -> None:
 
     report = redacted(with_texts(full_report(), change))
     assert "zebra" not in to_json(report)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "CUPTI_ERROR_ACME_SECRET",
+        "ab" * 32,
+        "123456789012",
+        "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32_ACMESECRET",
+    ],
+)
+def test_what_has_only_the_form_of_a_public_word_is_hidden(word: str) -> None:
+    names = Pseudonyms()
+    assert word not in names.text(f"it failed with {word} here")
+    assert "ACME" not in names.kernel(word)
+
+
+def test_public_words_of_kernels_and_errors_stay() -> None:
+    kernel = "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32_MI16x16x4x1_SN_1LDSB0_ISA90a_WG16_16_1"
+    sentence = "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES failed"
+    assert Pseudonyms().kernel(kernel) == kernel
+    assert Pseudonyms().text(sentence) == sentence

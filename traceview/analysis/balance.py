@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import fsum
 from typing import Annotated, Final
 
 from traceview.analysis.base import Evidence, Finding, OfDevice, Skipped
@@ -153,7 +154,7 @@ def compute(context: Context) -> Balance | Skipped:
         return Skipped("each process steps on its own: none waits for a slower one")
     kind = trace.device_list[in_use[0]].kind
     visible_count = sum(device.kind == kind for device in trace.device_list)
-    effective = sum(
+    effective = fsum(
         compute_ps(trace, selection, activities, device)
         / selection.windows[trace.device_list[device].host].length_ps
         for device in in_use
@@ -196,7 +197,7 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
     for device in in_use:
         count = steps[device]
         others = [mean_ps[other] for other in in_use if other != device]
-        others_ps = sum(others) / len(others) if others else 0.0
+        others_ps = fsum(others) / len(others) if others else 0.0
         hardware = hardware_of(trace, device)
         yield DeviceBalance(
             *trace.identity(device),

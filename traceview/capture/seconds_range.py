@@ -8,7 +8,7 @@ from typing import Final
 
 from traceview.errors import UsageError
 
-_RANGE: Final = re.compile(r"\s*(\d{0,9}(?:\.\d{1,3})?)\s*:\s*(\d{1,9}(?:\.\d{1,3})?)\s*", re.ASCII)
+_RANGE: Final = re.compile(r"(\d{0,9}(?:\.\d{1,3})?)\s*:\s*(\d{1,9}(?:\.\d{1,3})?)", re.ASCII)
 _EXAMPLE: Final = "100:105 records 5 seconds, 100 seconds after training began"
 
 
@@ -22,7 +22,7 @@ class SecondsRange:
     @classmethod
     def parse(cls, text: str) -> SecondsRange:
         """Read `100:105` or `0.5:2`; raises `UsageError` for anything else."""
-        match = _RANGE.fullmatch(text)
+        match = _RANGE.fullmatch(text.strip())
         if match is None:
             raise UsageError(f"--seconds {text}: not a range A:B", hint=_EXAMPLE)
         first, last = float(match[1] or 0), float(match[2])

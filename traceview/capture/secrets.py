@@ -24,7 +24,7 @@ _NAME: Final = re.compile(
 """A name and what stands between it and its value; after a blank or a comma only an option has one."""
 
 _VALUE: Final = re.compile(
-    r"""\\+(?P<mark>["']).*?\\+(?P=mark)"""
+    r"""(?<!\\)\\+(?P<mark>["']).*?(?<!\\)\\+(?P=mark)"""
     r"""|"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?"""
     r"""|\[[^\]]*\]?|\{[^}]*\}?"""
     r"""|(?:(?![,;&](?:[\s"']|$|\\*["']?[\w.\-]+\\*["']?\s*[=:]))[^\s"'}\\])+""",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 _SHAPE: Final = re.compile(r"shape=(?:<unknown>|\([^)]*\)|None)")
-_PYTHON: Final = re.compile(r"Literal\[(?:'[^']*'|\"[^\"]*\"|[^\]]*)\]")
+_PYTHON: Final = re.compile(r"Literal\[(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\]]{0,999})\]")
 """How the signature of a graph writes the shape of a tensor and a value of Python (TensorFlow 2.15 to 2.21)."""
 
 _KINDS: Final = (("python", _PYTHON), ("shape", _SHAPE))

@@ -14,7 +14,7 @@ from typing import Final
 from traceview.errors import UsageError
 
 DEFAULT_STEPS: Final = "10:15"
-_RANGE: Final = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*", re.ASCII)
+_RANGE: Final = re.compile(r"(\d{0,18})\s*:\s*(\d{0,18})", re.ASCII)
 _EXAMPLE: Final = "10:15 records steps 10 to 14"
 _WHY_NOT_0: Final = (
     "step 0 cannot be captured: it traces and compiles, and until it ends no step function is known"
@@ -31,7 +31,7 @@ class StepRange:
     @classmethod
     def parse(cls, text: str) -> StepRange:
         """Read `10:15`; raises `UsageError` with the reason for anything else."""
-        match = _RANGE.fullmatch(text)
+        match = _RANGE.fullmatch(text.strip())
         if match is None or not any(match.groups()):
             hint = _EXAMPLE
             if text.strip().isdecimal() and text.isascii() and len(text) < 18:

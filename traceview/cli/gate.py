@@ -49,6 +49,7 @@ class Format(str, Enum):
 
 _BY_SUFFIX = {".md": Format.markdown, ".json": Format.json, ".xml": Format.junit}
 
+_ALL_HOSTS: Final = "capture.absent_host_count == 0"
 
 _WITH: Final = {
     "save": ("run", "salvage", "redact", "force"),
@@ -93,6 +94,9 @@ def gate(
             parser=folder_of,
         ),
     ] = None,
+    require_all_hosts: Annotated[
+        bool, flag("Fail if hosts of the run are missing or unreadable.", "--require-all-hosts")
+    ] = False,
     run: Run = None,
     format_: Annotated[
         Format | None, format_option("terminal", "markdown", "json", "junit")
@@ -146,7 +150,8 @@ def gate(
         raise UsageError("--redact needs --save: a verdict names devices")
     target = Target.of(output, force=force, source=subject)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    asked = asked_budget(require or (), budget, baseline)
+    conditions = [*(require or ()), *((_ALL_HOSTS,) if require_all_hosts else ())]
+    asked = asked_budget(conditions, budget, baseline)
     with reading(subject, run):
         before = baseline_of(asked.baseline, folder) if asked.baseline else None
         report = report_at(subject, run=run, salvage=salvage)

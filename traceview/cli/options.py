@@ -117,7 +117,7 @@ Full = Annotated[bool, flag("Print everything, not only the first screen.", "--f
 Select = Annotated[list[str] | None, option("CODES", "Report only these findings.", "--select")]
 Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findings.", "--ignore")]
 
-_RANGE: Final = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*", re.ASCII)
+_RANGE: Final = re.compile(r"(\d*)\s*:\s*(\d*)", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
 _LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
@@ -128,7 +128,7 @@ def step_range(text: str | None) -> StepRange | None:
         return None
     from traceview.trace.windows import StepRange
 
-    match = _RANGE.fullmatch(text)
+    match = _RANGE.fullmatch(text.strip())
     if match is None or not any(match.groups()) or max(map(len, match.groups())) > 18:
         hint = "2:5 is steps 2, 3 and 4; 2: is all from 2 on; :5 is all before 5"
         if text.strip().isdecimal() and text.isascii() and len(text) < 18:

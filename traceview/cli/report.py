@@ -127,6 +127,8 @@ def report(
         raise UsageError(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
+    if output is not None:
+        _check_apart(output.parent if document else output, logdir, is_folder=not document)
     target = Target.of(output, force=force, source=logdir) if document else None
     bundle = Bundle(output, _FILES, force) if output is not None and not document else None
     if bundle:
@@ -138,6 +140,17 @@ def report(
         elif bundle:
             bundle.write({known.file_name: (known.render(made).encode(),) for known in DOCUMENTS})
             typer.echo(f"traceview: wrote {', '.join(_FILES)} to {bundle.folder}", err=True)
+
+
+def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
+    """Raise `UsageError` for a folder that holds the recorded runs."""
+    place, read = folder.resolve(), logdir.resolve()
+    recorded = read / "plugins"
+    if (is_folder and place == read) or recorded == place or recorded in place.parents:
+        raise UsageError(
+            f"{folder} is the log directory that the command reads",
+            hint="write to another folder, such as traceview-report",
+        )
 
 
 def _made(source: Source, is_redacted: bool) -> Report:

@@ -202,7 +202,9 @@ class _Outputs(Struct):
         facts, change = news.facts, news.change
         self.run_count += 1
         self.newest = news
-        Target(None).write(f"{sanitize(line_of(facts, change, is_again=news.is_again))}\n")
+        line = sanitize(line_of(facts, change, is_again=news.is_again))
+        # No line begins with what CI takes for a command.
+        Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
         if self.is_all_new or not news.is_history:
             for wrong in run_commands(self.commands, self.logdir, facts, change):
                 _say(wrong)
@@ -248,9 +250,12 @@ class _Outputs(Struct):
     def remember(self, follower: Follower) -> None:
         """Renew the file of the state, and let go of what was read from a store."""
         if self.state is not None:
-            from msgspec import json
+            import json
 
-            self._write(self.state, json.encode(follower.memory))
+            from msgspec import to_builtins
+
+            # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
+            self._write(self.state, json.dumps(to_builtins(follower.memory)).encode())
         if is_remote(follower.logdir):
             from traceview.store.ranges import forget
 
@@ -301,7 +306,9 @@ def _first_bytes(path: Location, count: int) -> bytes:
 
 def _read_state(path: Location) -> Memory | None:
     """What an earlier call kept; None without one. Raises `TraceFormatError` for another file."""
-    from msgspec import DecodeError, json
+    import json
+
+    from msgspec import ValidationError, convert
 
     from traceview.watch.follow import Memory
 
@@ -309,8 +316,8 @@ def _read_state(path: Location) -> Memory | None:
     if not path.is_file():
         return None
     try:
-        memory = json.decode(path.read_bytes(), type=Memory)
-    except (DecodeError, RecursionError) as error:
+        memory = convert(json.loads(path.read_bytes()), Memory)
+    except (ValueError, ValidationError, RecursionError) as error:
         raise TraceFormatError(path, f"not a state of traceview watch: {error}") from None
     if memory.version != Memory().version:
         raise TraceFormatError(path, f"a state of version {memory.version}")

@@ -33,7 +33,7 @@ _INVISIBLE: Final = ("bar", "span", "links")
 _MARKUP: Final = re.compile(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LINKED: Final = re.compile(
-    r"\S*(?:@\w|://|\bwww\.|(?<!\w)#\d|(?<!\w):[a-z]\w*:)\S*", re.IGNORECASE
+    r"(?<!\S)\S*(?:@\w|://|\bwww\.|(?<!\w)#\d|(?<!\w):[a-z]\w*:)\S*", re.IGNORECASE
 )
 """Words that GitHub makes links, mentions or pictures of; as code they stay what they are."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import Final
 
 from msgspec import Struct
@@ -310,7 +311,7 @@ def _drawn(value: doc.Value, width: int) -> Text:
 def bar_text(bar: doc.Bar, width: int) -> Text:
     """Letters shared out by largest remainder, so that there are as many as the bar is long."""
     filled = round(width * bar.ratio)
-    whole = sum(part.ratio for part in bar.parts) or 1.0
+    whole = fsum(part.ratio for part in bar.parts) or 1.0
     exact = [part.ratio / whole * filled for part in bar.parts]
     counts = [int(length) for length in exact]
     by_rest = sorted(range(len(exact)), key=lambda place: counts[place] - exact[place])

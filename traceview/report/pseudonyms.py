@@ -49,8 +49,121 @@ _MODEL_WORD: Final = re.compile(
 )
 """Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
 
-_ERROR_CODE: Final = re.compile(r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR_[A-Z_]+|ERR_NVGPUCTRPERM")
-_CHECKSUM: Final = re.compile(r"[0-9a-f]{64}")
+_ERROR_CODE: Final = re.compile(
+    r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
+)
+_ERROR_WORDS: Final = frozenset(
+    [
+        "ACCESS",
+        "ADDRESS",
+        "ALREADY",
+        "API",
+        "ARGUMENT",
+        "ARRAY",
+        "ASSERT",
+        "BINARY",
+        "CDP",
+        "CMP",
+        "COMPATIBLE",
+        "COMPUTING",
+        "CONFIDENTIAL",
+        "CONTEXT",
+        "COOPERATIVE",
+        "CORRUPTED",
+        "DEINITIALIZED",
+        "DEVICE",
+        "DISABLED",
+        "DOMAIN",
+        "DRIVER",
+        "ECC",
+        "EMPTY",
+        "ENABLED",
+        "EVENT",
+        "FAILED",
+        "FILE",
+        "FOR",
+        "FOUND",
+        "FUNCTION",
+        "GPU",
+        "HANDLE",
+        "HARDWARE",
+        "HOST",
+        "ID",
+        "ILLEGAL",
+        "IN",
+        "INFOROM",
+        "INITIALIZED",
+        "INSTRUCTION",
+        "INSUFFICIENT",
+        "INTERNAL",
+        "INVALID",
+        "IRQ",
+        "ISSUE",
+        "KIND",
+        "LARGE",
+        "LAUNCH",
+        "LEGACY",
+        "LIBRARY",
+        "LIMIT",
+        "LOST",
+        "MANY",
+        "MAPPED",
+        "MAX",
+        "MEMORY",
+        "METRIC",
+        "MIG",
+        "MISALIGNED",
+        "MISMATCH",
+        "MODULE",
+        "MULTIPLE",
+        "NAME",
+        "NO",
+        "NOT",
+        "NVLINK",
+        "OF",
+        "OLD",
+        "OPERATION",
+        "OUT",
+        "PARAMETER",
+        "PEER",
+        "PERMITTED",
+        "PRIVILEGES",
+        "PROFILER",
+        "PROGRESS",
+        "QUEUE",
+        "REACHED",
+        "READY",
+        "REGISTERED",
+        "REMOTE",
+        "REQUIRED",
+        "RESET",
+        "RESOURCES",
+        "SIZE",
+        "SLI",
+        "STACK",
+        "STREAM",
+        "SUBSCRIBERS",
+        "SUFFICIENT",
+        "SUPPORTED",
+        "SYMBOL",
+        "SYSTEM",
+        "TIMEOUT",
+        "TOO",
+        "TRACING",
+        "UNCORRECTABLE",
+        "UNHANDLED",
+        "UNINITIALIZED",
+        "UNKNOWN",
+        "USAGE",
+        "UVM",
+        "VALUE",
+        "VERSION",
+        "VIRTUALIZED",
+        "WSL",
+    ]
+)
+_LONG_NUMBER: Final = re.compile(r"\d{10}")
+"""Of an account, a card, a telephone; no count that a message states is as long."""
 _VERSION: Final = re.compile(r"v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?")
 _PLAIN_VALUE: Final = re.compile(
     r"-?\d+(?:\.\d+)?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|", re.IGNORECASE
@@ -275,13 +388,19 @@ class Pseudonyms:
 
 
 def is_plain(core: str) -> bool:
-    """Whether a word is a number, the name of a device, a checksum, an error code, a time or a sign."""
-    is_number = _NUMBER.fullmatch(core) is not None and not _ADDRESS.search(core)
+    """Whether a word is a number, the name of a device, an error code, a time or a sign."""
+    is_number = _NUMBER.fullmatch(core) is not None and not (
+        _ADDRESS.search(core) or _LONG_NUMBER.search(core)
+    )
     return (
         is_number
-        or any(
-            pattern.fullmatch(core)
-            for pattern in (_CHECKSUM, _DEVICE_PART, _ERROR_CODE, _OP_PARTS, _TIMESTAMP)
-        )
+        or any(pattern.fullmatch(core) for pattern in (_DEVICE_PART, _OP_PARTS, _TIMESTAMP))
+        or _is_error_code(core)
         or not any(c.isalnum() for c in core)
     )
+
+
+def _is_error_code(core: str) -> bool:
+    """Whether it is an error of a library, in words that such errors have."""
+    match = _ERROR_CODE.fullmatch(core)
+    return match is not None and _ERROR_WORDS.issuperset((match["words"] or "").split("_")[1:])

@@ -33,7 +33,7 @@ _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MOST_DECOMPRESSED_BYTES: Final = 200_000_000
 """No report comes near this size; a file of some kilobytes could be made to fill any memory."""
 
-_PLACE: Final = re.compile(r"(?P<problem>.*) - at `(?:key` in `)?(?P<place>.*)`", re.DOTALL)
+_PLACE: Final = " - at `"
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
 _WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
@@ -136,8 +136,10 @@ def _decoded(path: Location, content: bytes) -> Report:
 
 def _mismatch(message: str) -> str:
     """The place and what is wrong there: `$.results.steps.method: is missing`."""
-    match = _PLACE.fullmatch(message)
-    problem, place = match.groups() if match else (message, "$")
+    problem, mark, place = message.rpartition(_PLACE)
+    if not mark:
+        problem, place = message, "$"
+    place = place.removeprefix("key` in `").removesuffix("`")
     missing = _MISSING.fullmatch(problem)
     if missing:
         return f"{place}.{missing[1]}: is missing"

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from traceview.analysis.base import SEVERITIES, Finding
+from traceview.analysis.capture.findings import MISSING_HOST
 from traceview.analysis.capture.result import Capture, why_no_device
 from traceview.analysis.device_states import LedgerSums
 from traceview.analysis.facts.device_report import DeviceTime
@@ -62,10 +63,11 @@ def verdict_of(
     sums = results.ledger
     status, headline, leading = _leading(trace, capture, results, findings)
     share = sums.share_by_state if sums else {}
+    code = leading.code if leading else None
     return Verdict(
-        headline=headline,
+        headline=plain(_of_hosts(capture, code, text_phrase(headline))),
         status=status,
-        finding=leading.code if leading else None,
+        finding=code,
         severity=leading.severity if leading else None,
         action=leading.action if leading else "",
         arguments=leading.arguments if leading else {},
@@ -152,6 +154,12 @@ def headline_of(results: Results, title: Phrase) -> Phrase:
     return ended(title)
 
 
+def _of_hosts(capture: Capture, code: str | None, headline: Phrase) -> Phrase:
+    """The headline, which says first how many hosts it is about where the report lacks some."""
+    hosts = "" if code == MISSING_HOST.code else capture.hosts_text
+    return phrase(f"{hosts}: ", headline) if hosts else headline
+
+
 def _inside(title: Phrase) -> Phrase:
     """A title that goes on a sentence: a word of ours at its beginning has a small letter."""
     first = title[0]
@@ -170,7 +178,7 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     title = phrases["title"]
     # A finding without a loss says that something is missing, which holds for one step as for many.
     headline = headline_of(report.results, title) if verdict.loss else ended(title)
-    return headline, phrases["action"]
+    return _of_hosts(report.capture, rule.code, headline), phrases["action"]
 
 
 def with_sentences(report: Report) -> Report:

@@ -226,6 +226,11 @@ def remote_path(scheme: str, rest: str) -> RemotePath:
         path, query = unquote(path), mark + query
     elif scheme == "memory":
         authority, path = "", rest
+    elif ":" in authority.rpartition("@")[0]:
+        # Shown nowhere: it would be in logs, and in what a client says of the name of the bucket.
+        raise UsageError(
+            f"{scheme}://: an address takes no key and password", hint=SCHEMES[scheme].access
+        )
     if not authority and scheme != "memory":
         what = "host" if SCHEMES[scheme].is_web else "bucket"
         raise UsageError(f"{scheme}://{rest}: names no {what}")

@@ -1,18 +1,20 @@
 """Reads hosts on the workers of a Dask cluster, which keep what they read for questions about it.
 
-The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read again
-by another one, as Dask does; `WorkerError` says what a cluster lacks.
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or does not have
+it, is read by another one; `WorkerError` says what a cluster lacks, within ten seconds.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Final
+from threading import Thread
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from traceview.errors import UsageError, WorkerError
 from traceview.location import Location
@@ -26,7 +28,12 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
+SILENCE_SECONDS: Final = 7.0
+"""A worker that lives reports to its scheduler every second; one of a thousand every five seconds."""
 _LOOK_SECONDS: Final = 1.0
+_CLOSING_SECONDS: Final = 1.0
+
+_Answer = TypeVar("_Answer")
 
 
 class Cluster:
@@ -54,18 +61,68 @@ class Cluster:
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
         client = self._client = self._open.enter_context(_connected(self._address))
-        _check_versions(client)
-        futures = {
-            client.submit(read_host, _absolute(path), salvage=salvage, pure=False): number
-            for number, path in enumerate(paths)
-        }
-        for future, number in self._done(client, "reading files", futures):
-            file = _result(future, paths[number])
-            if self._keeps:
-                self._kept[number] = future
-            else:
-                future.release()
-            yield number, file
+        _check_versions(client, self._address)
+        futures = {self._submitted(path, salvage): number for number, path in enumerate(paths)}
+        tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+        while futures:
+            again: dict[Future, int] = {}
+            for future, number in self._done(client, "reading files", futures):
+                file = self._result(future, paths[number])
+                if file.failure and file.failure.is_missing:
+                    tried[number] |= self._watched(lambda held=future: _holders(client, held))
+                    others = self._others(paths[number], tried[number])
+                    again[self._submitted(paths[number], salvage, others)] = number
+                    continue
+                if self._keeps:
+                    self._kept[number] = future
+                else:
+                    future.release()
+                yield number, file
+            futures = again
+
+    def _submitted(self, path: Location, salvage: bool, workers: Sequence[str] = ()) -> Future:
+        """The reading of a file, by any worker or by one of these."""
+        assert self._client
+        chosen = {"workers": list(workers), "allow_other_workers": False} if workers else {}
+        return self._client.submit(
+            read_host, _absolute(path), salvage=salvage, pure=False, **chosen
+        )
+
+    def _others(self, path: Location, tried: set[str]) -> list[str]:
+        """The workers that have not looked for a file that those which did have not got."""
+        assert self._client
+        others = sorted(set(self._watched(self._client.nthreads)) - tried)
+        if not others:
+            raise WorkerError(
+                f"{path}: no worker of the cluster has it",
+                hint="the path has to lead to the file on every machine of the cluster",
+            )
+        return others
+
+    def _result(self, future: Future, path: Location) -> HostFile:
+        from distributed import KilledWorker
+
+        try:
+            # An error is here already, and may be of any kind.
+            is_here = future.status == "error"
+            file: HostFile = future.result() if is_here else self._watched(future.result)
+        except KilledWorker as error:
+            raise WorkerError(
+                f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
+                hint="the memory of a worker may not suffice",
+            ) from None
+        return file
+
+    def _watched(self, action: Callable[[], _Answer]) -> _Answer:
+        """What an action gives that may take long. Raises `WorkerError` if the cluster stops answering meanwhile."""
+        assert self._client
+        answer = _begun(action)
+        while not answer.done():
+            with suppress(concurrent.futures.TimeoutError):
+                answer.exception(_LOOK_SECONDS)
+            if not answer.done():
+                _check_answers(self._client, self._address)
+        return _ended(answer, 0, self._address)
 
     def ask(
         self, answering: Answering, questions: Mapping[int, object]
@@ -85,7 +142,7 @@ class Cluster:
         self._kept.clear()
         for future, number in self._done(client, "asking workers", futures):
             if future.status == "finished":
-                yield number, future.result()
+                yield number, self._watched(future.result)
 
     def _done(
         self, client: Client, name: str, futures: dict[Future, int]
@@ -103,18 +160,82 @@ def _connected(address: str) -> Iterator[Client]:
     """A client of the scheduler at `address`; what Dask logs about it is not shown."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    client = None
     try:
-        with _client(address) as client:
-            yield client
+        client = _client(address)
+        yield client
     finally:
+        if client is not None:
+            # A scheduler that has stopped would be waited for.
+            with suppress(Exception):
+                _ended(_begun(client.close), _CLOSING_SECONDS, address)
         logging.disable(disabled)
+
+
+def _begun(action: Callable[[], _Answer]) -> concurrent.futures.Future[_Answer]:
+    """An action on a thread of its own, which ends with the process whatever it waits for."""
+    answer: concurrent.futures.Future[_Answer] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(action())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return answer
+
+
+def _ended(answer: concurrent.futures.Future[_Answer], seconds: float, address: str) -> _Answer:
+    """What an action gives; raises `WorkerError` if it has not ended by then, or has lost the scheduler."""
+    from distributed import CancelledError
+
+    try:
+        return answer.result(seconds)
+    except concurrent.futures.TimeoutError:
+        raise WorkerError(f"--workers {address}: the scheduler does not answer") from None
+    except (CancelledError, OSError):
+        raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
+
+
+def _holders(client: Client, future: Future) -> set[str]:
+    """The workers that have the result of a future."""
+    return {address for held in client.who_has([future]).values() for address in held}
+
+
+def silent_workers(dask_scheduler: Any) -> dict[str, float]:
+    """The seconds since each worker reported that works or keeps results; called on the machine of the scheduler."""
+    now = time()
+    return {
+        address: now - worker.last_seen
+        for address, worker in dask_scheduler.workers.items()
+        if worker.processing or worker.has_what
+    }
+
+
+def _check_answers(client: Client, address: str) -> bool:
+    """Whether there are workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
+    silent = _ended(
+        _begun(lambda: client.run_on_scheduler(silent_workers)), PATIENCE_SECONDS, address
+    )
+    for worker, seconds in sorted(silent.items()):
+        if seconds > SILENCE_SECONDS:
+            raise WorkerError(
+                f"the worker {worker} has not answered for {seconds:.0f} s",
+                hint="it has stopped, or its machine cannot be reached any more",
+            )
+    return bool(_ended(_begun(client.nthreads), PATIENCE_SECONDS, address))
 
 
 def _client(address: str) -> Client:
     from distributed import Client
 
     try:
-        return Client(address, timeout=PATIENCE_SECONDS)
+        # A scheduler that has stopped still takes connections.
+        opened = _begun(lambda: Client(address, timeout=PATIENCE_SECONDS))
+        return opened.result(PATIENCE_SECONDS + _LOOK_SECONDS)
+    except concurrent.futures.TimeoutError:
+        raise WorkerError(f"--workers {address}: the scheduler does not answer") from None
     except (OSError, ValueError, TypeError) as error:
         reason = next(iter(str(error).strip().splitlines()), "")
         raise WorkerError(
@@ -128,16 +249,24 @@ def version_here() -> str:
     return VERSION
 
 
-def _check_versions(client: Client) -> None:
+def _check_versions(client: Client, address: str) -> None:
     """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
-    found: dict[str, object] = client.run(version_here, on_error="return")
+    asked = _begun(lambda: client.run(version_here, on_error="return"))
+    try:
+        found: dict[str, object] = _ended(asked, PATIENCE_SECONDS, address)
+    except WorkerError:
+        _ended(_begun(client.nthreads), _CLOSING_SECONDS, address)
+        raise WorkerError(
+            "a worker of the cluster does not answer", hint="the page of the scheduler shows which"
+        ) from None
     if not found:
         raise WorkerError(
             "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
         )
     places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
     try:
-        places.append(("the scheduler", client.run_on_scheduler(version_here)))
+        of_scheduler = _begun(lambda: client.run_on_scheduler(version_here))
+        places.append(("the scheduler", _ended(of_scheduler, PATIENCE_SECONDS, address)))
     except ImportError as error:
         places.append(("the scheduler", error))
     for place, version in places:
@@ -161,9 +290,9 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
         try:
             with suppress(LateError):
                 ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
-            has_workers = bool(ended or client.nthreads())
         except (CancelledError, OSError):
             raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
+        has_workers = bool(ended) or _check_answers(client, address)
         pending -= ended
         yield from ended
         lonely_since = None if has_workers else lonely_since or monotonic()
@@ -172,19 +301,6 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
                 "the cluster has no workers any more",
                 hint="the memory of a worker may not suffice for its files",
             )
-
-
-def _result(future: Future, path: Location) -> HostFile:
-    from distributed import KilledWorker
-
-    try:
-        file: HostFile = future.result()
-    except KilledWorker as error:
-        raise WorkerError(
-            f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
-            hint="the memory of a worker may not suffice",
-        ) from None
-    return file
 
 
 def _absolute(path: Location) -> Location:

@@ -33,7 +33,7 @@ class Phase(IntEnum):
 
 _TYPE: Final = re.compile(rb"[A-Za-z_]\w*")
 _BACKWARD_SCOPE: Final = re.compile(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
-_BACKWARD_TYPE: Final = re.compile(rb"Grad(?:V\d+|WithArgmax|Grad)*$|Backprop")
+_BACKWARD_TYPE: Final = re.compile(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
 _REDUCTION_TYPE: Final = re.compile(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
 _OPTIMIZER_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
 OPTIMIZER_SCOPE: Final = re.compile(

@@ -37,7 +37,7 @@ _TYPES: Final = {
     SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
     SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
     SideWork.CHECKS: re.compile(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
-    SideWork.SUMMARIES: re.compile(rb"\w*Summary\w*"),
+    SideWork.SUMMARIES: re.compile(rb"(?<!\w)(?=\w*Summary)\w+"),
     SideWork.TEXT: re.compile(
         rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from traceview.document.sanitize import encodable
+from traceview.document.sanitize import encodable, sanitize
 from traceview.units import PS_PER_S
 from traceview.watch.change import StepChange
 from traceview.watch.facts import RunFacts
@@ -111,4 +111,4 @@ def _metric(
 
 
 def _escaped(text: str) -> str:
-    return encodable(text).translate(_ESCAPES)
+    return encodable(sanitize(text)).translate(_ESCAPES)

@@ -110,12 +110,20 @@ class Capture(Record, frozen=True):
         problems: What limits the capture.
         hosts: How each host was recorded.
         unrecorded_tasks: Tasks of the cluster, such as ps 0, that no host of the run recorded.
+        absent_host_count: Hosts of the run that were not recorded or cannot be read.
     """
 
     quality: Quality
     problems: tuple[Problem, ...]
     hosts: tuple[HostCapture, ...]
     unrecorded_tasks: tuple[str, ...] = ()
+    absent_host_count: Count = 0
+
+    @property
+    def hosts_text(self) -> str:
+        """`9 of 64 hosts`, where not all hosts of the run are in the report; else empty."""
+        read = len(self.hosts)
+        return f"{read} of {read + self.absent_host_count} hosts" if self.absent_host_count else ""
 
 
 def compute(trace: Trace) -> Capture:
@@ -142,7 +150,10 @@ def compute(trace: Trace) -> Capture:
     for index, host in enumerate(trace.hosts):
         problems += _host_problems(trace, index, host, hosts[index])
     absent = tuple(str(task) for task in (*missing_workers, *others))
-    return Capture(_quality(trace, problems), tuple(problems), hosts, absent)
+    # A file without a checksum is one of which nothing can be read.
+    unread_count = sum(file.sha256 is None for file in trace.files)
+    absent_count = unread_count + len(missing_workers)
+    return Capture(_quality(trace, problems), tuple(problems), hosts, absent, absent_count)
 
 
 def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:

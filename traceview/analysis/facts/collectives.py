@@ -215,7 +215,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     reducing = [path for path in paths if path.path != "none"] or list(paths)
     if len({path.path for path in reducing}) > 1:
         return ReductionPath(None, (), "hosts reduce in different ways")
-    return reducing[0]
+    return reducing[0] if reducing else ReductionPath("none")
 
 
 class _Sums:

@@ -41,7 +41,7 @@ _TRANSFER: Final = re.compile(
     rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
 )
 _WITHOUT_INPUT: Final = re.compile(
-    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|\w*Iterator\w*|Optional\w*"
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
 )
 """Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
 

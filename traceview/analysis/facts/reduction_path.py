@@ -79,7 +79,7 @@ SHOWN_OPS: Final = 4
 _COLLECTIVE_TYPE: Final = re.compile(rb"Collective(?!Init|AssignGroup)\w+")
 _NCCL_TYPE: Final = re.compile(rb"_?Nccl\w+")
 _INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
-_GATHER_TYPE: Final = re.compile(rb"Collective\w*Gather\w*")
+_GATHER_TYPE: Final = re.compile(rb"Collective(?=\w*Gather)\w+")
 _SUM_TYPE: Final = b"AddN"
 _UPDATE_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+")
 _OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")

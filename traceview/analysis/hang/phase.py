@@ -24,12 +24,12 @@ class _Place(Struct, frozen=True):
 
 
 def _place(phase: Phase, file: str, function: str = r".*") -> _Place:
-    return _Place(phase, re.compile(rf"(?:.*/)?{file}:\d+ in {function}"))
+    return _Place(phase, re.compile(rf"(?:.*/)?{file}:\d+ in {function}", re.DOTALL))
 
 
 _SAVING: Final = (
-    r"(?:checkpoint/.*|saved_model/.*|training/saver|training/saving/.*|saving/.*|trainers/.*|training|"
-    r"callbacks/model_checkpoint|callbacks/backup_and_restore|models/model|orbax/.*)\.py"
+    r"(?:(?:checkpoint|saved_model|training/saving|saving|trainers)/.{0,200}|training/saver|training|"
+    r"callbacks/model_checkpoint|callbacks/backup_and_restore|models/model|orbax/.{0,200})\.py"
 )
 _PLACES: Final = (
     _place("restore", _SAVING, r"_?(?:restore|load)\w*"),
@@ -43,14 +43,15 @@ _PLACES: Final = (
         "tracing", r"polymorphic_function/tracing_compilation\.py", r"_?(?:trace|create|maybe)\w*"
     ),
     _place("validation", r"(?:trainer|training)\w*\.py", r"(?:evaluate|predict)"),
-    _place("import", r"<frozen importlib\..*>"),
+    _place("import", r"<frozen importlib\.[^<>]*>"),
 )
-_CALL: Final = re.compile(r"(?:.*/)?eager/execute\.py:\d+ in .*")
+_CALL: Final = re.compile(r"(?:.*/)?eager/execute\.py:\d+ in .*", re.DOTALL)
 """Where TensorFlow runs a function or an op."""
 
 _INPUT_THREAD: Final = re.compile(
     r"(?:.*/)?(?:ops/script_ops\.py|data/ops/from_generator_op\.py|py_data_adapter\.py|"
-    r"data_adapters/py_dataset_adapter\.py|utils/data_utils\.py):\d+ in .*"
+    r"data_adapters/py_dataset_adapter\.py|utils/data_utils\.py):\d+ in .*",
+    re.DOTALL,
 )
 """Code below which `tf.data` and Keras run the Python of an input pipeline."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import fsum
 from typing import Final, TypeAlias
 
 from traceview.analysis.context import View
@@ -283,7 +284,7 @@ def _computing(steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
     )
     yield doc.shares(
         "compute, mean",
-        [sum(row.values()) / len(row) if row else None for row in ratios],
+        [fsum(row.values()) / len(row) if row else None for row in ratios],
         priority=4,
     )
     yield doc.counts("devices", [len(row) for row in ratios], priority=5)

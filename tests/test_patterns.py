@@ -1,0 +1,219 @@
+"""Every regular expression of the package takes time in proportion to the text, whatever a trace holds."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import astuple
+
+import traceview
+
+# Before Python 3.11 they have other names.
+_IS_NEW: Final = sys.version_info >= (3, 11)
+sre: Any = importlib.import_module("re._constants" if _IS_NEW else "sre_constants")
+parser: Any = importlib.import_module("re._parser" if _IS_NEW else "sre_parse")
+
+PACKAGE: Final = Path(traceview.__file__).parent
+METHODS: Final = frozenset(
+    ("search", "match", "fullmatch", "findall", "finditer", "sub", "subn", "split")
+)
+SMALL, LARGE = 1 << 13, 1 << 20
+MOST_S: Final = 10.0
+"""Of processor time; one that is quadratic takes minutes for a megabyte, one that is linear 0.1 s."""
+
+
+def used_methods() -> dict[str, set[str]]:
+    """The methods called on anything of a name, for a private name in its module; and all those called in a module."""
+    methods: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                name = ast.unparse(node.value).rpartition(".")[2]
+                methods[f"{path if name.startswith('_') else ''}:{name}"].add(node.attr)
+                methods[str(path)].add(node.attr)
+    return methods
+
+
+def compiled_in(value: object) -> Iterator[re.Pattern[Any]]:
+    """The patterns that a variable of a module holds, in whatever it is made of."""
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, dict):
+        yield from compiled_in(tuple(value.values()))
+    elif isinstance(value, tuple | list | frozenset):
+        for part in value:
+            yield from compiled_in(part)
+    elif isinstance(value, Struct):
+        yield from compiled_in(astuple(value))
+
+
+def patterns() -> dict[tuple[str | bytes, int], set[str]]:
+    """All patterns with their flags, and the methods that they are used by."""
+    found: dict[tuple[str | bytes, int], set[str]] = defaultdict(set)
+    methods = used_methods()
+    for module in pkgutil.walk_packages([str(PACKAGE)], "traceview."):
+        if module.name.rpartition(".")[2] == "__main__":
+            continue
+        try:
+            variables = vars(importlib.import_module(module.name))
+        except ImportError:
+            # It needs TensorFlow or JAX; what stands in its source is below.
+            continue
+        for name, value in variables.items():
+            place = f"{variables['__file__'] if name.startswith('_') else ''}:{name}"
+            for pattern in compiled_in(value):
+                used = methods.get(place) if isinstance(value, re.Pattern) else None
+                found[pattern.pattern, pattern.flags] |= (
+                    used or methods.get(str(variables["__file__"])) or {"search"}
+                )
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")):
+                continue
+            method = ast.unparse(node.func).removeprefix("re.")
+            first = node.args[0]
+            if method in METHODS and isinstance(first, ast.Constant):
+                literal: Any = first.value
+                found[literal, re.compile(literal).flags].add(method)
+    return found
+
+
+def letter_of(op: Any, argument: Any) -> str:
+    """A letter that one part of a pattern takes."""
+    if op is sre.LITERAL:
+        return chr(argument)
+    if op is sre.NOT_LITERAL:
+        return "b" if argument == ord("a") else "a"
+    if op is sre.IN:
+        return letter_in(argument)
+    return "a"
+
+
+REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, getattr(sre, "POSSESSIVE_REPEAT", None))
+CATEGORIES: Final = {
+    sre.CATEGORY_DIGIT: "0",
+    sre.CATEGORY_SPACE: " ",
+    sre.CATEGORY_WORD: "a",
+    sre.CATEGORY_NOT_DIGIT: "a",
+    sre.CATEGORY_NOT_SPACE: "a",
+    sre.CATEGORY_NOT_WORD: "-",
+}
+
+
+def letter_in(parts: Any) -> str:
+    """A letter of a class."""
+    if parts[0][0] is sre.NEGATE:
+        text = "[^" + "".join(map(class_part, parts[1:])) + "]"
+        return next(letter for letter in "a0 -/.:\n\x00" if re.fullmatch(text, letter))
+    op, argument = parts[0]
+    if op is sre.RANGE:
+        return chr(argument[0])
+    return CATEGORIES[argument] if op is sre.CATEGORY else chr(argument)
+
+
+def class_part(part: Any) -> str:
+    op, argument = part
+    if op is sre.RANGE:
+        return f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
+    if op is sre.CATEGORY:
+        names = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w"}
+        word = str(argument).removeprefix("CATEGORY_")
+        return names[word] if word in names else names[word.removeprefix("NOT_")].upper()
+    return re.escape(chr(argument))
+
+
+def texts_of(parsed: Any, pumps: set[str]) -> str:
+    """A text that a pattern takes; `pumps` gets those of its repeated parts, alone and after what comes before."""
+    text = ""
+    for op, argument in parsed:
+        if op in REPEATS:
+            least, most, body = argument
+            part = texts_of(body, pumps)
+            if most > 1:
+                pumps.update((part, text + part))
+                pumps.update(letter_of(*leaf) for leaf in leaves(body))
+            text += part * max(least, 1)
+        elif op is sre.BRANCH:
+            texts = [texts_of(branch, pumps) for branch in argument[1]]
+            pumps.update(text + other for other in texts[:8])
+            text += texts[0]
+        elif op is sre.SUBPATTERN:
+            text += texts_of(argument[3], pumps)
+        elif op is getattr(sre, "ATOMIC_GROUP", None):
+            text += texts_of(argument, pumps)
+        elif op in (sre.ASSERT, sre.ASSERT_NOT):
+            texts_of(argument[1], pumps)
+        elif op not in (sre.AT, sre.GROUPREF, sre.GROUPREF_EXISTS):
+            text += letter_of(op, argument)
+    if text:
+        pumps.add(text)
+        pumps.add(text[:-1])
+    return text
+
+
+def leaves(parsed: Any) -> Iterator[tuple[Any, Any]]:
+    """The parts of a pattern that take one letter, and of a class one of each kind."""
+    for op, argument in parsed:
+        if op in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY):
+            yield op, argument
+        elif op is sre.IN and argument[0][0] is not sre.NEGATE:
+            yield from ((sre.IN, [part]) for part in argument)
+        elif op is sre.IN:
+            yield op, argument
+        elif op in REPEATS:
+            yield from leaves(argument[2])
+        elif op is sre.SUBPATTERN:
+            yield from leaves(argument[3])
+        elif op is sre.BRANCH:
+            for branch in argument[1]:
+                yield from leaves(branch)
+
+
+def worst_texts(pattern: str | bytes, flags: int) -> list[str]:
+    """Short texts to be repeated: those that parts of the pattern take, without what would complete them."""
+    pumps: set[str] = set()
+    texts_of(parser.parse(pattern, flags & ~re.UNICODE), pumps)
+    return sorted(pump for pump in pumps if pump)
+
+
+def seconds(pattern: re.Pattern[Any], method: str, pump: str, size: int) -> float:
+    """The processor time for a text of about this many letters that ends with what nothing takes."""
+    text: Any = pump * (size // len(pump)) + "\x00\n\x00"
+    if isinstance(pattern.pattern, bytes):
+        text = text.encode("latin-1", "replace")
+    arguments = (text[:0], text) if method.startswith("sub") else (text,)
+    begun = time.process_time()
+    result = getattr(pattern, method)(*arguments)
+    if method == "finditer":
+        for _ in result:
+            pass
+    return time.process_time() - begun
+
+
+PATTERNS: Final = patterns()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: str(pattern[0])[:40])
+def test_time_grows_with_the_text_and_no_faster(pattern: tuple[str | bytes, int]) -> None:
+    """A pattern that is quadratic takes 256 times as long for 16 times the text."""
+    text: Any = pattern[0]
+    compiled: re.Pattern[Any] = re.compile(text, pattern[1])
+    for method in sorted(PATTERNS[pattern]):
+        slowest = sorted(
+            worst_texts(*pattern), key=lambda pump: -seconds(compiled, method, pump, SMALL)
+        )
+        for pump in slowest[:2]:
+            for size in (SMALL, SMALL << 2, SMALL << 4, LARGE):
+                taken = seconds(compiled, method, pump, size)
+                assert taken < MOST_S * max(size / LARGE, 0.1), (method, pump, size)
