@@ -433,7 +433,8 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 def test_labels_are_escaped() -> None:
     text = metrics_text(HOSTILE, facts(run='a"b'), None, 1, 0)
-    label = r'logdir="GPU:0 waits \"$(touch hit)\"; `touch hit`\n' + "\x1b[2J" + '\\\\ \ufffd"'
+    label = r'logdir="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
+    assert "\x1b" not in text
     assert f'traceview_run_info{{{label},run="a\\"b"}} 1.0\n' in text
     sample = re.compile(r'traceview_\w+\{(?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)+\} [-+.e\d]+')
     samples = [line for line in text.splitlines() if not line.startswith("#")]

@@ -28,7 +28,7 @@ _BEGINNING: Final = re.compile(
 
 _XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
 _TENSILE: Final = re.compile(
-    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
+    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
 )
 _TENSILE_KEYS: Final = frozenset(
     [

@@ -10,6 +10,7 @@ import concurrent.futures
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -69,7 +70,7 @@ class Cluster:
             for future, number in self._done(client, "reading files", futures):
                 file = self._result(future, paths[number])
                 if file.failure and file.failure.is_missing:
-                    tried[number] |= self._watched(lambda held=future: _holders(client, held))
+                    tried[number] |= self._watched(partial(_holders, client, future))
                     others = self._others(paths[number], tried[number])
                     again[self._submitted(paths[number], salvage, others)] = number
                     continue
