@@ -16,9 +16,9 @@ from typing import BinaryIO, cast
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.cli.bundle import Bundle
 from traceview.cli.output import Target, write_beside
-from traceview.errors import UsageError
 
 
 def partial_names(folder: Path, name: str) -> list[Path]:
@@ -74,7 +74,7 @@ import sys, time
 from pathlib import Path
 from traceview.cli.bundle import Bundle
 from traceview.cli.output import Target, write_beside
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 class Slow(dict):
     def items(self):

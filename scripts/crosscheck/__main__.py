@@ -20,10 +20,10 @@ from scripts.crosscheck.recount import recount
 from scripts.crosscheck.xprof import ask
 from traceview.analysis.context import Context, Options
 from traceview.analysis.selection import select
+from traceview.base.errors import TraceviewError
 from traceview.capture.script import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.errors import TraceviewError
 from traceview.report.build import report_of
 from traceview.store.address import location_of
 from traceview.trace.load import load

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from scripts.crosscheck.answer import Answer, parse
-from traceview.errors import ViewerError
+from traceview.base.errors import ViewerError
 from traceview.trace.locate import RunFiles
 from traceview.viewers.installed import XPROF_MODULES, xprof_module
 from traceview.viewers.run_copy import copied_run

@@ -15,7 +15,7 @@ import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from scripts.docs.words import first_paragraph, words
-from traceview import errors
+from traceview.base import errors
 from traceview.cli.app import app
 from traceview.cli.capture_check import FAILED_CHECK
 from traceview.cli.errors import INTERRUPTED

@@ -12,9 +12,9 @@ import pytest
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.reports import bare_report, full_report
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.baseline.folder import checked_name, paths_called
 from traceview.comparison.build import compare
-from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.reduced import MOST_BYTES, reduced

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from traceview.base.errors import BudgetError, UsageError
 from traceview.capture.budget import Budget, WindowBudget
-from traceview.errors import BudgetError, UsageError
 
 
 def trace_of(folder: Path) -> Path:

@@ -18,6 +18,7 @@ from traceview.analysis.device_states import DeviceStates, StepStates
 from traceview.analysis.facts.environment_report import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.words import Line
+from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare, reports_of
 from traceview.comparison.captures import capture_steps, whole
 from traceview.comparison.document import document_of, screen_of, sections_of
@@ -29,7 +30,6 @@ from traceview.comparison.verdict import percent, ratio_words, verdict_of
 from traceview.document import html, markdown, terminal
 from traceview.document.figures import AlignedSteps
 from traceview.document.figures_svg import drawn
-from traceview.errors import ComparisonError
 from traceview.report.model import Report
 
 MS = 10**9

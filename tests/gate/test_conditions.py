@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 from traceview.gate.conditions import condition_of, written
 from traceview.gate.keys import key_at_start, schema
 

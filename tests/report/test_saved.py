@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.ops import TopOps
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.document import terminal
-from traceview.errors import TraceFormatError, TraceNotFoundError
 from traceview.report.absent import with_reasons
 from traceview.report.build import analyze
 from traceview.report.document import document_of

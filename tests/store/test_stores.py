@@ -227,7 +227,7 @@ def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
 
     def full(self: service.Service, path: str, file: str) -> None:
         if path.endswith(".md"):
-            raise traceview.errors.StoreError("memory://out: the store is full")
+            raise traceview.base.errors.StoreError("memory://out: the store is full")
         put(self, path, file)
 
     monkeypatch.setattr(service.Service, "put", full)

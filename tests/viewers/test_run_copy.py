@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewers.snapshot import snapshot
-from traceview.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError
 from traceview.trace.locate import find_runs
 from traceview.viewers.run_copy import check_readable, copied_run
 

@@ -13,7 +13,7 @@ import pytest
 
 from scripts.crosscheck.xprof import installed_version
 from tests.viewers.fake_xprof import SERVER, VERSION, write_fake
-from traceview.errors import UsageError, ViewerError
+from traceview.base.errors import UsageError, ViewerError
 from traceview.trace.locate import find_runs
 from traceview.viewers import installed
 from traceview.viewers.run_copy import RunCopy, copied_run

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Done
+from traceview.base.errors import UsageError
 from traceview.cli import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.errors import UsageError
 from traceview.watch import commands
 from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts

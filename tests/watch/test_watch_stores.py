@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.command import Command
+from traceview.base.errors import StoreError
 from traceview.cli.watch import _Outputs
-from traceview.errors import StoreError
 from traceview.store import ranges
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower

@@ -9,18 +9,18 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.document import numbers
-from traceview.errors import (
+from traceview.base.errors import (
     ComparisonError,
     OutputExistsError,
     TraceFormatError,
     TraceNotFoundError,
     UsageError,
 )
+from traceview.base.text import shell_word
+from traceview.document import numbers
 from traceview.report.model import Report
 from traceview.report.reduced import COMPRESSED, PLAIN, SmallFile, reduced
 from traceview.report.saved import load_report
-from traceview.shell_quote import shell_word
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 """Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""

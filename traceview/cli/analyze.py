@@ -7,6 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
+from traceview.base.errors import TraceNotFoundError
+from traceview.base.text import shell_path, shell_word
+from traceview.base.timing import stage
 from traceview.cli.hang import show_hangs
 from traceview.cli.options import (
     Baseline,
@@ -30,9 +33,6 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Target, format_of
 from traceview.cli.report_source import Source
-from traceview.errors import TraceNotFoundError
-from traceview.shell_quote import shell_path, shell_word
-from traceview.stages import stage
 
 TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from traceview.base.version import VERSION
 from traceview.cli.errors import Command, CommandGroup
-from traceview.version import VERSION
 
 _PANELS: Final = {
     "Record a run": "capture",

@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
 from traceview.cli.output import Target, write_file
-from traceview.errors import UsageError
-from traceview.location import Location
 
 
 def save(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from traceview.base.errors import OutputExistsError, UsageError
+from traceview.base.location import Location
 from traceview.cli.output import checked_place, write_beside
 from traceview.cli.private_folder import private_folder
-from traceview.errors import OutputExistsError, UsageError
-from traceview.location import Location
 
 
 class Bundle(Struct, frozen=True):

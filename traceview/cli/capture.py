@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TextIO
 import typer
 from msgspec import Struct
 
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
+from traceview.base.text import in_bytes, is_plain
 from traceview.capture.demo.injection import Slowdown
 from traceview.capture.destination import DEFAULT_OUT
 from traceview.capture.ending import end_by_signal
@@ -26,8 +28,6 @@ from traceview.cli.options import argument, flag, listed, option, output_folder,
 from traceview.cli.output import abandon_stdout
 from traceview.cli.remote import capture_running
 from traceview.document.sanitize import sanitize
-from traceview.errors import CaptureError, TraceviewError, UsageError
-from traceview.shell_quote import in_bytes, is_plain
 
 if TYPE_CHECKING:
     from traceview.capture.script_capture import ScriptCapture

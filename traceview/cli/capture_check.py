@@ -11,12 +11,12 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
+from traceview.base.version import VERSION
 from traceview.capture.preflight.check import Check
 from traceview.cli.output import Target
 from traceview.document import numbers
 from traceview.document.json_text import dumped
 from traceview.document.page import Page
-from traceview.version import VERSION
 
 FAILED_CHECK: Final = 8
 SCHEMA_VERSION: Final = 1

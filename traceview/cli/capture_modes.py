@@ -6,8 +6,8 @@ from typing import Final
 
 import typer
 
+from traceview.base.errors import UsageError
 from traceview.cli.options import given_options
-from traceview.errors import UsageError
 
 _REMOTE_ONLY: Final = ("duration", "timeout")
 _WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")

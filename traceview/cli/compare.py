@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.base.errors import ComparisonError, UsageError
+from traceview.base.location import Location
+from traceview.base.text import shell_path
 from traceview.cli.errors import say
 from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
-from traceview.errors import ComparisonError, UsageError
-from traceview.location import Location
-from traceview.shell_quote import shell_path
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Annotated
 
+from traceview.base.errors import UsageError
 from traceview.cli.options import Width, argument, option
 from traceview.cli.output import Target
-from traceview.errors import UsageError
 
 
 class Kind(str, Enum):

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
 from traceview.cli.bundle import Bundle
 from traceview.cli.options import (
     Logdir,
@@ -24,10 +27,7 @@ from traceview.cli.options import (
 from traceview.cli.output import Target
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
-from traceview.errors import UsageError
 from traceview.export.formats import TABLES, check_pyarrow
-from traceview.location import Location
-from traceview.stages import stage
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.base.errors import TraceviewError, UsageError
+from traceview.base.location import Location
 from traceview.cli.baselines import remove as remove_baseline
 from traceview.cli.baselines import save as save_baseline
 from traceview.cli.baselines import show_list
@@ -30,8 +32,6 @@ from traceview.cli.options import (
     option,
 )
 from traceview.cli.output import Target, format_of, write_file
-from traceview.errors import TraceviewError, UsageError
-from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:

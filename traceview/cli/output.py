@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from msgspec import Struct
 
+from traceview.base.errors import OutputExistsError, UsageError
+from traceview.base.location import Location
 from traceview.cli.private_folder import private_folder
-from traceview.errors import OutputExistsError, UsageError
-from traceview.location import Location
 
 if TYPE_CHECKING:
     from traceview.document.model import Section

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
 from traceview.cli.bundle import Bundle
 from traceview.cli.options import (
     Baseline,
@@ -26,10 +29,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Target, checked_place
 from traceview.cli.report_source import Source
-from traceview.errors import UsageError
-from traceview.location import Location
 from traceview.report.formats import DOCUMENTS, DocumentFormat
-from traceview.stages import stage
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
 from traceview.cli.table import Answer, Choice, arranged
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.errors import TraceFormatError
-from traceview.location import Location
 from traceview.trace.locate import FileSummary, RunSummary, find_runs, newest_readable, summarize
 from traceview.trace.table import flags, integers, table, texts
 from traceview.xplane.source import NOT_A_TRACE

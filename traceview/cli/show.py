@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
 from traceview.cli.options import (
     Devices,
     Force,
@@ -44,9 +47,6 @@ from traceview.cli.table import (
 )
 from traceview.cli.tables import TABLES
 from traceview.document.sanitize import sanitize
-from traceview.errors import UsageError
-from traceview.location import Location
-from traceview.stages import stage
 
 if TYPE_CHECKING:
     from traceview.trace.load import Readers
@@ -268,8 +268,8 @@ def _about(request: Request) -> dict[str, Any]:
 
 def _show_hang(target: Target, logdir: Location, format_: Format, width: int | None) -> None:
     """Print the reports of hangs below a folder, or where the threads of a running process are."""
+    from traceview.base.errors import TraceNotFoundError
     from traceview.cli.hang import show_hangs, show_process
-    from traceview.errors import TraceNotFoundError
 
     if format_ not in (Format.terminal, Format.json):
         raise UsageError(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from traceview.base.errors import UsageError
 from traceview.cli.options import given_options
 from traceview.cli.output import Target, write_file
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
-from traceview.errors import UsageError
 
 if TYPE_CHECKING:
     from traceview.report.model import Report

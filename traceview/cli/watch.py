@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 from msgspec import Struct, field
 
-from traceview.cli.options import Logdir, flag, option
-from traceview.cli.output import Target, write_file
-from traceview.document.sanitize import sanitize
-from traceview.errors import (
+from traceview.base.errors import (
     OutputExistsError,
     StoreError,
     TraceFormatError,
     TraceviewError,
     UsageError,
 )
-from traceview.location import Location
+from traceview.base.location import Location
+from traceview.cli.options import Logdir, flag, option
+from traceview.cli.output import Target, write_file
+from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:

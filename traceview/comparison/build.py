@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor
 
+from traceview.base.errors import ComparisonError
+from traceview.base.location import Location
+from traceview.base.version import VERSION
 from traceview.comparison.captures import (
     SIDES,
     CaptureSteps,
@@ -39,15 +42,12 @@ from traceview.comparison.verdict import (
     verdict_on_one_run,
 )
 from traceview.comparison.work import different_work
-from traceview.errors import ComparisonError
-from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.given import SAVED
 from traceview.report.model import Report
 from traceview.report.saved import load_report
 from traceview.trace.load import load
 from traceview.trace.model import Trace
-from traceview.version import VERSION
 
 Source = Trace | Report | str | Location
 """What a report is made of, or is."""

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
+from traceview.base.stats import median
 from traceview.comparison.captures import SIDES, CaptureSteps
 from traceview.comparison.difference import RunSpread
 from traceview.document import numbers
 from traceview.report.absent import is_lost, why_absent
 from traceview.report.model import Report
-from traceview.robust import median
 
 _COMPARED: Final = {
     "device_time": "the devices in use",

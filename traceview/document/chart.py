@@ -11,9 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
-from traceview.document import numbers
-from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look
-from traceview.record import (
+from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
@@ -25,6 +23,8 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
+from traceview.document import numbers
+from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look
 
 LaneKind: TypeAlias = Literal["steps", "compute", "communication", "copies", "idle", "thread"]
 LONGEST_LABEL: Final = 22

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct, structs
 
+from traceview.base.version import VERSION
 from traceview.document import cells, figures_svg, html_text, numbers, timeline
 from traceview.document import model as doc
 from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
@@ -22,7 +23,6 @@ from traceview.document.page import Page
 from traceview.document.phrase import Sentence
 from traceview.document.strip import strip_lines
 from traceview.document.vocabulary import COLOURS, Look
-from traceview.version import VERSION
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""

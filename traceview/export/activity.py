@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.selection import Selection, rows_in
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array
 from traceview.document.vocabulary import CLASSES
 from traceview.export.scene import Argument, Arrows, Labels, Slices, Track, labelled, tracks_of
-from traceview.ids import unique_ids
-from traceview.intervals import Int64Array
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.planes import ActivityClass
 

@@ -12,6 +12,8 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection, rows_in, step_bounds
 from traceview.analysis.sentences import shown_finding
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import Int64Array, union
 from traceview.document.phrase import plain
 from traceview.document.vocabulary import SEVERITIES, STATES, STEP_KINDS, look_of
 from traceview.export.scene import (
@@ -24,8 +26,6 @@ from traceview.export.scene import (
     numbered,
     tracks_of,
 )
-from traceview.ids import unique_inverse
-from traceview.intervals import Int64Array, union
 from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from traceview.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.intervals import BoolArray, Int64Array, nesting, union
 
 MOST_NESTED_ROWS: Final = 32
 """Beyond so many rows the remaining events are put beside each other: finding a place would take too long."""

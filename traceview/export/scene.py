@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.units import PS_PER_NS
 from traceview.document.sanitize import sanitize
 from traceview.export.partition import in_drawing_order, rows_beside, rows_nested
-from traceview.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE, Names
-from traceview.units import PS_PER_NS
 
 
 class Labels:

@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.base.location import Location
 from traceview.baseline.folder import DEFAULT_FOLDER, baseline_called
-from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.gate.conditions import Condition, condition_of
 from traceview.gate.judge import Subject, judged
 from traceview.gate.result import GateResult
-from traceview.location import Location
 from traceview.report.given import report_at
 from traceview.report.model import Report
 from traceview.store.address import is_remote, location_of

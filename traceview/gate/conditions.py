@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from traceview.analysis.base import SEVERITIES
 from traceview.analysis.registry import RULES
+from traceview.base.errors import UsageError
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
-from traceview.errors import UsageError
 from traceview.gate.keys import TIMES, Key, Quantity, Unit, key_at_start
 
 OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.base import SEVERITIES, Finding
 from traceview.analysis.registry import RULES
+from traceview.base.version import VERSION
 from traceview.comparison.build import condition_words, run_spread_of
 from traceview.comparison.captures import capture_steps, distinct, mean
 from traceview.comparison.conditions import conditions_of
@@ -31,7 +32,6 @@ from traceview.gate.result import (
     Side,
 )
 from traceview.report.model import Report
-from traceview.version import VERSION
 
 _FIRST: Final = ("fails", "unknown", "holds")
 _VERDICTS: Final = {

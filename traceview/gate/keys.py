@@ -16,11 +16,11 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, inspect
 
+from traceview.base.errors import UsageError
+from traceview.base.record import Record, fields_of, parts_of
 from traceview.comparison.captures import step_time_ps
 from traceview.document import numbers
-from traceview.errors import UsageError
 from traceview.ledger.states import KEYS
-from traceview.record import Record, fields_of, parts_of
 from traceview.report.absent import absence
 from traceview.report.model import Report
 

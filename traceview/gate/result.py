@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, TypeAlias
 
+from traceview.base.record import Count, PathName, Record, RunName, VersionText, one_of
 from traceview.comparison.model import Comparison
-from traceview.record import Count, PathName, Record, RunName, VersionText, one_of
 
 GATE_SCHEMA_VERSION: Final = 1
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.report.given import is_saved_report
 from traceview.report.identity import started_ns, traces_of
 from traceview.report.model import Report

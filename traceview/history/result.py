@@ -8,17 +8,7 @@ from math import floor
 from statistics import median as middle
 from typing import Annotated, Final, Literal, NamedTuple
 
-from traceview.comparison.captures import CaptureSteps, capture_steps
-from traceview.comparison.difference import (
-    mean_level,
-    most_chance,
-    part_difference,
-    step_level,
-)
-from traceview.history.change_points import change_points
-from traceview.history.reports import Folder
-from traceview.ledger.states import KEYS
-from traceview.record import (
+from traceview.base.record import (
     Count,
     Integer,
     PathName,
@@ -30,10 +20,20 @@ from traceview.record import (
     VersionText,
     one_of,
 )
+from traceview.base.version import VERSION
+from traceview.comparison.captures import CaptureSteps, capture_steps
+from traceview.comparison.difference import (
+    mean_level,
+    most_chance,
+    part_difference,
+    step_level,
+)
+from traceview.history.change_points import change_points
+from traceview.history.reports import Folder
+from traceview.ledger.states import KEYS
 from traceview.report.identity import devices_of, started_ns
 from traceview.report.model import Report
 from traceview.trace.table import Table, record_columns, table
-from traceview.version import VERSION
 
 HISTORY_SCHEMA_VERSION: Final = 1
 

@@ -10,7 +10,7 @@ from traceview.analysis.base import Finding, FindingLoss, Severity
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.registry import Results
 from traceview.analysis.words import Argument
-from traceview.record import (
+from traceview.base.record import (
     Count,
     FileName,
     Hostname,

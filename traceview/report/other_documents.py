@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from traceview.errors import TraceFormatError
-from traceview.location import Location
-from traceview.shell_quote import shell_path, shell_word
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
+from traceview.base.text import shell_path, shell_word
 
 _REPORT: Final = "traceview report {run} --format json -o {name}.json saves a report"
 

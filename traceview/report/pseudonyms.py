@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from traceview.record import TextKind
+from traceview.base.record import TextKind
 from traceview.report.library_kernels import is_of_library
 from traceview.report.public_words import AROUND, is_op_name, is_stage_name, public_words
 

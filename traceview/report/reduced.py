@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.registry import Results
+from traceview.base.errors import UsageError
+from traceview.base.record import Record
 from traceview.document import numbers
 from traceview.document.json_text import encoded
-from traceview.errors import UsageError
-from traceview.record import Record
 from traceview.report.absent import LEFT_OUT
 from traceview.report.model import Report
 

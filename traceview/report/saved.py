@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
+from traceview.base.record import Record, meanings, records_of, summary
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
-from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.location import Location
-from traceview.record import Record, meanings, records_of, summary
 from traceview.report.absent import with_reasons
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.other_documents import check_is_report

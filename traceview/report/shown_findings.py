@@ -15,10 +15,10 @@ from traceview.analysis.facts.step_report import StepRow, median_step, worst_ste
 from traceview.analysis.registry import RULES
 from traceview.analysis.sentences import shown_finding
 from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
+from traceview.base.text import first_of
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import SEVERITIES
-from traceview.enumeration import first_of
 from traceview.report.model import Report
 
 _LINKED_DEVICES: Final = 8

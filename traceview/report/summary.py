@@ -10,6 +10,7 @@ from traceview.analysis.context import View
 from traceview.analysis.device_states import anatomy_rows
 from traceview.analysis.environment.section import job_facts
 from traceview.analysis.steps.section import found_steps, step_times
+from traceview.base.text import shell_command
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Sentence, device, names, phrase
@@ -23,7 +24,6 @@ from traceview.document.vocabulary import (
 )
 from traceview.report.model import Report
 from traceview.report.verdict import phrases_of_verdict
-from traceview.shell_quote import shell_command
 
 FIRST_FINDINGS: Final = 5
 """Findings of the first screen; the section on findings has all of them."""

@@ -7,6 +7,19 @@ from math import floor
 from typing import Annotated, Final, Literal
 
 from traceview.analysis.base import Skipped
+from traceview.base.errors import ComparisonError
+from traceview.base.record import (
+    Count,
+    Integer,
+    Picoseconds,
+    Ratio,
+    Record,
+    RunName,
+    Share,
+    VersionText,
+    one_of,
+)
+from traceview.base.version import VERSION
 from traceview.comparison.build import run_spread_of
 from traceview.comparison.captures import (
     CaptureSteps,
@@ -22,22 +35,9 @@ from traceview.comparison.conditions import BLOCKING, differing_among
 from traceview.comparison.difference import step_change, step_level
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
-from traceview.errors import ComparisonError
 from traceview.ledger.states import KEYS
-from traceview.record import (
-    Count,
-    Integer,
-    Picoseconds,
-    Ratio,
-    Record,
-    RunName,
-    Share,
-    VersionText,
-    one_of,
-)
 from traceview.report.absent import why_absent
 from traceview.report.model import Report
-from traceview.version import VERSION
 
 SCALING_SCHEMA_VERSION: Final = 1
 

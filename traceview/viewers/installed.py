@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 XPROF_MODULES: Final = ("xprof", "tensorboard_plugin_profile")
 """Names of the module of XProf, the newest first."""

@@ -11,7 +11,7 @@ from shutil import copyfileobj
 from threading import Thread
 from typing import BinaryIO, Final
 
-from traceview.errors import ViewerError
+from traceview.base.errors import ViewerError
 from traceview.viewers.launch import LOOPBACK
 
 _LOCAL_NAMES: Final = ("localhost", LOOPBACK, "[::1]")

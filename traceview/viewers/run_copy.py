@@ -16,8 +16,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from traceview.errors import TraceviewError
-from traceview.location import Location
+from traceview.base.errors import TraceviewError
+from traceview.base.location import Location
 from traceview.trace.locate import SUFFIX, RunFiles, host_of
 from traceview.xplane.read import read_summary
 

@@ -21,7 +21,7 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
-from traceview.errors import UsageError, ViewerError
+from traceview.base.errors import UsageError, ViewerError
 from traceview.viewers.launch import LOOPBACK
 from traceview.viewers.run_copy import RunCopy
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from traceview.errors import TraceNotFoundError
-from traceview.location import Location
+from traceview.base.errors import TraceNotFoundError
+from traceview.base.location import Location
 from traceview.trace.locate import RunFiles, find_runs, run_age
 
 Files: TypeAlias = tuple[tuple[str, int], ...]

@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable, sanitize
-from traceview.units import PS_PER_S
 from traceview.watch.change import StepChange
 from traceview.watch.facts import FindingFacts, RunFacts
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.base.location import Location
 from traceview.comparison.build import run_spread_of
-from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.trace.load import load_run
 from traceview.trace.locate import RunFiles

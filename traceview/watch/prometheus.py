@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable
-from traceview.units import PS_PER_S
 from traceview.watch.change import StepChange
 from traceview.watch.facts import RunFacts
 

@@ -1,4 +1,4 @@
-"""Quotes words of commands so that a shell reads back the same text, on one line, and runs nothing in it."""
+"""Puts names and commands into one line of text: enumerates the first of many, quotes words for a shell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,24 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+ROOM_OF_MORE: Final = 16
+"""Characters of a name that takes about as much room as `and 1 more`, and says more."""
+
+
+def first_of(names: Sequence[str], most: int) -> tuple[Sequence[str], int]:
+    """The first `most` names, and how many are left out; a single short one is not left out."""
+    hidden_count = len(names) - most
+    if hidden_count <= 0 or (hidden_count == 1 and len(names[-1]) <= ROOM_OF_MORE):
+        return names, 0
+    return names[:most], hidden_count
+
+
+def enumerated(names: Sequence[str], most: int) -> str:
+    """`a, b, c`, or of many `a, b and 3 more`."""
+    shown, hidden_count = first_of(names, most)
+    return ", ".join(shown) + (f" and {hidden_count} more" if hidden_count else "")
+
 
 _PATH_PLACE: Final = 2
 """`traceview analyze LOGDIR …`"""

@@ -6,10 +6,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from traceview import sweeps_reference
+from traceview.base import sweeps_reference
 
 try:
-    _compiled: ModuleType | None = import_module("traceview.sweeps")
+    _compiled: ModuleType | None = import_module("traceview.base.sweeps")
 except ImportError:
     _compiled = None
 

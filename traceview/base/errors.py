@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # The start-up file imports this module into every Python where the variable is set.
-    from traceview.location import Location
+    from traceview.base.location import Location
 
 
 class TraceviewError(Exception):

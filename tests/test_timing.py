@@ -8,17 +8,17 @@ from threading import Thread, get_ident
 import pytest
 
 from tests.command import Command
-from traceview import stages
 from traceview.analysis import beside
+from traceview.base import timing
+from traceview.base.timing import measured, measured_beside, stage
 from traceview.cli import timings
-from traceview.stages import measured, measured_beside, stage
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
 
 
 def test_a_stage_leaves_out_those_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 3.0, 6.0, 10.0, 15.0, 21.0])
-    monkeypatch.setattr(stages, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
     with measured() as found:
         with stage("outer"):
             assert found.current == "outer"
@@ -48,7 +48,7 @@ def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
 
 def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.5, 1.0, 2.0, 4.0, 9.0])
-    monkeypatch.setattr(stages, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
 
     def compute(first: int) -> None:
         with measured_beside(first), stage("shared"):
