@@ -31,8 +31,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("analysis",),
     ("report",),
     ("comparison",),
-    ("baseline", "history", "scaling"),
-    ("gate",),
     ("export", "viewers", "watch"),
     ("api",),
     ("cli",),

@@ -21,11 +21,9 @@ from traceview.analysis.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare, reports_of
 from traceview.comparison.captures import capture_steps, whole
-from traceview.comparison.document import document_of, screen_of, sections_of
-from traceview.comparison.findings import finding_differences
-from traceview.comparison.median_steps import aligned_steps
+from traceview.comparison.document import aligned_steps, document_of, screen_of, sections_of
 from traceview.comparison.model import Comparison, StateDifference
-from traceview.comparison.ops import op_differences
+from traceview.comparison.parts import finding_differences, op_differences
 from traceview.comparison.verdict import percent, ratio_words, verdict_of
 from traceview.document import html, markdown, terminal
 from traceview.document.figures import AlignedSteps

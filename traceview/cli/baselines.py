@@ -26,8 +26,8 @@ def save(
 
     Raises `ComparisonError` for a run without steps: there would be nothing to compare with.
     """
-    from traceview.baseline.folder import DEFAULT_FOLDER, other_file, place_of, small_file
     from traceview.cli.progress import reading
+    from traceview.comparison.baselines import DEFAULT_FOLDER, other_file, place_of, small_file
     from traceview.report.given import report_at
 
     place = folder or DEFAULT_FOLDER
@@ -53,8 +53,7 @@ def save(
 
 def show_list(target: Target, folder: Path | None, width: int | None, *, as_json: bool) -> None:
     """List the baselines of a folder: devices, step time and size."""
-    from traceview.baseline.folder import DEFAULT_FOLDER, baselines_in
-    from traceview.baseline.section import baseline_section
+    from traceview.comparison.baselines import DEFAULT_FOLDER, baseline_section, baselines_in
 
     place = folder or DEFAULT_FOLDER
     if folder is not None and not place.is_dir():
@@ -88,7 +87,7 @@ def _data(baseline: Any) -> dict[str, Any]:
 
 def remove(name: str, folder: Path | None) -> None:
     """Remove a baseline."""
-    from traceview.baseline.folder import DEFAULT_FOLDER, paths_called
+    from traceview.comparison.baselines import DEFAULT_FOLDER, paths_called
 
     for path in paths_called(folder or DEFAULT_FOLDER, name):
         _remove(path)

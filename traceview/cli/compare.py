@@ -16,9 +16,9 @@ from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.comparison.gate.conditions import Condition
+    from traceview.comparison.gate.result import GateResult
     from traceview.document.model import Section
-    from traceview.gate.conditions import Condition
-    from traceview.gate.result import GateResult
     from traceview.report.model import Report
 
 
@@ -102,7 +102,7 @@ def compare(
     from traceview.cli.progress import reading
     from traceview.comparison.build import compare as build
     from traceview.comparison.build import reports_of
-    from traceview.comparison.median_steps import aligned_steps
+    from traceview.comparison.document import aligned_steps
 
     sides = [
         [*([first] if first is not None else []), *(more or [])]
@@ -141,8 +141,8 @@ def compare(
         else:
             target.write_section(screen_of(comparison, _command(places)), width)
     elif format_ is Format.json:
+        from traceview.comparison.gate.result import judged_comparison
         from traceview.document.json_text import dumped
-        from traceview.gate.result import judged_comparison
 
         target.write(dumped(judged_comparison(comparison, result)))
     else:
@@ -167,7 +167,7 @@ def _target(output: Location | None, sources: list[Location], *, force: bool) ->
 
 
 def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
-    from traceview.gate.conditions import condition_of
+    from traceview.comparison.gate.conditions import condition_of
 
     return tuple(map(condition_of, texts))
 
@@ -180,7 +180,7 @@ def _judged(
     force: bool,
 ) -> GateResult:
     """What the conditions say of the side after, with the side before as the baseline."""
-    from traceview.gate.judge import Subject, judged
+    from traceview.comparison.gate.judge import Subject, judged
 
     before, after = (
         Subject(str(places[0]), side[0], tuple(side[1:]))
@@ -192,15 +192,15 @@ def _judged(
 def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
     if result is None:
         return ()
-    from traceview.gate.section import gate_section
+    from traceview.comparison.gate.result import gate_section
 
     return (gate_section(result),)
 
 
 def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
     """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.gate.ci import message
-    from traceview.gate.section import gate_section, headline
+    from traceview.comparison.gate.ci import message
+    from traceview.comparison.gate.result import gate_section, headline
 
     if not is_apart:
         Target(None).write_section(gate_section(result), width)
@@ -217,9 +217,8 @@ def _compare_scaling(
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.base import Skipped
     from traceview.cli.progress import reading
+    from traceview.comparison.scaling import headline, scaled_runs, scaling_section
     from traceview.report.given import report_at
-    from traceview.scaling.result import scaled_runs
-    from traceview.scaling.section import headline, scaling_section
 
     reports = []
     for run in runs:

@@ -63,15 +63,15 @@ def _schema(kind: Kind) -> str:
     from traceview.report.saved import schema_of, schema_text
 
     if kind is Kind.comparison:
-        from traceview.gate.result import JudgedComparison
+        from traceview.comparison.gate.result import JudgedComparison
 
         return schema_of(JudgedComparison, "traceview comparison")
     if kind is Kind.gate:
-        from traceview.gate.result import GateResult
+        from traceview.comparison.gate.result import GateResult
 
         return schema_of(GateResult, "traceview gate")
     if kind is Kind.history:
-        from traceview.history.result import History
+        from traceview.comparison.history import History
 
         return schema_of(History, "traceview history")
     return schema_text()

@@ -35,7 +35,7 @@ from traceview.cli.output import Target, format_of, write_file
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.gate.result import GateResult
+    from traceview.comparison.gate.result import GateResult
 
 
 class Format(str, Enum):
@@ -120,8 +120,8 @@ def gate(
     Example: traceview gate logs/ --require 'step_time_ms <= 120'
     """
     from traceview.cli.progress import reading
-    from traceview.gate.budget import asked_budget, baseline_of
-    from traceview.gate.budget import gate as judge
+    from traceview.comparison.gate.budget import asked_budget, baseline_of
+    from traceview.comparison.gate.budget import gate as judge
     from traceview.report.given import report_at
 
     mode = _mode(context)
@@ -186,13 +186,13 @@ def _write(
     elif format_ is Format.junit:
         target.write(_junit(result))
     elif format_ is Format.markdown:
-        from traceview.gate.ci import summary
+        from traceview.comparison.gate.ci import summary
 
         target.write(summary(result))
     else:
         from secrets import token_hex
 
-        from traceview.gate.section import gate_section
+        from traceview.comparison.gate.result import gate_section
 
         token = token_hex(16)
         if is_guarded:
@@ -206,14 +206,14 @@ def _junit(result: GateResult) -> bytes:
     from datetime import datetime, timezone
     from socket import gethostname
 
-    from traceview.gate.ci import junit_xml
+    from traceview.comparison.gate.ci import junit_xml
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     return junit_xml(result, timestamp=now, hostname=gethostname())
 
 
 def _annotate(result: GateResult) -> None:
-    from traceview.gate.ci import annotation_lines
+    from traceview.comparison.gate.ci import annotation_lines
 
     for line in annotation_lines(result):
         Target(None).write(f"{line}\n")
@@ -237,7 +237,7 @@ def _problems_beside(
 
 
 def _append_summary(result: GateResult) -> None:
-    from traceview.gate.ci import summary
+    from traceview.comparison.gate.ci import summary
 
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:

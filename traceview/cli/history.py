@@ -47,9 +47,13 @@ def history(
 
     Example: traceview history reports/ -o history.html
     """
-    from traceview.history.reports import saved_reports
-    from traceview.history.result import history_of, history_table
-    from traceview.history.section import headline, history_section
+    from traceview.comparison.history import (
+        headline,
+        history_of,
+        history_section,
+        history_table,
+        saved_reports,
+    )
 
     target = Target.of(output, force=force)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)

@@ -7,10 +7,18 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
+from traceview.comparison.gate.result import (
+    MOST_ROWS,
+    GateResult,
+    JudgedRow,
+    Judgement,
+    gate_section,
+    headline,
+    measured_words,
+    notes_of,
+)
 from traceview.document.markdown import render_section
 from traceview.document.sanitize import encodable, sanitize
-from traceview.gate.result import GateResult, JudgedRow, Judgement
-from traceview.gate.section import MOST_ROWS, gate_section, headline, measured_words, notes_of
 
 MOST_ANNOTATIONS: Final = 10
 """GitHub shows ten errors of a step; the summary has all."""

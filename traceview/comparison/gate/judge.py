@@ -17,10 +17,8 @@ from traceview.comparison.build import condition_words, run_spread_of
 from traceview.comparison.captures import capture_steps, distinct, mean
 from traceview.comparison.conditions import conditions_of
 from traceview.comparison.difference import SHOW_NOTHING, StepChange, step_change, step_level
-from traceview.document import numbers
-from traceview.gate.conditions import OPERATORS, Condition, written
-from traceview.gate.keys import Value
-from traceview.gate.result import (
+from traceview.comparison.gate.conditions import OPERATORS, Condition, Value, written
+from traceview.comparison.gate.result import (
     FAILED,
     GATE_SCHEMA_VERSION,
     HOLDS,
@@ -31,6 +29,7 @@ from traceview.gate.result import (
     Outcome,
     Side,
 )
+from traceview.document import numbers
 from traceview.report.model import Report
 
 _FIRST: Final = ("fails", "unknown", "holds")

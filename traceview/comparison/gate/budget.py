@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
-from traceview.baseline.folder import DEFAULT_FOLDER, baseline_called
-from traceview.gate.conditions import Condition, condition_of
-from traceview.gate.judge import Subject, judged
-from traceview.gate.result import GateResult
+from traceview.comparison.baselines import DEFAULT_FOLDER, baseline_called
+from traceview.comparison.gate.ci import message
+from traceview.comparison.gate.conditions import Condition, condition_of
+from traceview.comparison.gate.judge import Subject, judged
+from traceview.comparison.gate.result import FAILED, HOLDS, GateResult, headline
+from traceview.document import numbers
 from traceview.report.given import report_at
 from traceview.report.model import Report
 from traceview.store.address import is_remote, location_of
@@ -126,3 +128,24 @@ def gate(
     return judged(
         Subject(name, report), budget.conditions, baseline, strict=strict or budget.strict
     )
+
+
+def verdict(
+    trace: Path, file: Path | None, texts: Sequence[str]
+) -> tuple[Literal["holds", "fails", "unknown"], str]:
+    """Whether the window meets its budget, and a sentence on it.
+
+    Raises what reading the budget, its baseline and the trace raises.
+    """
+    asked = asked_budget(texts, file, None)
+    before = baseline_of(asked.baseline, None) if asked.baseline else None
+    result = gate(str(trace), report_at(trace), asked, before)
+    shown = [
+        f"{judgement.condition} ({message(judgement)})"
+        for judgement in result.judgements
+        if judgement.outcome != "holds"
+    ]
+    text = f"{headline(result)} {numbers.listed(shown)}".strip()
+    if result.exit_code == HOLDS:
+        return "holds", text
+    return "fails" if result.exit_code == FAILED else "unknown", text
