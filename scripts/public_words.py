@@ -23,8 +23,7 @@ from msgspec import inspect
 from traceview.base.record import choices_of, records_of
 from traceview.comparison.model import Comparison
 from traceview.report.model import Report
-from traceview.report.pseudonyms import is_plain
-from traceview.report.public_words import AROUND, is_op_name, public_words
+from traceview.report.redaction import AROUND, is_op_name, is_plain, public_words
 
 PACKAGE = Path(__file__).resolve().parent.parent / "traceview"
 PATH = PACKAGE / "report" / "public_words.txt"

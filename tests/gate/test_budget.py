@@ -10,7 +10,7 @@ from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.comparison.baselines import small_file
 from traceview.comparison.gate.budget import asked_budget, baseline_of, budget_in
-from traceview.report.absent import with_reasons
+from traceview.report.model import with_reasons
 from traceview.report.saved import to_json
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scripts.public_words import PATH, as_file, collected
-from traceview.report.public_words import library_words, op_types, public_words
+from traceview.report.redaction import library_words, op_types, public_words
 
 RENEW = "renew the list and read its difference: python -m scripts.public_words"
 

@@ -26,8 +26,7 @@ from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS, notebook
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
-from traceview.report.redaction import redacted
+from traceview.report.redaction import Pseudonyms, redacted
 from traceview.report.saved import schema_text, to_json
 
 SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)

@@ -7,7 +7,6 @@ from hashlib import sha256
 
 import pytest
 from msgspec.structs import replace
-from traceview.comparison.scaling import ScaledRuns, scaled_runs
 
 from tests.charts import MS
 from tests.gate.test_judge import with_steps
@@ -16,7 +15,7 @@ from tests.reports import balance_result, bare_report, device, environment, step
 from traceview.analysis.base import Skipped
 from traceview.analysis.facts.environment_report import Environment
 from traceview.base.errors import ComparisonError
-from traceview.comparison.scaling import headline, scaling_section
+from traceview.comparison.scaling import ScaledRuns, headline, scaled_runs, scaling_section
 from traceview.document.html import render_sections
 from traceview.document.terminal import render_section
 from traceview.report.build import analyze

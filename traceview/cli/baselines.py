@@ -69,7 +69,7 @@ def show_list(target: Target, folder: Path | None, width: int | None, *, as_json
 
 def _data(baseline: Any) -> dict[str, Any]:
     from traceview.comparison.captures import step_time_ps
-    from traceview.report.identity import devices_of, started_ns
+    from traceview.report.model import devices_of, started_ns
 
     report = baseline.report
     steps = report.results.steps if report else None

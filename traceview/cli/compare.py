@@ -121,8 +121,7 @@ def compare(
         with reading(side[0], None):
             reports.append(reports_of(side, lanes=format_ is Format.html))
     if redact:
-        from traceview.report.pseudonyms import Pseudonyms
-        from traceview.report.redaction import redacted
+        from traceview.report.redaction import Pseudonyms, redacted
 
         # The same name on both sides has the same pseudonym.
         names = Pseudonyms()

@@ -27,9 +27,7 @@ from traceview.comparison.captures import step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.json_text import encoded
-from traceview.report.absent import LEFT_OUT
-from traceview.report.identity import devices_of, started_ns
-from traceview.report.model import Report
+from traceview.report.model import LEFT_OUT, Report, devices_of, started_ns
 from traceview.report.saved import load_report
 
 MOST_BYTES: Final = 100_000

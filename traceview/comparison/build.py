@@ -44,10 +44,9 @@ from traceview.comparison.parts import (
 )
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
-from traceview.report.absent import is_lost, why_absent
 from traceview.report.build import analyze
 from traceview.report.given import SAVED
-from traceview.report.model import Report
+from traceview.report.model import Report, is_lost, why_absent
 from traceview.report.saved import load_report
 from traceview.trace.load import load
 from traceview.trace.model import Trace

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from traceview.base.stats import Float64Array
 from traceview.document import numbers
-from traceview.report.identity import traces_of
-from traceview.report.model import Report
+from traceview.report.model import Report, traces_of
 
 SIDES: Final = ("before", "after")
 

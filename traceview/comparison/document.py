@@ -33,9 +33,7 @@ from traceview.document.chart import DeviceLanes, Lanes
 from traceview.document.figures import AlignedSteps, StepLane
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
-from traceview.report.absent import is_lost
-from traceview.report.identity import devices_of
-from traceview.report.model import Report
+from traceview.report.model import Report, devices_of, is_lost
 
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5

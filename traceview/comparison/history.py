@@ -46,8 +46,7 @@ from traceview.document.figures import Trend, TrendPoint
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
 from traceview.report.given import is_saved_report
-from traceview.report.identity import devices_of, started_ns, traces_of
-from traceview.report.model import Report
+from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
 from traceview.trace.table import Table, record_columns, table
 

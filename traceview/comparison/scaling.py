@@ -39,8 +39,7 @@ from traceview.document.figures import Trend, TrendPoint
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
-from traceview.report.absent import why_absent
-from traceview.report.model import Report
+from traceview.report.model import Report, why_absent
 
 SCALING_SCHEMA_VERSION: Final = 1
 

@@ -23,9 +23,8 @@ from traceview.document.phrase import Sentence, Token, device, ended, phrase
 from traceview.document.vocabulary import QUALITIES, SEVERITIES, VERDICT_STATUSES, look_of
 from traceview.ledger.states import BY_KEY
 from traceview.report.command import table_of
-from traceview.report.document import view_of
+from traceview.report.document import devices_of, view_of
 from traceview.report.model import Report
-from traceview.report.summary import devices_of
 from traceview.report.verdict import phrases_of_verdict
 
 MOST_FINDINGS: Final = 2

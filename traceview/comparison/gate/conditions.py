@@ -31,8 +31,7 @@ from traceview.comparison.captures import step_time_ps
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import KEYS
-from traceview.report.absent import absence
-from traceview.report.model import Report
+from traceview.report.model import Report, absence
 
 Quantity: TypeAlias = Literal["time", "bytes", "rate", "ratio", "number", "text", "flag", "several"]
 """`time` is picoseconds, `rate` bytes per second; `several`: no value itself."""
