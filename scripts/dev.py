@@ -389,7 +389,7 @@ def check_contents(wheel_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel_path).namelist())
     needed = {"traceview/py.typed", STARTUP, "traceview/capture/startup/sitecustomize.py"}
     needed |= {f"traceview/report/{path.name}" for path in (PACKAGE / "report").glob("*.txt")}
-    for folder in ("document/assets", "document/templates"):
+    for folder in ("document/html/assets", "document/html/templates"):
         paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]
         needed |= {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
     missing = needed - names

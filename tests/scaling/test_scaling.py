@@ -16,7 +16,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.facts.environment_report import Environment
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import ScaledRuns, headline, scaled_runs, scaling_section
-from traceview.document.html import render_sections
+from traceview.document.html.printer import render_sections
 from traceview.document.terminal import render_section
 from traceview.report.build import analyze
 from traceview.report.model import Report

@@ -56,7 +56,7 @@ from traceview.analysis.steps import Steps
 from traceview.analysis.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.utilization import ANALYSIS as UTILIZATION
 from traceview.base.record import Record
-from traceview.document.chart import Lanes, UtilizationStrips
+from traceview.document.figures import Lanes, UtilizationStrips
 
 
 class Results(Record, frozen=True):

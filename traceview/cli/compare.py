@@ -232,7 +232,7 @@ def _compare_scaling(
 
         target.write(dumped(scaled))
     elif format_ is Format.html:
-        from traceview.document.html import render_sections
+        from traceview.document.html.printer import render_sections
 
         page = render_sections("scaling", headline(scaled), [scaling_section(scaled)])
         target.write(page.encode())

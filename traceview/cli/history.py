@@ -67,7 +67,7 @@ def history(
 
         target.write_parts(csv.written(history_table(made), is_escaped=target.is_terminal))
     elif format_ is Format.html:
-        from traceview.document.html import render_sections
+        from traceview.document.html.printer import render_sections
 
         page = render_sections(f"history of {folder}", headline(made), [history_section(made)])
         target.write(page.encode())

@@ -29,8 +29,7 @@ from traceview.comparison.model import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.chart import DeviceLanes, Lanes
-from traceview.document.figures import AlignedSteps, StepLane
+from traceview.document.figures import AlignedSteps, DeviceLanes, Lanes, StepLane
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
 from traceview.report.model import Report, devices_of, is_lost
@@ -449,11 +448,11 @@ def to_html(
     """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections
     follow the verdict.
     """
-    from traceview.document import html
+    from traceview.document.html import printer
 
     page = document_of(comparison, steps)
     page = replace(page, sections=(*further, *page.sections))
-    return html.render(lambda _: page)
+    return printer.render(lambda _: page)
 
 
 MOST_DEVICES: Final = 8

@@ -19,7 +19,7 @@ from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
 from traceview.analysis.selection import Selection, rows_in
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array, nesting
-from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
+from traceview.document.figures import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
 from traceview.document.vocabulary import STEP_KINDS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, OF_CAUSE

@@ -10,8 +10,7 @@ from msgspec import Struct, structs
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.asset_files import colours
-from traceview.document.chart import (
+from traceview.document.figures import (
     LONGEST_LABEL,
     DeviceLanes,
     HostLanes,
@@ -21,6 +20,7 @@ from traceview.document.chart import (
     merged_sentence,
     window_offsets,
 )
+from traceview.document.html.asset_files import colours
 from traceview.document.phrase import plain
 from traceview.document.sanitize import encodable, sanitize, shortened
 from traceview.document.vocabulary import Look, thread_name

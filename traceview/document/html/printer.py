@@ -13,12 +13,13 @@ from markupsafe import Markup, escape
 from msgspec import Struct, structs
 
 from traceview.base.version import VERSION
-from traceview.document import cells, figures_svg, html_text, numbers, timeline
+from traceview.document import cells, numbers
 from traceview.document import model as doc
-from traceview.document.asset_files import D3, STYLES, asset, bar_colours, colours, script
 from traceview.document.figures import Figure, StepTimes
-from traceview.document.html_anatomy import anatomy
-from traceview.document.html_text import prose, shown
+from traceview.document.html import figures_svg, parts
+from traceview.document.html.asset_files import D3, STYLES, asset, bar_colours, colours, script
+from traceview.document.html.parts import anatomy, prose, shown
+from traceview.document.html.parts import name as name_text
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence
 from traceview.document.strip import strip_lines
@@ -173,10 +174,10 @@ class _Notebook:
             return escape(text)
         if column.kind == "device":
             target = self._ids.get(doc.device_anchor(text))
-            name = html_text.name(text)
+            name = name_text(text)
             return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
         if column.kind == "name":
-            return html_text.name(text)
+            return name_text(text)
         if column.kind == "words":
             return prose(doc.sentence_of(value, text))
         return escape(shown(text))
@@ -258,7 +259,7 @@ class _Page(_Notebook):
         return [(term, known[term]) for term in section.terms if term in known]
 
     def _figure(self, block: doc.Timeline) -> Markup:
-        return timeline.figure(block, self._document.summary, self._ids)
+        return parts.figure(block, self._document.summary, self._ids)
 
     def _chart(self, figure: Figure) -> Markup:
         """A chart as long as the page is wide, and what its colours mean."""
@@ -350,7 +351,7 @@ def _anchors(document: doc.Document) -> Iterator[str]:
 @cache
 def _templates() -> Environment:
     templates = Environment(
-        loader=PackageLoader("traceview.document"),
+        loader=PackageLoader("traceview.document.html"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=shown,

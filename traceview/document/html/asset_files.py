@@ -8,7 +8,7 @@ from typing import Final
 
 from traceview.document.vocabulary import COLOURS
 
-ASSETS: Final = files("traceview.document") / "assets"
+ASSETS: Final = files("traceview.document.html") / "assets"
 
 STYLES: Final = ("timeline.css", "page.css")
 """In the order of the page, after the colours."""
