@@ -24,12 +24,12 @@ from traceview.base.errors import TraceviewError
 from traceview.capture.script import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
+from traceview.export.viewers import xprof_module
 from traceview.report.build import report_of
 from traceview.store.address import location_of
 from traceview.trace.load import load
 from traceview.trace.locate import choose_run, find_runs
 from traceview.trace.model import Trace
-from traceview.viewers.installed import xprof_module
 
 WIDTH = 100
 

@@ -129,7 +129,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1.8e9
-        monkeypatch.setattr("traceview.watch.arrivals.time.time", lambda: self.now_s)
+        monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
 
 
 @pytest.mark.parametrize("is_one_of_two", [False, True])

@@ -59,7 +59,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
         raise StoreError("memory://logs: no answer in time")
 
     with monkeypatch.context() as patch:
-        patch.setattr("traceview.watch.arrivals.find_runs", fail)
+        patch.setattr("traceview.watch.follow.find_runs", fail)
         outputs.look(follower)
         outputs.look(follower)
         outputs.is_once = True

@@ -46,7 +46,7 @@ def show_report(make: Callable[[], Report], port: int | None) -> None:
             raise _no_file(error) from error
         _show(path.as_uri())
         return
-    from traceview.viewers.page_server import serving_page
+    from traceview.export.page_server import serving_page
 
     with _until_interrupted(), serving_page(page, _free_port(port)) as address:
         _say("serving the report; Ctrl-C stops")
@@ -60,10 +60,10 @@ def show_run(viewer: str, source: Source, port: int | None) -> None:
     if viewer == "perfetto":
         _show_in_perfetto(source)
         return
+    from traceview.export.run_copy import check_readable, copied_run
+    from traceview.export.viewer_server import PORTS, serving
+    from traceview.export.viewers import check_tensorboard, xprof_module
     from traceview.trace.locate import choose_run, find_runs
-    from traceview.viewers.installed import check_tensorboard, xprof_module
-    from traceview.viewers.run_copy import check_readable, copied_run
-    from traceview.viewers.server import PORTS, serving
 
     chosen = choose_run(find_runs(source.logdir), source.run)
     if viewer == "tensorboard":
@@ -82,7 +82,7 @@ def _show_in_perfetto(source: Source) -> None:
     """Serve a trace to the page ui.perfetto.dev, which reads it in the browser and sends it nowhere."""
     from traceview.export import perfetto
     from traceview.export.draw import drawn
-    from traceview.viewers.page_server import serving_to_perfetto
+    from traceview.export.page_server import serving_to_perfetto
 
     with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         path = Path(folder) / "trace.pftrace"
@@ -109,7 +109,7 @@ def _until_interrupted() -> Iterator[None]:
 
 def _show(address: str) -> None:
     """Print an address, and open it where there is a display."""
-    from traceview.viewers.browser import show
+    from traceview.export.page_server import show
 
     Target(None).write(f"{sanitize(address)}\n")
     if not show(address):
@@ -121,7 +121,7 @@ def _no_file(error: OSError) -> UsageError:
 
 
 def _free_port(wanted: int) -> int:
-    from traceview.viewers.server import free_port
+    from traceview.export.viewer_server import free_port
 
     port = free_port(wanted)
     if wanted not in (0, port):

@@ -7,8 +7,7 @@ from typing import Final
 
 from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable
-from traceview.watch.change import StepChange
-from traceview.watch.facts import RunFacts
+from traceview.watch.facts import RunFacts, StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"
 """What a file begins with that may be replaced."""

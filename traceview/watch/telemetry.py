@@ -8,8 +8,7 @@ from typing import Any, Final
 from traceview.base.errors import UsageError
 from traceview.base.units import PS_PER_S
 from traceview.base.version import VERSION
-from traceview.watch.change import StepChange
-from traceview.watch.facts import RunFacts
+from traceview.watch.facts import RunFacts, StepChange
 
 EXTRA: Final = "pip install 'traceview[otel]'"
 _PATIENCE_MS: Final = 10_000

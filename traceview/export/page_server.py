@@ -1,7 +1,10 @@
-"""Serves a page to a browser on another machine, behind `ssh -L`, and a trace to the page of Perfetto."""
+"""Opens a page in the browser of the user, or serves it to a browser on another machine, behind `ssh -L`."""
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +15,7 @@ from threading import Thread
 from typing import BinaryIO, Final
 
 from traceview.base.errors import ViewerError
-from traceview.viewers.launch import LOOPBACK
+from traceview.export.viewers import LOOPBACK
 
 _LOCAL_NAMES: Final = ("localhost", LOOPBACK, "[::1]")
 
@@ -86,3 +89,21 @@ def _serving(
         finally:
             server.shutdown()
             thread.join()
+
+
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+def has_display() -> bool:
+    """Whether a browser has a display: without one a browser in the terminal would take it over."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return any(os.environ.get(name) for name in _DISPLAYS)
+
+
+def show(address: str) -> bool:
+    """Open the page in the user's browser; False where there is none."""
+    try:
+        return has_display() and webbrowser.open(address)
+    except webbrowser.Error:
+        return False

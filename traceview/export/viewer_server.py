@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 from traceview.base.errors import UsageError, ViewerError
-from traceview.viewers.launch import LOOPBACK
-from traceview.viewers.run_copy import RunCopy
+from traceview.export.run_copy import RunCopy
+from traceview.export.viewers import LOOPBACK
 
 PORTS: Final = {"xprof": 8791, "tensorboard": 6006}
 """The default port of each viewer."""
@@ -80,7 +80,7 @@ def serving(viewer: str, copy: RunCopy, port: int) -> Iterator[Serving]:
     log = copy.scratch / "log.txt"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "traceview.viewers.launch", viewer, copy.logdir, str(port)],
+            [sys.executable, "-m", "traceview.export.viewers", viewer, copy.logdir, str(port)],
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,

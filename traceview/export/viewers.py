@@ -1,9 +1,10 @@
-"""Serves XProf or TensorBoard to this machine alone, until the process that started it has ended.
+"""Finds XProf and TensorBoard, and serves one to this machine alone until the process that started it has ended.
 
-    python -m traceview.viewers.launch xprof|tensorboard LOGDIR PORT
+    python -m traceview.export.viewers xprof|tensorboard LOGDIR PORT
 
 XProf's server and its second server of remote calls accept connections from every network, and no option of theirs
 changes that. Standard input is a pipe that nobody writes to: when it closes, the starter has ended.
+XProf is the module `xprof` since 2.20, and was `tensorboard_plugin_profile` before.
 """
 
 from __future__ import annotations
@@ -12,10 +13,40 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from threading import Thread
 from typing import Any, Final
 
-from traceview.viewers.installed import xprof_module
+from traceview.base.errors import UsageError
+
+XPROF_MODULES: Final = ("xprof", "tensorboard_plugin_profile")
+"""Names of the module of XProf, the newest first."""
+
+_HINT: Final = "pip install 'traceview[xprof]'"
+
+
+def xprof_module() -> str:
+    """The name of XProf's module; raises `UsageError` where it is not installed."""
+    for name in XPROF_MODULES:
+        if find_spec(name) is not None:
+            return name
+    raise UsageError("XProf is not installed", hint=_HINT)
+
+
+def check_tensorboard() -> None:
+    """Raise `UsageError` where TensorBoard, or the plugin that shows profiles in it, is not installed."""
+    if find_spec("tensorboard") is None:
+        raise UsageError(
+            "TensorBoard is not installed",
+            hint="pip install tensorboard 'traceview[xprof]'; --open xprof needs no TensorBoard",
+        )
+    try:
+        xprof_module()
+    except UsageError:
+        raise UsageError(
+            "TensorBoard is installed, but not its plugin for profiles", hint=_HINT
+        ) from None
+
 
 LOOPBACK: Final = "127.0.0.1"
 
