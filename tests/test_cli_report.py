@@ -12,8 +12,8 @@ from jsonschema import Draft202012Validator
 
 import traceview
 from tests.command import Command
-from traceview.cli import bundle as bundle_module
-from traceview.cli import report as command_module
+from traceview.cli import output as bundle_module
+from traceview.cli.commands import report as command_module
 from traceview.cli.output import write_beside
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.report.model import Report

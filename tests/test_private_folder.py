@@ -17,8 +17,7 @@ from typing import BinaryIO, cast
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.cli.bundle import Bundle
-from traceview.cli.output import Target, write_beside
+from traceview.cli.output import Bundle, Target, write_beside
 
 
 def partial_names(folder: Path, name: str) -> list[Path]:
@@ -72,7 +71,7 @@ def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
 WRITES = """
 import sys, time
 from pathlib import Path
-from traceview.cli.bundle import Bundle
+from traceview.cli.output import Bundle
 from traceview.cli.output import Target, write_beside
 from traceview.base.errors import UsageError
 

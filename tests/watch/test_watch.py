@@ -16,7 +16,7 @@ import pytest
 
 from tests.command import Command, Done
 from traceview.base.errors import UsageError
-from traceview.cli import watch as watch_module
+from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
 from traceview.watch import commands
 from traceview.watch.commands import OnFinding, run_commands

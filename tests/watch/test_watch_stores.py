@@ -14,7 +14,7 @@ import pytest
 
 from tests.command import Command
 from traceview.base.errors import StoreError
-from traceview.cli.watch import _Outputs
+from traceview.cli.commands.watch import _Outputs
 from traceview.store import ranges
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower

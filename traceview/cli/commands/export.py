@@ -12,7 +12,6 @@ import typer
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.bundle import Bundle
 from traceview.cli.options import (
     Logdir,
     Run,
@@ -24,7 +23,7 @@ from traceview.cli.options import (
     flag,
     option,
 )
-from traceview.cli.output import Target
+from traceview.cli.output import Bundle, Target
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
 from traceview.export.formats import TABLES, check_pyarrow

@@ -131,7 +131,7 @@ def show(
         _show_hang(target, logdir, format_, width)
         return
     if table == RUNS:
-        from traceview.cli.run_list import run_answer
+        from traceview.cli.tables import run_answer
 
         answer = run_answer(logdir, choice)
         target.write_parts(content(target, format_, answer, names, width))

@@ -11,7 +11,6 @@ import typer
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.bundle import Bundle
 from traceview.cli.options import (
     Baseline,
     Ignore,
@@ -27,7 +26,7 @@ from traceview.cli.options import (
     flag,
     option,
 )
-from traceview.cli.output import Target, checked_place
+from traceview.cli.output import Bundle, Target, checked_place
 from traceview.cli.report_source import Source
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.store.address import location_of
@@ -106,7 +105,7 @@ def report(
     if viewer is not None:
         if output is not None or format_ is not None:
             raise UsageError("--open and -o or --format exclude each other")
-        from traceview.cli import viewing
+        from traceview.cli.commands import viewing
 
         if viewer is Viewer.report:
             viewing.show_report(lambda: _made(source, redact), port)

@@ -12,9 +12,9 @@ import typer
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.location import Location
-from traceview.cli.baselines import remove as remove_baseline
-from traceview.cli.baselines import save as save_baseline
-from traceview.cli.baselines import show_list
+from traceview.cli.commands.baselines import remove as remove_baseline
+from traceview.cli.commands.baselines import save as save_baseline
+from traceview.cli.commands.baselines import show_list
 from traceview.cli.errors import say
 from traceview.cli.options import (
     Force,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from enum import Enum
 from pathlib import Path
@@ -22,16 +23,91 @@ from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.step_range import DEFAULT_STEPS
 from traceview.capture.variable import switches
 from traceview.cli import ScriptInterrupted
-from traceview.cli.capture_modes import check_mode
 from traceview.cli.hang import hang_settings
-from traceview.cli.options import argument, flag, listed, option, output_folder, word_of
+from traceview.cli.options import (
+    argument,
+    flag,
+    given_options,
+    listed,
+    option,
+    output_folder,
+    word_of,
+)
 from traceview.cli.output import abandon_stdout
-from traceview.cli.remote import capture_running
+from traceview.cli.progress import waiting
 from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
+    from traceview.capture.remote import RemoteCapture
     from traceview.capture.script_capture import ScriptCapture
     from traceview.capture.variable import Request
+
+
+_REMOTE_ONLY: Final = ("duration", "timeout")
+_WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
+_DEMO_ONLY: Final = ("devices", "slowdown")
+_CHECK_ONLY: Final = ("format_",)
+_WITH_CHECK: Final = ("check", "format_", "script", "arguments", "out", "without")
+_SCRIPT_ONLY: Final = ("script", "module", "step_function", "serve", "on_hang", "seconds")
+
+
+def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_check: bool) -> None:
+    """Raise `UsageError` for a given option or argument that the mode does not take."""
+    for name, shown in given_options(context):
+        if is_check and name not in _WITH_CHECK:
+            raise UsageError(
+                f"{shown} cannot be combined with --check",
+                hint="--check records nothing; to record a run, omit --check",
+            )
+        if not is_check and name in _CHECK_ONLY:
+            raise UsageError(f"{shown} needs --check")
+        if is_remote and name not in _WITH_REMOTE:
+            raise UsageError(
+                f"{shown} cannot be combined with --remote",
+                hint="--remote records a running job for a --duration; to record steps of a script, omit --remote",
+            )
+        if not is_remote and name in _REMOTE_ONLY:
+            raise UsageError(
+                f"{shown} needs --remote", hint="--remote HOST:PORT names a running job"
+            )
+        if is_demo and name in _SCRIPT_ONLY:
+            raise UsageError(
+                f"{shown} cannot be combined with --demo",
+                hint="--demo runs traceview's own training script; to record another one, omit --demo",
+            )
+        if not is_demo and not is_remote and name in _DEMO_ONLY:
+            raise UsageError(f"{shown} needs --demo", hint="--demo runs traceview's own training")
+
+
+def capture_running(
+    remote: Sequence[str],
+    *,
+    out: Path,
+    run: str | None,
+    duration: str,
+    timeout: str,
+    say: Callable[[str], None],
+) -> RemoteCapture:
+    """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
+    from traceview.capture.duration import parse_duration
+    from traceview.capture.profiler_service import parse_addresses
+    from traceview.capture.remote import capture_remote
+    from traceview.capture.script import terminable
+
+    addresses = parse_addresses(remote)
+    duration_ms = parse_duration("--duration", duration)
+    timeout_ms = parse_duration("--timeout", timeout)
+    # A batch system that ends the wait leaves no more behind than Ctrl-C does.
+    with terminable(), waiting() as show:
+        return capture_remote(
+            addresses,
+            out,
+            duration_ms=duration_ms,
+            timeout_ms=timeout_ms,
+            say=say,
+            progress=lambda text: show(sanitize(text)),
+            run=run,
+        )
 
 
 class CheckFormat(str, Enum):
@@ -119,7 +195,7 @@ def capture(
     check_mode(context, is_demo=demo, is_remote=remote is not None, is_check=check)
     switched = switches(without or (), also=("tensorflow",) if check else ())
     if check:
-        from traceview.cli.capture_check import show_checks
+        from traceview.cli.commands.capture_check import show_checks
 
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
@@ -295,7 +371,7 @@ def _end(
 
 def _print_report(console: _Console, run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
-    from traceview.cli.analyze import TERMINAL_TOP
+    from traceview.cli.commands.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.report.build import analyze
     from traceview.report.screen import Invocation
