@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 # Optional: without a C compiler the install goes through, and the modules `…_reference` do the work.
 COMPILED = [
     Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True)
-    for name in ("traceview.sweeps", "traceview.xplane.decode")
+    for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
 STARTUP = "traceview.pth"
 

@@ -40,7 +40,7 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSIONS = (PACKAGE / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
+EXTENSIONS = (PACKAGE / "base" / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (
@@ -389,7 +389,7 @@ def check_contents(wheel_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel_path).namelist())
     needed = {"traceview/py.typed", STARTUP, "traceview/capture/startup/sitecustomize.py"}
     needed |= {f"traceview/report/{path.name}" for path in (PACKAGE / "report").glob("*.txt")}
-    for folder in ("document/assets", "document/templates"):
+    for folder in ("document/html/assets", "document/html/templates"):
         paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]
         needed |= {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
     missing = needed - names
@@ -402,7 +402,7 @@ def check_contents(wheel_path: Path) -> None:
 LOOK_AROUND = """
 import importlib.util, json, sys, traceview
 print(json.dumps({
-    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("sweeps", "xplane.decode")),
+    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("base.sweeps", "xplane.decode")),
     "path": traceview.__file__,
     "heavy": sorted({"jinja2", "pandas", "tensorflow"} & set(sys.modules)),
 }))

@@ -26,12 +26,12 @@ from msgspec.structs import replace
 
 from scripts.bench_trace import write_trace
 from scripts.growth import write_hosts
+from traceview.base.location import Location
+from traceview.base.timing import measured
 from traceview.document.screen import render_screen
-from traceview.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.report.screen import screen_of
-from traceview.stages import measured
 from traceview.trace.load import Answering, load
 from traceview.trace.messages import receive, send
 from traceview.trace.part import HostFile, read_host

@@ -23,9 +23,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.xspace import XSpace
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.document import terminal
 from traceview.document.screen import render_screen
-from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.export import csv, perfetto
 from traceview.export.draw import drawn
 from traceview.export.tables import window_tables

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from msgspec import inspect
 
+from traceview.base.record import choices_of, records_of
 from traceview.comparison.model import Comparison
-from traceview.record import choices_of, records_of
 from traceview.report.model import Report
 from traceview.report.pseudonyms import is_plain
 from traceview.report.public_words import AROUND, is_op_name, public_words
@@ -31,7 +31,14 @@ PATH = PACKAGE / "report" / "public_words.txt"
 SOURCES = (
     "analysis",
     "capture",
-    "comparison",
+    "comparison/build.py",
+    "comparison/captures.py",
+    "comparison/conditions.py",
+    "comparison/difference.py",
+    "comparison/document.py",
+    "comparison/model.py",
+    "comparison/parts.py",
+    "comparison/verdict.py",
     "document/numbers.py",
     "document/vocabulary.py",
     "report/command.py",

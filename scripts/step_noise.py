@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from traceview.base.stats import Float64Array
 from traceview.comparison.difference import (
     Level,
     RunSpread,
@@ -25,7 +26,6 @@ from traceview.comparison.difference import (
     step_change,
     step_level,
 )
-from traceview.mean_variance import Float64Array
 
 LONG: Final = Path(__file__).with_name("long_captures.csv")
 REPEATED: Final = Path(__file__).with_name("repeated_captures.csv")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from traceview.document.chart import DeviceLanes, HostLanes, Lane, Lanes, UtilizationStrip
+from traceview.document.figures import DeviceLanes, HostLanes, Lane, Lanes, UtilizationStrip
 
 MS = 10**9
 HOST = "worker0"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
-from traceview.document.chart import UtilizationStrips
 from traceview.document.figures import (
     Chain,
     ChainStage,
@@ -15,6 +14,7 @@ from traceview.document.figures import (
     Speeds,
     StepBar,
     StepTimes,
+    UtilizationStrips,
 )
 from traceview.document.model import (
     AnatomyPart,

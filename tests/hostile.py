@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from msgspec import inspect
 from msgspec.structs import asdict, replace
 
-from traceview.record import Record, fields_of, parts_of
+from traceview.base.record import Record, fields_of, parts_of
 
 HOSTILE: Final = (
     "</script><script>alert(1)</script>",

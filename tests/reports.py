@@ -42,7 +42,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rule import rendered
 from traceview.analysis.scaling import Scaling, ScalingRun
 from traceview.analysis.words import Among, Devices, Lost, Number, outline
-from traceview.document.chart import (
+from traceview.document.figures import (
     UtilizationStrips,
 )
 from traceview.document.phrase import plain

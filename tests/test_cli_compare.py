@@ -19,8 +19,8 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
-from traceview.gate.result import JudgedComparison
-from traceview.record import meanings, records_of
+from traceview.base.record import meanings, records_of
+from traceview.comparison.gate.result import JudgedComparison
 from traceview.report.saved import schema_of
 
 pytestmark = pytest.mark.usefixtures("no_terminal")

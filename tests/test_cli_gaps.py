@@ -16,10 +16,10 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
+from traceview.base.errors import UsageError
 from traceview.cli.options import picoseconds, word_of
 from traceview.cli.output import Target
 from traceview.document.vocabulary import STATES
-from traceview.errors import UsageError
 from traceview.export import formats
 from traceview.ledger.states import IDLE_STATES
 

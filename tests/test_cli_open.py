@@ -19,8 +19,8 @@ import pytest
 from tests.command import Command
 from tests.viewers.fake_xprof import write_fake
 from tests.viewers.snapshot import snapshot
-from traceview.viewers import installed
-from traceview.viewers.page_server import PERFETTO, PERFETTO_PORT
+from traceview.export import viewers
+from traceview.export.page_server import PERFETTO, PERFETTO_PORT
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,7 +87,7 @@ def test_what_cannot_be_shown(
     loop = str(fixtures / "custom-loop-2")
     assert command("report", str(tmp_path), "--open", "xprof").code == 3
     assert command("report", loop, "--run", "none", "--open", "report").code == 3
-    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    monkeypatch.setattr(viewers, "find_spec", lambda _: None)
     for viewer in ("xprof", "tensorboard"):
         done = command("report", loop, "--open", viewer)
         assert (done.code, done.out) == (2, "")
@@ -199,9 +199,9 @@ def test_perfetto_reads_the_trace_from_this_machine_alone(fixtures: Path, tmp_pa
 
 @pytest.mark.xprof
 def test_xprof_shows_the_overview(fixtures: Path, tmp_path: Path) -> None:
+    from traceview.export.run_copy import copied_run
+    from traceview.export.viewer_server import free_port, serving
     from traceview.trace.locate import find_runs
-    from traceview.viewers.run_copy import copied_run
-    from traceview.viewers.server import free_port, serving
 
     logdir = tmp_path / "logs"
     shutil.copytree(fixtures / "slow-input-2", logdir)

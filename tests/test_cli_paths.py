@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from traceview.cli.bundle import Bundle
-from traceview.cli.output import MOST_WIDTH
+from traceview.cli.output import MOST_WIDTH, Bundle
 from traceview.xplane.source import BLOCK_BYTES, FileBytes
 
 pytestmark = pytest.mark.usefixtures("no_terminal")

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 
 import traceview
 from tests.command import Command
-from traceview.cli import bundle as bundle_module
-from traceview.cli import report as command_module
+from traceview.cli import output as bundle_module
+from traceview.cli.commands import report as command_module
 from traceview.cli.output import write_beside
 from traceview.report.formats import DOCUMENTS, DocumentFormat
 from traceview.report.model import Report
@@ -220,7 +220,7 @@ def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("traceview.viewers.browser.has_display", lambda: False)
+    monkeypatch.setattr("traceview.export.page_server.has_display", lambda: False)
     saved = tmp_path / "report.json"
     assert command("analyze", loop, "-o", str(saved)).code == 0
     assert command("report", str(saved), "--open", "report").out.startswith("file://")

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.cli.show import NAMES
+from traceview.cli.commands.show import NAMES
 from traceview.cli.tables import TABLES
 
 pytestmark = pytest.mark.usefixtures("no_terminal")

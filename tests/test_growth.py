@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.growth import write_hosts
-from traceview.intervals import union
+from traceview.base.intervals import union
 from traceview.trace.collective_peers import peers_of
 from traceview.trace.load import load
 

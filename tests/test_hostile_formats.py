@@ -25,7 +25,7 @@ from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from traceview.api import analyze
-from traceview.cli.export import Format
+from traceview.cli.commands.export import Format
 from traceview.document import terminal
 from traceview.document.json_text import encoded
 from traceview.report import formats

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.ids import (
+from traceview.base.ids import (
     groups_of,
     in_order,
     is_dense,

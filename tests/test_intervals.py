@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview import sweeps_reference
-from traceview.intervals import Int64Array, difference, nesting, places, union
-from traceview.sweeping import SWEEPS
+from traceview.base import sweeps_reference
+from traceview.base.intervals import Int64Array, difference, nesting, places, union
+from traceview.base.sweeping import SWEEPS
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]

@@ -10,7 +10,7 @@ import pytest
 import typer.main
 
 from traceview.cli.app import app
-from traceview.cli.show import NAMES
+from traceview.cli.commands.show import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted(

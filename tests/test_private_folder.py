@@ -16,9 +16,8 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from traceview.cli.bundle import Bundle
-from traceview.cli.output import Target, write_beside
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
+from traceview.cli.output import Bundle, Target, write_beside
 
 
 def partial_names(folder: Path, name: str) -> list[Path]:
@@ -72,9 +71,9 @@ def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
 WRITES = """
 import sys, time
 from pathlib import Path
-from traceview.cli.bundle import Bundle
+from traceview.cli.output import Bundle
 from traceview.cli.output import Target, write_beside
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 class Slow(dict):
     def items(self):

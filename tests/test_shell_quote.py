@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command
-from traceview.shell_quote import shell_command, shell_path, shell_word
+from traceview.base.text import shell_command, shell_path, shell_word
 
 NAMES = (
     "run",

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview import sweeps_reference
-from traceview.intervals import union
-from traceview.sweeping import SWEEPS
+from traceview.base import sweeps_reference
+from traceview.base.intervals import union
+from traceview.base.sweeping import SWEEPS
 
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
 both = pytest.mark.parametrize("sweeps", EVERY_SWEEPS)

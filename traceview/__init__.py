@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from traceview.errors import (
+from traceview.base.errors import (
     BudgetError,
     CaptureError,
     ComparisonError,
@@ -18,7 +18,7 @@ from traceview.errors import (
     TraceviewError,
     UsageError,
 )
-from traceview.version import VERSION
+from traceview.base.version import VERSION
 
 if TYPE_CHECKING:
     from traceview.analysis.base import Finding

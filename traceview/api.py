@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import asdict
 
 from traceview.analysis.context import TOP_OPS
+from traceview.base.errors import UsageError
 from traceview.comparison import build as comparing
 from traceview.comparison import document as comparison_document
 from traceview.comparison import model as comparison_model
 from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
-from traceview.errors import UsageError
 from traceview.report import build, formats, model, saved
 from traceview.trace import load as loading
 from traceview.trace import model as trace_model

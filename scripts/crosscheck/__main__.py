@@ -20,16 +20,16 @@ from scripts.crosscheck.recount import recount
 from scripts.crosscheck.xprof import ask
 from traceview.analysis.context import Context, Options
 from traceview.analysis.selection import select
+from traceview.base.errors import TraceviewError
 from traceview.capture.script import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.errors import TraceviewError
+from traceview.export.viewers import xprof_module
 from traceview.report.build import report_of
 from traceview.store.address import location_of
 from traceview.trace.load import load
 from traceview.trace.locate import choose_run, find_runs
 from traceview.trace.model import Trace
-from traceview.viewers.installed import xprof_module
 
 WIDTH = 100
 

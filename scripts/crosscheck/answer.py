@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from traceview.units import PS_PER_MS, PS_PER_US
+from traceview.base.units import PS_PER_MS, PS_PER_US
 
 _CONCLUSION: Final = re.compile(r"Your program is (?P<verdict>\w+) input-bound")
 _VERDICTS: Final = {"HIGHLY": "high", "MODERATELY": "moderate", "POTENTIALLY": "potential"}

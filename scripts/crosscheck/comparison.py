@@ -13,13 +13,13 @@ from typing import Final, TypeAlias
 from scripts.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from scripts.crosscheck.facts import Facts
 from scripts.crosscheck.recount import without_ends
-from traceview.ids import is_in
-from traceview.intervals import BoolArray
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray
+from traceview.base.units import PS_PER_NS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.units import PS_PER_NS
 from traceview.xplane.planes import ActivityClass
 
 Value: TypeAlias = int | float | str | None

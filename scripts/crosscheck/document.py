@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from scripts.crosscheck.comparison import Compared
 from scripts.crosscheck.reasons import REASONS
 from scripts.crosscheck.recount import KNOWN_VERSION
+from traceview.base.version import VERSION
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, STATES, Look
-from traceview.version import VERSION
 
 LABELS: Final = {
     "device_count": "devices",

@@ -13,8 +13,8 @@ from scripts.crosscheck.recount import (
     is_named_for_xprof,
     steps_of_events,
 )
-from traceview.ids import groups_of, unique_ids
-from traceview.intervals import union
+from traceview.base.ids import groups_of, unique_ids
+from traceview.base.intervals import union
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scripts.crosscheck.answer import KernelAnswer
-from traceview.ids import is_in
-from traceview.intervals import Int64Array
+from traceview.base.ids import is_in
+from traceview.base.intervals import Int64Array
 from traceview.trace.model import Names, Trace
 from traceview.xplane.planes import ActivityClass
 

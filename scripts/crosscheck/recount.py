@@ -20,9 +20,9 @@ import numpy as np
 
 from scripts.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from scripts.crosscheck.kernels import summed_by_name
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int64Array, union
-from traceview.location import Location
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import Int64Array, union
+from traceview.base.location import Location
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass, PlaneKind, is_derived_line
 from traceview.xplane.read import read_file

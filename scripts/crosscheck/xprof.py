@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from scripts.crosscheck.answer import Answer, parse
-from traceview.errors import ViewerError
+from traceview.base.errors import ViewerError
+from traceview.export.run_copy import copied_run
+from traceview.export.viewer_server import environment, last_words
+from traceview.export.viewers import XPROF_MODULES, xprof_module
 from traceview.trace.locate import RunFiles
-from traceview.viewers.installed import XPROF_MODULES, xprof_module
-from traceview.viewers.run_copy import copied_run
-from traceview.viewers.server import environment, last_words
 
 
 @dataclass(frozen=True)

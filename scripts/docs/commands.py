@@ -15,11 +15,11 @@ import typer.main
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from scripts.docs.words import first_paragraph, words
-from traceview import errors
+from traceview.base import errors
 from traceview.cli.app import app
-from traceview.cli.capture_check import FAILED_CHECK
+from traceview.cli.commands.capture_check import FAILED_CHECK
+from traceview.cli.commands.show import WITHOUT_TRACE
 from traceview.cli.errors import INTERRUPTED
-from traceview.cli.show import WITHOUT_TRACE
 from traceview.cli.tables import TABLES
 
 _HEAD = """\

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from msgspec import inspect
 
 from scripts.docs.words import words
+from traceview.base.record import Record, fields_of, summary
 from traceview.document.markdown import code
-from traceview.record import Record, fields_of, summary
 from traceview.report.model import Report
 
 _HEAD = """\

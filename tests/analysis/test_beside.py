@@ -15,8 +15,8 @@ from traceview.analysis import beside
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.selection import select
+from traceview.base.timing import measured
 from traceview.report import build
-from traceview.stages import measured
 
 FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fit-4"
 

@@ -25,7 +25,7 @@ from tests.reports import device, empty_device
 from traceview.analysis.device_time import FOLD_FROM, device_list, devices_section
 from traceview.analysis.facts.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.utilization import timeline_section
-from traceview.document.chart import UtilizationStrip, UtilizationStrips
+from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Bar, Section, Strips, Table, Timeline, device_anchor
 from traceview.document.vocabulary import PARTS, STATUSES
 from traceview.report.document import view_of as view_of_report

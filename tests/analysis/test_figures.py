@@ -12,7 +12,7 @@ from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.steps.section import step_times
 from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
-from traceview.document.figures_svg import MOST_BARS, drawn
+from traceview.document.html.figures_svg import MOST_BARS, drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
 from traceview.report.document import document_of, view_of

@@ -19,7 +19,7 @@ from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
 from traceview.analysis.lanes import result as lane_limits
 from traceview.analysis.lanes.slices import fair_shares, slices_of
-from traceview.document.chart import Lane
+from traceview.document.figures import Lane
 from traceview.report.model import Report
 
 US = 10**6

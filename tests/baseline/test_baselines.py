@@ -12,12 +12,11 @@ import pytest
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.reports import bare_report, full_report
-from traceview.baseline.folder import checked_name, paths_called
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
+from traceview.comparison.baselines import MOST_BYTES, checked_name, paths_called, reduced
 from traceview.comparison.build import compare
-from traceview.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
 from traceview.report import saved
 from traceview.report.build import analyze
-from traceview.report.reduced import MOST_BYTES, reduced
 from traceview.report.saved import load_report
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -62,10 +61,10 @@ def test_128_gpus_fit_compressed(tmp_path: Path) -> None:
 def test_more_is_left_out_only_where_that_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     report = full_report()
     size = len(gzip.compress(reduced(report).content, mtime=0))
-    monkeypatch.setattr("traceview.report.reduced.MOST_BYTES", size - 1)
+    monkeypatch.setattr("traceview.comparison.baselines.MOST_BYTES", size - 1)
     smaller = reduced(report)
     assert "ops" in smaller.report.reduced
-    monkeypatch.setattr("traceview.report.reduced.MOST_BYTES", 500)
+    monkeypatch.setattr("traceview.comparison.baselines.MOST_BYTES", 500)
     with pytest.raises(UsageError, match="a baseline holds at most 500 B"):
         reduced(report)
 

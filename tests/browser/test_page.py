@@ -12,8 +12,8 @@ from scripts.scenarios import SCENARIOS
 from tests.browser.conftest import PageOf, wait_until
 from tests.documents import COMMAND, bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document.html import render
-from traceview.document.html_text import shown
+from traceview.document.html.parts import shown
+from traceview.document.html.printer import render
 from traceview.document.model import Document
 from traceview.document.phrase import phrase, plain
 

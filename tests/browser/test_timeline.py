@@ -12,9 +12,9 @@ from tests.browser.conftest import PageOf, wait_until
 from tests.charts import HOST, WINDOW_PS, lane, lanes_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document.asset_files import ASSETS, D3
-from traceview.document.chart import DeviceLanes, HostLanes, Lanes
-from traceview.document.html import render
+from traceview.document.figures import DeviceLanes, HostLanes, Lanes
+from traceview.document.html.asset_files import ASSETS, D3
+from traceview.document.html.printer import render
 from traceview.document.model import Document, Timeline
 
 if TYPE_CHECKING:

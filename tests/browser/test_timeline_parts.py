@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from traceview.document.asset_files import D3, asset
+from traceview.document.html.asset_files import D3, asset
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

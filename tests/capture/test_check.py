@@ -22,7 +22,7 @@ from traceview.capture.preflight.libraries import Library
 from traceview.capture.preflight.machine import Answer, Network
 from traceview.capture.preflight.tensorflow_facts import Imported, Installed
 from traceview.cli.app import app
-from traceview.cli.capture_check import STATUSES, render, render_json
+from traceview.cli.commands.capture_check import STATUSES, render, render_json
 
 GIB = 1 << 30
 H200 = "NVIDIA H200"

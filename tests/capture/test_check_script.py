@@ -7,10 +7,10 @@ from textwrap import dedent
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.capture.preflight.check import Check
 from traceview.capture.preflight.checks_script import check_scripts, read_scripts
 from traceview.capture.preflight.script_reading import MOST_BYTES, read_script
-from traceview.errors import UsageError
 
 GOOD = """
     import tensorflow as tf

@@ -15,6 +15,7 @@ import traceview
 from tests.capture.conftest import environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.command import Command
+from traceview.base.errors import UsageError
 from traceview.capture.capture import Settings
 from traceview.capture.demo import run as demo_run
 from traceview.capture.demo.injection import InjectionListener, Injections, Slowdown
@@ -22,7 +23,6 @@ from traceview.capture.demo.run import capture_demo
 from traceview.capture.script import without_our_frames
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.step_range import StepRange
-from traceview.errors import UsageError
 from traceview.ledger.states import IDLE_STATES
 
 WINDOW = StepRange(10, 15)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from traceview.base.errors import CaptureError
 from traceview.capture.destination import Destination
 from traceview.capture.sidecar import SCHEMA_VERSION, Sidecar
-from traceview.errors import CaptureError
 
 
 def prepared(out: Path) -> Destination:

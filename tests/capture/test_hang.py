@@ -15,6 +15,7 @@ import pytest
 from scripts.xspace import XSpace
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.capture import Settings
 from traceview.capture.hang import peers as peers_module
 from traceview.capture.hang.fallback import Fallback
@@ -25,7 +26,6 @@ from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_watch import StepWatch
-from traceview.stack_dump import FILE_PREFIX
 
 LOOP = """
 import time

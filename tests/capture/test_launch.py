@@ -17,13 +17,13 @@ import pytest
 
 from tests.capture.conftest import ROOT, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.base.errors import CaptureError
 from traceview.capture.capture import Settings
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Journal
 from traceview.capture.launch import STARTUP, capture_command
 from traceview.capture.step_range import StepRange
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError
 
 TRAIN = (
     SCRIPT_START

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.capture.programs import command_of
-from traceview.errors import UsageError
 
 
 @pytest.fixture

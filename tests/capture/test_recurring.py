@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.capture.api import keras_callback
 from traceview.capture.recurring import Recurrence
-from traceview.errors import UsageError
 
 HERE = socket.gethostname()
 

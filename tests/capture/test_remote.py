@@ -27,12 +27,12 @@ from tests.capture.profiler_server import (
     serving,
 )
 from tests.command import Command
+from traceview.base.errors import CaptureError, UsageError
 from traceview.capture import remote
 from traceview.capture.duration import parse_duration
 from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
 from traceview.capture.remote import RemoteCapture, capture_remote
 from traceview.cli import progress
-from traceview.errors import CaptureError, UsageError
 
 NOWHERE = Address("127.0.0.1", 1)
 """Nothing listens on port 1, and it is no port that a test could be given."""

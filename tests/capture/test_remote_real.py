@@ -16,9 +16,9 @@ import pytest
 
 import traceview
 from tests.capture.conftest import environment_with
+from traceview.base.errors import CaptureError
 from traceview.capture.profiler_service import Address
 from traceview.capture.remote import RemoteCapture, capture_remote
-from traceview.errors import CaptureError
 
 pytestmark = pytest.mark.tensorflow
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.base.errors import CaptureError, UsageError
 from traceview.capture import rendezvous as module
 from traceview.capture.capture import Settings
 from traceview.capture.cluster import Place, Task, place_of
@@ -22,7 +23,6 @@ from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.step_range import UNDECIDED, StepRange
 from traceview.capture.step_watch import StepWatch
-from traceview.errors import CaptureError, UsageError
 from traceview.trace.locate import find_runs
 
 WINDOW = StepRange(10, 15)

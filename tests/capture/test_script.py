@@ -12,8 +12,8 @@ import pytest
 import traceview
 from tests.capture.conftest import Capture, environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.base.errors import UsageError
 from traceview.capture.destination import output_folder
-from traceview.errors import UsageError
 
 FACTS = """
 import json, os, sys

@@ -73,8 +73,8 @@ def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Pa
                 *(
                     "traceview.capture.imports",
                     "traceview.capture.launched",
-                    "traceview.errors",
-                    "traceview.version",
+                    "traceview.base.errors",
+                    "traceview.base.version",
                 ),
             ]
         )

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.capture.step_range import StepRange
-from traceview.errors import UsageError
 
 
 def test_a_window_is_half_open() -> None:

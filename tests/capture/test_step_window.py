@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from traceview.base.errors import CaptureError
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_window import StepWindow
-from traceview.errors import CaptureError
 
 MS = 1_000_000
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from traceview.base.errors import CaptureError
 from traceview.capture.profiler import synchronise
-from traceview.errors import CaptureError
 
 TASK = "/job:worker/replica:0/task:"
 DeviceNames = Sequence[str]

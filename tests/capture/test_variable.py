@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from traceview.base.errors import UsageError
 from traceview.capture.capture import Settings
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import UNDECIDED, StepRange
 from traceview.capture.variable import Request, option_names, windows
 from traceview.cli.app import app
-from traceview.errors import UsageError
 
 NOT_BELOW_A_LAUNCHER = {
     *("--module", "--remote", "--duration", "--timeout", "--demo", "--devices", "--slowdown"),

@@ -19,7 +19,7 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.analysis.by_host import Answer
-from traceview.errors import WorkerError
+from traceview.base.errors import WorkerError
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace import cluster as reading
@@ -229,7 +229,7 @@ def without_files(folder: Path) -> tuple[str, str]:
     preload = folder / "no_files.py"
     preload.write_text(
         "import traceview.trace.part as part\n"
-        "from traceview.errors import TraceNotFoundError\n"
+        "from traceview.base.errors import TraceNotFoundError\n"
         "def read_file(path, **_):\n"
         "    raise TraceNotFoundError(f'{path}: no such file')\n"
         "part.read_file = read_file\n"
@@ -362,7 +362,7 @@ def test_no_scheduler(address: str, command: Command, fixtures: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "version"),
     [
-        ("import traceview.version; traceview.version.VERSION = '0.0.9'", r"0\.0\.9"),
+        ("import traceview.base.version; traceview.base.version.VERSION = '0.0.9'", r"0\.0\.9"),
         ("import sys; sys.modules['traceview.trace.cluster'] = None", "not installed, or another"),
     ],
 )

@@ -18,18 +18,17 @@ from traceview.analysis.device_states import DeviceStates, StepStates
 from traceview.analysis.facts.environment_report import Environment
 from traceview.analysis.op_steps import OpInSteps, OpSteps
 from traceview.analysis.words import Line
+from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare, reports_of
 from traceview.comparison.captures import capture_steps, whole
-from traceview.comparison.document import document_of, screen_of, sections_of
-from traceview.comparison.findings import finding_differences
-from traceview.comparison.median_steps import aligned_steps
+from traceview.comparison.document import aligned_steps, document_of, screen_of, sections_of
 from traceview.comparison.model import Comparison, StateDifference
-from traceview.comparison.ops import op_differences
+from traceview.comparison.parts import finding_differences, op_differences
 from traceview.comparison.verdict import percent, ratio_words, verdict_of
-from traceview.document import html, markdown, terminal
+from traceview.document import markdown, terminal
 from traceview.document.figures import AlignedSteps
-from traceview.document.figures_svg import drawn
-from traceview.errors import ComparisonError
+from traceview.document.html import printer
+from traceview.document.html.figures_svg import drawn
 from traceview.report.model import Report
 
 MS = 10**9
@@ -552,7 +551,7 @@ def test_names_of_ops_are_hostile() -> None:
     comparison = compare([ops(op("a", ps=5 * MS))], [ops(op(name, ps=9 * MS))])
     on_terminal = terminal.render_section(screen_of(comparison), width=80, color=True)
     in_markdown = "".join(map(markdown.render_section, sections_of(comparison)))
-    on_page = html.render(lambda _: document_of(comparison))
+    on_page = printer.render(lambda _: document_of(comparison))
     assert "[bold]" in on_terminal
     for text in (on_terminal, in_markdown, on_page):
         assert "\x1b[31m" not in text
@@ -597,7 +596,7 @@ def test_why_median_steps_are_not_drawn_stands_on_the_page(tmp_path: Path) -> No
     with_lanes, without = (reports_of([tmp_path], lanes=lanes) for lanes in (True, False))
     missing = aligned_steps(with_lanes, without)
     assert isinstance(missing, Skipped)
-    page = html.render(lambda _: document_of(compare(with_lanes, without), missing))
+    page = printer.render(lambda _: document_of(compare(with_lanes, without), missing))
     assert "Not drawn: the saved report after holds no timeline." in page
     SCENARIOS["slow_map"]().write(tmp_path / "host")
     bare = aligned_steps(with_lanes, reports_of([tmp_path / "host"], lanes=True))

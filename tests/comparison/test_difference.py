@@ -18,6 +18,7 @@ from scripts.step_noise import (
     recorded,
     run_spread,
 )
+from traceview.base.stats import Float64Array, block_length, student, variance_of_mean
 from traceview.comparison.difference import (
     CONFIDENCE,
     REPLICA_RUN_SPREAD,
@@ -33,7 +34,6 @@ from traceview.comparison.difference import (
     step_change,
     step_level,
 )
-from traceview.mean_variance import Float64Array, block_length, student, variance_of_mean
 
 
 def of_parts(before: list[list[float]], after: list[list[float]]) -> Difference:

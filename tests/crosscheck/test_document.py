@@ -21,10 +21,10 @@ from scripts.crosscheck.reasons import REASONS
 from scripts.crosscheck.recount import KNOWN_VERSION
 from scripts.xprof_answers import PINNED
 from tests.hostile import HOSTILE
+from traceview.base.version import VERSION
 from traceview.document import markdown
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.version import VERSION
 
 MS = 1_000_000_000
 ROWS = [

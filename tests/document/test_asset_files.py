@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from traceview.document.asset_files import (
+from traceview.document.html.asset_files import (
     ASSETS,
     SCRIPTS,
     STYLES,

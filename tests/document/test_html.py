@@ -18,10 +18,9 @@ from scripts.scenarios import SCENARIOS
 from tests.documents import COMMAND, DEFINITIONS, bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
-from traceview.document.html import MOST_BYTES, render
-from traceview.document.html_anatomy import anatomy
-from traceview.document.html_text import LONGEST_NAME, LONGEST_TEXT, cut, prose
-from traceview.document.html_text import name as cell_name
+from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, anatomy, cut, prose
+from traceview.document.html.parts import name as cell_name
+from traceview.document.html.printer import MOST_BYTES, render
 from traceview.document.model import (
     AnatomyPart,
     AnatomyRow,

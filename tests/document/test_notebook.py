@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tests.documents import bare_document, finding, full_document
 from tests.hostile import HOSTILE
-from traceview.document.html import NOTEBOOK_FINDINGS, NOTEBOOK_ROWS, render_notebook
+from traceview.document.html.printer import NOTEBOOK_FINDINGS, NOTEBOOK_ROWS, render_notebook
 from traceview.document.model import Findings, Section
 from traceview.document.phrase import plain
 

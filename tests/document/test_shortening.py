@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from traceview.document.page import Page
-from traceview.document.shortening import shortened_names
+from traceview.document.terminal import shortened_names
 
 
 @pytest.mark.parametrize("width", [24, 40, 60])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.charts import SLICE_COUNT, WINDOW_PS
 from tests.charts import strip as strip_of
-from traceview.document.chart import UtilizationStrip, UtilizationStrips
+from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Strips
 from traceview.document.page import Page
 from traceview.document.strip import strip_lines

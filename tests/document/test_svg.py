@@ -13,8 +13,8 @@ from scripts.scenarios import SCENARIOS
 from tests.charts import HOST, MS, WINDOW_PS, lane, lanes_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document import svg
-from traceview.document.chart import DeviceLanes, HostLanes, Lanes, merged_sentence
+from traceview.document.figures import DeviceLanes, HostLanes, Lanes, merged_sentence
+from traceview.document.html import timeline_svg
 from traceview.document.model import Document, Section, Timeline
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
@@ -48,12 +48,12 @@ def painted(picture: str, style: str) -> list[tuple[float, float, float]]:
 
 
 def test_whole_output(golden: Callable[[str, str], None]) -> None:
-    assert svg.render(full_document()) == svg.render(full_document())
-    golden("full_document.svg", svg.render(full_document()))
+    assert timeline_svg.render(full_document()) == timeline_svg.render(full_document())
+    golden("full_document.svg", timeline_svg.render(full_document()))
 
 
 def test_rectangles_stand_where_the_time_is() -> None:
-    picture = svg.render(full_document())
+    picture = timeline_svg.render(full_document())
     # 100 ms are 1020 pixels wide, from 168 on; both devices do the same.
     assert sorted(painted(picture, "compute")) == [(168, 612, 15)] * 2 + [(984, 102, 3.8)] * 2
     assert painted(picture, "communication") == [(780, 102, 10)] * 2
@@ -64,13 +64,13 @@ def test_rectangles_stand_where_the_time_is() -> None:
 
 def test_height_says_how_much_is_filled() -> None:
     # Kernels cover a quarter of the second slice.
-    heights = {height for _, _, height in painted(svg.render(full_document()), "compute")}
+    heights = {height for _, _, height in painted(timeline_svg.render(full_document()), "compute")}
     assert heights == {15, 3.8}
 
 
 def test_it_names_the_run_the_lanes_and_the_steps() -> None:
     document = full_document()
-    picture = svg.render(document)
+    picture = timeline_svg.render(document)
     root = ET.fromstring(picture)
     assert root.get("width") == "1200"
     assert root.get("role") == "img"
@@ -95,17 +95,17 @@ def test_it_names_the_run_the_lanes_and_the_steps() -> None:
 
 
 def test_without_lanes_it_says_how_to_get_them() -> None:
-    assert texts(svg.render(bare_document()))[-1] == (
+    assert texts(timeline_svg.render(bare_document()))[-1] == (
         "No timeline: the report was saved without it; traceview report LOGDIR -o DIR draws it"
     )
-    assert texts(svg.render(structs.replace(bare_document(), sections=())))[-1].startswith(
+    assert texts(timeline_svg.render(structs.replace(bare_document(), sections=())))[-1].startswith(
         "No timeline"
     )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_are_text(text: str) -> None:
-    picture = svg.render(full_document(lambda recorded: f"{text}{recorded}"))
+    picture = timeline_svg.render(full_document(lambda recorded: f"{text}{recorded}"))
     root = ET.fromstring(picture)
     tags = {element.tag.removeprefix(NS) for element in root.iter()}
     assert tags <= {"svg", "title", "desc", "style", "defs", "pattern", "path", "rect", "text"}
@@ -115,7 +115,7 @@ def test_hostile_names_are_text(text: str) -> None:
 @pytest.mark.parametrize("count", [8, 9, 64, 128])
 def test_many_devices_are_all_there(count: int) -> None:
     devices = [f"GPU:{number}" for number in range(count)]
-    picture = svg.render(with_lanes(lanes_of(*devices)))
+    picture = timeline_svg.render(with_lanes(lanes_of(*devices)))
     assert set(devices) <= set(texts(picture))
     # Equal treatment: each has both of its slices, equally high.
     assert len(painted(picture, "compute")) == 2 * count
@@ -129,7 +129,7 @@ def test_a_picture_is_bounded() -> None:
         DeviceLanes(f"GPU:{number}", HOST, (lane("compute", *many),)) for number in range(64)
     )
     hosts = (HostLanes(HOST, 0, 20_000 * MS, ()),)
-    assert len(svg.render(with_lanes(Lanes(hosts, devices, 0, 160, ("a", "b"))))) < 400_000
+    assert len(timeline_svg.render(with_lanes(Lanes(hosts, devices, 0, 160, ("a", "b"))))) < 400_000
 
 
 def test_hosts_stand_on_one_clock() -> None:
@@ -141,14 +141,17 @@ def test_hosts_stand_on_one_clock() -> None:
         160,
         ("op",),
     )
-    assert painted(svg.render(with_lanes(lanes)), "compute") == [(168, 510, 15), (678, 510, 15)]
+    assert painted(timeline_svg.render(with_lanes(lanes)), "compute") == [
+        (168, 510, 15),
+        (678, 510, 15),
+    ]
 
 
 def test_ticks_are_round_and_few() -> None:
-    assert svg.ticks(0) == [0]
-    assert svg.ticks(100) == list(range(0, 101, 10))
-    assert svg.ticks(668_866_125_000)[1] == 100_000_000_000
-    assert len(svg.ticks((1 << 63) - 1)) <= 11
+    assert timeline_svg.ticks(0) == [0]
+    assert timeline_svg.ticks(100) == list(range(0, 101, 10))
+    assert timeline_svg.ticks(668_866_125_000)[1] == 100_000_000_000
+    assert len(timeline_svg.ticks((1 << 63) - 1)) <= 11
 
 
 def test_slices_come_back_from_columns() -> None:
@@ -177,5 +180,5 @@ def test_scenarios_are_drawn(scenario: str, tmp_path: Path) -> None:
     SCENARIOS[scenario]().write(tmp_path)
     lanes = analyze(tmp_path, lanes=True).results.lanes
     assert lanes is not None
-    written = "\n".join(texts(svg.render(with_lanes(lanes))))
+    written = "\n".join(texts(timeline_svg.render(with_lanes(lanes))))
     assert all(device.device[:10] in written for device in lanes.devices)

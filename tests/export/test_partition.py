@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.export.partition import MOST_NESTED_ROWS, in_drawing_order, rows_beside, rows_nested
+from traceview.base.intervals import Int64Array
 from traceview.export.perfetto import begins_and_ends
-from traceview.intervals import Int64Array
+from traceview.export.scene import MOST_NESTED_ROWS, in_drawing_order, rows_beside, rows_nested
 
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14)
 Pair = tuple[Int64Array, Int64Array]

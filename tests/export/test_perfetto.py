@@ -14,12 +14,12 @@ from scripts.scenarios import SCENARIOS
 from tests.export.perfetto_reading import Read, Slice, read
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
+from traceview.base.intervals import union
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES
 from traceview.export import perfetto, wire
 from traceview.export.draw import drawn
 from traceview.export.scene import Arrows, Labels, Process, Scene, Slices, Track
-from traceview.intervals import union
 from traceview.trace.model import Names
 
 

@@ -23,10 +23,10 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
+from traceview.base.intervals import union
 from traceview.export import perfetto
 from traceview.export.draw import drawn
 from traceview.export.scene import Scene
-from traceview.intervals import union
 from traceview.xplane.planes import ActivityClass
 
 pytestmark = pytest.mark.trace_processor

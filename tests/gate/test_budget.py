@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.reports import full_report
-from traceview.baseline.folder import small_file
-from traceview.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.gate.budget import asked_budget, baseline_of, budget_in
-from traceview.report.absent import with_reasons
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
+from traceview.comparison.baselines import small_file
+from traceview.comparison.gate.budget import asked_budget, baseline_of, budget_in
+from traceview.report.model import with_reasons
 from traceview.report.saved import to_json
 
 

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from traceview.errors import UsageError
-from traceview.gate.conditions import condition_of, written
-from traceview.gate.keys import key_at_start, schema
+from traceview.base.errors import UsageError
+from traceview.comparison.gate.conditions import condition_of, key_at_start, schema, written
 
 MS = 10**9
 

@@ -13,11 +13,10 @@ from msgspec import json, structs
 
 from tests.gate.test_judge import FULL, judge, with_steps
 from tests.hostile import HOSTILE
+from traceview.comparison.gate.ci import MOST_ANNOTATIONS, annotation_lines, junit_xml, summary
+from traceview.comparison.gate.result import GateResult, gate_section, headline
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.gate.ci import MOST_ANNOTATIONS, annotation_lines, junit_xml, summary
-from traceview.gate.result import GateResult
-from traceview.gate.section import gate_section, headline
 from traceview.report.saved import schema_of
 
 MIXED = judge(

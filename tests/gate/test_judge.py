@@ -12,10 +12,10 @@ from scripts.step_noise import REPEATED, recorded
 from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, loss, of_run, step, step_states
 from traceview.analysis.registry import RULES
-from traceview.gate.ci import message
-from traceview.gate.conditions import condition_of
-from traceview.gate.judge import Subject, judged
-from traceview.gate.result import GateResult, JudgedRow, Judgement
+from traceview.comparison.gate.ci import message
+from traceview.comparison.gate.conditions import condition_of
+from traceview.comparison.gate.judge import Subject, judged
+from traceview.comparison.gate.result import GateResult, JudgedRow, Judgement
 from traceview.report.model import Report
 
 FULL = full_report()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from traceview.comparison.difference import Level
-from traceview.history.change_points import LEAST_CHANGE_RATIO, change_points
+from traceview.comparison.history import LEAST_CHANGE_RATIO, change_points
 
 SERIES = 400
 Noise = Callable[[np.random.Generator, int], np.ndarray]

@@ -15,7 +15,7 @@ from scripts.scenarios import SCENARIOS
 from tests.ledger.ledgers import FIXTURES, Run, base_of, folder_of, run_of
 from tests.oracle import run_answer
 from tests.oracle.intervals import Interval, clip, length, subtract
-from traceview import sweeps_reference
+from traceview.base import sweeps_reference
 from traceview.ledger import build, table
 from traceview.ledger import path as walk
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By

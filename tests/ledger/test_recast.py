@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ledger.ledgers import Row, columns_of, ledger_of
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import Int64Array, IntervalSet, union
 from traceview.ledger.build import with_values
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.recast import cut_at, each_device, is_among, recast, recast_ends, recast_rows

@@ -15,9 +15,8 @@ from traceview.analysis.sentences import evidence_phrase
 from traceview.document.model import Document, Findings, Link, Span, Table, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.phrase import Token, plain
-from traceview.report.document import document_of
+from traceview.report.document import FIRST_FINDINGS, document_of
 from traceview.report.model import Report, ReportWindow
-from traceview.report.summary import FIRST_FINDINGS
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:

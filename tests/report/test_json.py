@@ -14,7 +14,7 @@ from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.base import SEVERITIES
 from traceview.analysis.ops import TopOps
-from traceview.record import Record, fields_of, meanings, records_of
+from traceview.base.record import Record, fields_of, meanings, records_of
 from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.saved import schema_text, to_json

@@ -20,8 +20,8 @@ from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
+from traceview.base.record import KEY, TextKind, choices_of, fields_of, records_of
 from traceview.document import terminal
-from traceview.record import KEY, TextKind, choices_of, fields_of, records_of
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS, notebook

@@ -13,12 +13,11 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.ops import TopOps
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.document import terminal
-from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.report.absent import with_reasons
 from traceview.report.build import analyze
 from traceview.report.document import document_of
-from traceview.report.model import Report
+from traceview.report.model import Report, with_reasons
 from traceview.report.saved import load_report, to_json
 
 ROOT = Path(__file__).resolve().parent.parent.parent

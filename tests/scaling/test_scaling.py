@@ -14,13 +14,12 @@ from tests.html_page import parsed
 from tests.reports import balance_result, bare_report, device, environment, step_states
 from traceview.analysis.base import Skipped
 from traceview.analysis.facts.environment_report import Environment
-from traceview.document.html import render_sections
+from traceview.base.errors import ComparisonError
+from traceview.comparison.scaling import ScaledRuns, headline, scaled_runs, scaling_section
+from traceview.document.html.printer import render_sections
 from traceview.document.terminal import render_section
-from traceview.errors import ComparisonError
 from traceview.report.build import analyze
 from traceview.report.model import Report
-from traceview.scaling import ScaledRuns, scaled_runs
-from traceview.scaling.section import headline, scaling_section
 
 
 def run(

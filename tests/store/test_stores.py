@@ -227,7 +227,7 @@ def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
 
     def full(self: service.Service, path: str, file: str) -> None:
         if path.endswith(".md"):
-            raise traceview.errors.StoreError("memory://out: the store is full")
+            raise traceview.base.errors.StoreError("memory://out: the store is full")
         put(self, path, file)
 
     monkeypatch.setattr(service.Service, "put", full)
@@ -370,8 +370,8 @@ def test_names_of_files_reach_no_terminal(
 def test_a_viewer_gets_a_copy_inside_its_own_folder(
     memory: Any, recorded: dict[str, bytes]
 ) -> None:
+    from traceview.export.run_copy import copied_run
     from traceview.trace.locate import choose_run, find_runs
-    from traceview.viewers.run_copy import copied_run
 
     memory.pipe_file("/logs/plugins/profile/..\\x/..a.xplane.pb", recorded[TRACE])
     with copied_run(choose_run(find_runs(location_of("memory://logs")), None)) as copy:

@@ -14,7 +14,7 @@ from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
-from traceview.intervals import Int32Array, Int64Array
+from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.cause import Cause
 from traceview.trace.gaps import Gaps
 from traceview.trace.load import load

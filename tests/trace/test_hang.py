@@ -10,7 +10,7 @@ import pytest
 
 from tests.hangs import STEP, hang, worker
 from traceview.analysis.hang.section import content_of, write_up
-from traceview.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError
 from traceview.trace.hang import hang_files, hang_of_stacks, read_hang, stack_files
 
 STACKS = """Timeout (0:01:00)!

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview import sweeps_reference
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.sweeping import SWEEPS
+from traceview.base import sweeps_reference
+from traceview.base.sweeping import SWEEPS
 from traceview.trace import many_evidence
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import NEARLY, SHOWS, HostEvidence, evidence_at

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview.intervals import IntervalSet, union
+from traceview.base.intervals import IntervalSet, union
 from traceview.trace.cause import Cause
 from traceview.trace.state_timeline import complement, intersection, stacked, without_holes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview.analysis.ops import OpRow
-from traceview.record import Record
+from traceview.base.record import Record
 from traceview.trace.frames import frame_of
 from traceview.trace.table import Table, category, flag, record_columns, table, texts, whole
 

@@ -20,10 +20,10 @@ from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
-from traceview.errors import StoreError, TraceFormatError, WorkerError
+from traceview.base.errors import StoreError, TraceFormatError, WorkerError
+from traceview.base.timing import measured
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.stages import measured
 from traceview.trace import workers
 from traceview.trace.load import load
 from traceview.trace.messages import send
@@ -168,7 +168,7 @@ def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 def test_an_error_of_a_store_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
-from traceview.errors import StoreError
+from traceview.base.errors import StoreError
 def read_host(path, *, salvage):
     raise StoreError(f"{path.name}: denied", hint="log in")
 worker.read_host = read_host"""

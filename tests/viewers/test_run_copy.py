@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.viewers.snapshot import snapshot
-from traceview.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError
+from traceview.export.run_copy import check_readable, copied_run
 from traceview.trace.locate import find_runs
-from traceview.viewers.run_copy import check_readable, copied_run
 
 
 def test_a_copy_is_a_log_directory_with_the_run(fixtures: Path) -> None:

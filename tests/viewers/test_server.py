@@ -13,11 +13,11 @@ import pytest
 
 from scripts.crosscheck.xprof import installed_version
 from tests.viewers.fake_xprof import SERVER, VERSION, write_fake
-from traceview.errors import UsageError, ViewerError
+from traceview.base.errors import UsageError, ViewerError
+from traceview.export import viewers
+from traceview.export.run_copy import RunCopy, copied_run
+from traceview.export.viewer_server import free_port, serving
 from traceview.trace.locate import find_runs
-from traceview.viewers import installed
-from traceview.viewers.run_copy import RunCopy, copied_run
-from traceview.viewers.server import free_port, serving
 
 
 @pytest.fixture
@@ -111,20 +111,20 @@ def only(*names: str) -> Callable[[str], object | None]:
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installed, "find_spec", only())
+    monkeypatch.setattr(viewers, "find_spec", only())
     with pytest.raises(UsageError) as missing:
-        installed.xprof_module()
+        viewers.xprof_module()
     assert missing.value.hint == "pip install 'traceview[xprof]'"
     with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        installed.check_tensorboard()
-    monkeypatch.setattr(installed, "find_spec", only("tensorboard"))
+        viewers.check_tensorboard()
+    monkeypatch.setattr(viewers, "find_spec", only("tensorboard"))
     with pytest.raises(UsageError, match="not its plugin"):
-        installed.check_tensorboard()
-    monkeypatch.setattr(installed, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
-    installed.check_tensorboard()
-    assert installed.xprof_module() == "tensorboard_plugin_profile"
+        viewers.check_tensorboard()
+    monkeypatch.setattr(viewers, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
+    viewers.check_tensorboard()
+    assert viewers.xprof_module() == "tensorboard_plugin_profile"
 
 
 def test_the_version_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
-    assert (installed.xprof_module(), installed_version()) == ("xprof", VERSION)
+    assert (viewers.xprof_module(), installed_version()) == ("xprof", VERSION)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.command import Command, Done
-from traceview.cli import watch as watch_module
+from traceview.base.errors import UsageError
+from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.errors import UsageError
 from traceview.watch import commands
 from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
@@ -129,7 +129,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1.8e9
-        monkeypatch.setattr("traceview.watch.arrivals.time.time", lambda: self.now_s)
+        monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
 
 
 @pytest.mark.parametrize("is_one_of_two", [False, True])

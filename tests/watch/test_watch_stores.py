@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from traceview.cli.watch import _Outputs
-from traceview.errors import StoreError
+from traceview.base.errors import StoreError
+from traceview.cli.commands.watch import _Outputs
 from traceview.store import ranges
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower
@@ -59,7 +59,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
         raise StoreError("memory://logs: no answer in time")
 
     with monkeypatch.context() as patch:
-        patch.setattr("traceview.watch.arrivals.find_runs", fail)
+        patch.setattr("traceview.watch.follow.find_runs", fail)
         outputs.look(follower)
         outputs.look(follower)
         outputs.is_once = True

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import traceview
 from tests.xplane import spaces, wire
 from tests.xplane.test_decode import same_columns
-from traceview.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError
 from traceview.trace.locate import find_runs, summarize
 from traceview.xplane import read
 from traceview.xplane.columns import Fault

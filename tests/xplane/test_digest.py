@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scripts.scenarios import SCENARIOS
-from traceview.errors import TraceFormatError
+from traceview.base.errors import TraceFormatError
 from traceview.trace.part import read_host
 from traceview.xplane import read, source
 from traceview.xplane.digest import begin_digest, digest_of

@@ -14,7 +14,7 @@ import pytest
 import traceview
 from scripts.xspace import XSpace
 from tests.xplane import spaces, wire
-from traceview.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.xplane.columns import Fault
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_file, read_summary

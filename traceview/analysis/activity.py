@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import Int64Array, IntervalSet, difference, union
-from traceview.record import Picoseconds, Record
+from traceview.base.intervals import Int64Array, IntervalSet, difference, union
+from traceview.base.record import Picoseconds, Record
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 

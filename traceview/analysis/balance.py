@@ -27,14 +27,8 @@ from traceview.analysis.facts.stragglers import (
 from traceview.analysis.facts.throughput import Throughput, throughput_of
 from traceview.analysis.rule import Rule, devices_argument
 from traceview.analysis.words import Argument, Models, Number, Ops
-from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.document.vocabulary import DEVICE_KINDS, look_of
-from traceview.intervals import BoolArray
-from traceview.ledger.columns import By
-from traceview.ledger.states import State
-from traceview.ledger.table import Ledger
-from traceview.record import (
+from traceview.base.intervals import BoolArray
+from traceview.base.record import (
     Activity,
     Count,
     ModelName,
@@ -44,6 +38,12 @@ from traceview.record import (
     Share,
     one_of,
 )
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import DEVICE_KINDS, look_of
+from traceview.ledger.columns import By
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger
 from traceview.trace.table import Table, record_columns, table, texts
 from traceview.xplane.planes import ActivityClass
 

@@ -7,8 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from traceview.analysis.words import Argument
-from traceview.ledger.states import KEYS as STATE_KEYS
-from traceview.record import (
+from traceview.base.record import (
     DeviceKey,
     Hostname,
     Integer,
@@ -19,6 +18,7 @@ from traceview.record import (
     Share,
     one_of,
 )
+from traceview.ledger.states import KEYS as STATE_KEYS
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]

@@ -25,7 +25,7 @@ from traceview.analysis import (
 )
 from traceview.analysis import input as input_topic
 from traceview.analysis.context import Analysis, Context
-from traceview.stages import measured_beside
+from traceview.base.timing import measured_beside
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,

@@ -11,11 +11,11 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.selection import Selection
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet, difference, union
+from traceview.base.record import Count, Hostname, OpName, Picoseconds, Record, Share
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.ids import unique_ids
-from traceview.intervals import Int64Array, IntervalSet, difference, union
-from traceview.record import Count, Hostname, OpName, Picoseconds, Record, Share
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.python_samples import PythonState

@@ -20,8 +20,8 @@ from traceview.analysis.facts.run import idle_time
 from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.registry import ANALYSES
 from traceview.analysis.selection import Selection
-from traceview.errors import WorkerError
-from traceview.record import Record
+from traceview.base.errors import WorkerError
+from traceview.base.record import Record
 from traceview.trace.host_of_run import KnownOfRun, host_of_run, known_by_file
 from traceview.trace.load import Readers
 from traceview.trace.model import Step, Trace

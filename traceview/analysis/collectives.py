@@ -24,10 +24,10 @@ from traceview.analysis.facts.reduction_path import (
 )
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Argument, Number, Rate, Time
+from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import HeatMap
-from traceview.intervals import BoolArray
 from traceview.ledger.states import State
 from traceview.trace.table import Table
 

@@ -17,11 +17,11 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Argument, Line, Ops
-from traceview.ids import unique_inverse
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import OpType, Picoseconds, Record, Share
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.record import OpType, Picoseconds, Record, Share
 from traceview.trace.model import NONE
 from traceview.trace.op_names import op_names
 from traceview.trace.sidecar import GraphValues

@@ -15,10 +15,10 @@ from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.rule import Rule
 from traceview.analysis.run_commands import RunCommands
 from traceview.analysis.selection import Selection
+from traceview.base.record import Record
+from traceview.base.timing import stage
 from traceview.document.model import Section
 from traceview.ledger.table import Ledger
-from traceview.record import Record
-from traceview.stages import stage
 from traceview.trace.model import Trace
 
 

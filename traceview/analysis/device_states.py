@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from traceview.analysis.base import OfDevice, Skipped
 from traceview.analysis.context import Analysis, Context
+from traceview.base.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record, Share
 from traceview.document import numbers
 from traceview.document.model import AnatomyPart, AnatomyRow
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
-from traceview.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record, Share
 
 ALIKE_RATIO: Final = 0.02
 """Devices are alike if no part of their steps differs by more than this share of the longer step; a choice of ours."""

@@ -19,9 +19,7 @@ from traceview.analysis.context import Analysis, Context, View
 from traceview.analysis.facts.devices import devices_in_use, make_steps_together
 from traceview.analysis.rule import Rule, devices_argument
 from traceview.analysis.words import Among, Argument, Number, Size
-from traceview.document import model as doc
-from traceview.ledger.states import State
-from traceview.record import (
+from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
@@ -30,7 +28,9 @@ from traceview.record import (
     Record,
     one_of,
 )
-from traceview.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS
+from traceview.document import model as doc
+from traceview.ledger.states import State
 from traceview.trace.model import Trace
 from traceview.trace.op_phase import Phase, phases_of, phases_on_host
 from traceview.trace.placement import local_device

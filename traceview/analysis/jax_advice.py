@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.base import Finding
 from traceview.analysis.rule import Rule, rendered
-from traceview.ids import unique_ids
+from traceview.base.ids import unique_ids
 from traceview.trace.model import Trace
 
 _JITTED_CALL: Final = b"PjitFunction("

@@ -21,11 +21,9 @@ from traceview.analysis.facts.kernels import EagerScopes, computing_gpus
 from traceview.analysis.rule import Rule, devices_argument
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
 from traceview.analysis.words import Number, Time
-from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int32Array, Int64Array, IntervalSet, places, union
-from traceview.record import (
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, IntervalSet, places, union
+from traceview.base.record import (
     Count,
     DeviceKey,
     ModuleName,
@@ -35,11 +33,13 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
-from traceview.robust import median_ps, p95_ps
-from traceview.sweeping import SWEEPS
+from traceview.base.stats import median_ps, p95_ps
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_US
+from traceview.document import model as doc
+from traceview.document import numbers
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
-from traceview.units import PS_PER_US
 from traceview.xplane.host_names import is_graph_launch
 
 BLOCKED_CALL_PS: Final = 100 * PS_PER_US

@@ -12,7 +12,7 @@ from traceview.analysis.base import Evidence, Finding, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Hosts, Number, Part
-from traceview.record import Count, Hostname, Record, Share
+from traceview.base.record import Count, Hostname, Record, Share
 
 LEAST_RATIO: Final = 0.25
 """Of the cores: what other processes take from here on is worth a finding; a choice of ours."""

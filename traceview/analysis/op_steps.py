@@ -17,13 +17,13 @@ from msgspec import Meta, Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
-from traceview.ids import unique_ids
-from traceview.intervals import Int32Array, Int64Array
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
+from traceview.base.stats import variance_of_mean
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.table import Ledger
-from traceview.mean_variance import variance_of_mean
-from traceview.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
-from traceview.sweeping import SWEEPS
 from traceview.trace.cause import CLASS_KEYS
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.trace.op_labels import op_labels

@@ -12,11 +12,8 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.of_hosts import OfHosts
 from traceview.analysis.selection import Selection, rows_in
-from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.document.vocabulary import CLASSES, look_of
-from traceview.intervals import Int64Array
-from traceview.record import (
+from traceview.base.intervals import Int64Array
+from traceview.base.record import (
     Count,
     DeviceKey,
     KernelName,
@@ -26,6 +23,9 @@ from traceview.record import (
     Record,
     one_of,
 )
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import CLASSES, look_of
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.ops import OpTable, op_table
 

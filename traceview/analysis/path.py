@@ -9,6 +9,19 @@ import numpy as np
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context, View
+from traceview.base.ids import unique_inverse
+from traceview.base.record import (
+    Activity,
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    OpName,
+    Picoseconds,
+    Record,
+    Share,
+    one_of,
+)
 from traceview.document import numbers
 from traceview.document.model import (
     Bar,
@@ -28,22 +41,9 @@ from traceview.document.model import (
     times,
 )
 from traceview.document.vocabulary import STATES, look_of
-from traceview.ids import unique_inverse
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
-from traceview.record import (
-    Activity,
-    Count,
-    DeviceKey,
-    Hostname,
-    Integer,
-    OpName,
-    Picoseconds,
-    Record,
-    Share,
-    one_of,
-)
 from traceview.trace.model import NONE
 from traceview.trace.op_names import split_op
 

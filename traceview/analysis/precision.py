@@ -17,11 +17,9 @@ from traceview.analysis.facts.kernels import KernelNames, computing_gpus, kernel
 from traceview.analysis.rule import Rule, devices_argument
 from traceview.analysis.selection import Selection, covered_ps
 from traceview.analysis.words import Argument, Ops, Part, Time
-from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.ids import groups_of, is_in, unique_ids
-from traceview.intervals import BoolArray, Int64Array, union
-from traceview.record import (
+from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.record import (
     Count,
     KernelName,
     OpName,
@@ -32,6 +30,8 @@ from traceview.record import (
     Share,
     one_of,
 )
+from traceview.document import model as doc
+from traceview.document import numbers
 from traceview.trace.model import Device, Trace
 from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window

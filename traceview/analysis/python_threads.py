@@ -11,9 +11,9 @@ from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.python_lock import keepers_of
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Argument, Line, Threads
+from traceview.base.record import Hostname, Picoseconds, Record, Share, ThreadName
 from traceview.document import model as doc
 from traceview.ledger.states import State
-from traceview.record import Hostname, Picoseconds, Record, Share, ThreadName
 
 PYTHON_THREAD: Final = Rule(
     code="python-thread",

@@ -55,8 +55,8 @@ from traceview.analysis.steps import ANALYSIS as STEPS
 from traceview.analysis.steps import Steps
 from traceview.analysis.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.utilization import ANALYSIS as UTILIZATION
-from traceview.document.chart import Lanes, UtilizationStrips
-from traceview.record import Record
+from traceview.base.record import Record
+from traceview.document.figures import Lanes, UtilizationStrips
 
 
 class Results(Record, frozen=True):

@@ -17,9 +17,9 @@ from traceview.analysis.base import (
     Severity,
 )
 from traceview.analysis.words import Argument, Devices, Lost, filled, names_of
+from traceview.base.intervals import BoolArray
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
-from traceview.intervals import BoolArray
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, Loss
 from traceview.trace.xla_devices import CPU

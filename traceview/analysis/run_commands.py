@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.text import shell_path, shell_word
 from traceview.document.phrase import Phrase, Token
-from traceview.shell_quote import shell_path, shell_word
 
 _OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
 

@@ -9,11 +9,7 @@ from traceview.analysis.context import Analysis, Context, View
 from traceview.analysis.facts.devices import devices_in_use
 from traceview.analysis.facts.throughput import throughput_of
 from traceview.analysis.selection import select
-from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.document.vocabulary import STATES, look_of
-from traceview.ledger.states import KEYS, State
-from traceview.record import (
+from traceview.base.record import (
     Count,
     Integer,
     PathName,
@@ -23,6 +19,10 @@ from traceview.record import (
     RunName,
     one_of,
 )
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import STATES, look_of
+from traceview.ledger.states import KEYS, State
 
 _StateKey = Annotated[str, one_of(*KEYS)]
 

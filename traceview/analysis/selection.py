@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.intervals import Int64Array, IntervalSet
-from traceview.robust import median_ps
-from traceview.sweeping import SWEEPS
+from traceview.base.intervals import Int64Array, IntervalSet
+from traceview.base.stats import median_ps
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 

@@ -15,11 +15,11 @@ from traceview.analysis.base import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Argument, Line, Ops
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.trace.model import NONE, Trace
 from traceview.trace.op_names import split_op
 from traceview.trace.op_phase import Phase, phases_of

@@ -19,11 +19,11 @@ from traceview.analysis.facts.transfers import (
 )
 from traceview.analysis.rule import LIMIT, Rule
 from traceview.analysis.words import Argument, Number, Ops, Part, Rate, Threads
+from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Speed, Speeds
 from traceview.document.vocabulary import CLASSES, look_of, thread_name
-from traceview.intervals import BoolArray
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
 from traceview.xplane.planes import ActivityClass, HostMemory

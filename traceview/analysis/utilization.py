@@ -12,7 +12,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, View
 from traceview.analysis.facts.numbered_gaps import numbered_gaps
 from traceview.analysis.selection import Selection
-from traceview.document.chart import Lanes, UtilizationStrip, UtilizationStrips
+from traceview.document.figures import Lanes, UtilizationStrip, UtilizationStrips
 from traceview.document.model import Section, Strips, Timeline
 from traceview.trace.model import Trace
 

@@ -15,11 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, TypeAlias
 
-from traceview.document import numbers
-from traceview.document.phrase import Phrase, Token, names
-from traceview.ledger.states import BY_KEY, MEANINGS
-from traceview.ledger.states import KEYS as STATE_KEYS
-from traceview.record import (
+from traceview.base.record import (
     Activity,
     Count,
     DeviceKey,
@@ -37,6 +33,10 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
+from traceview.document import numbers
+from traceview.document.phrase import Phrase, Token, names
+from traceview.ledger.states import BY_KEY, MEANINGS
+from traceview.ledger.states import KEYS as STATE_KEYS
 
 # Arguments
 

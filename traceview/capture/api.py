@@ -13,6 +13,7 @@ from threading import Lock
 from types import ModuleType
 from typing import Any, Literal, ParamSpec, TypeVar
 
+from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.budget import Budget, WindowBudget
 from traceview.capture.capture import Settings
 from traceview.capture.destination import output_folder
@@ -24,7 +25,6 @@ from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_range import StepRange
 from traceview.capture.step_watch import StepWatch
-from traceview.errors import TraceviewError, UsageError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

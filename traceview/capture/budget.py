@@ -11,13 +11,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from traceview.errors import BudgetError, TraceviewError, UsageError
-from traceview.shell_quote import shell_path
+from traceview.base.errors import BudgetError, TraceviewError, UsageError
+from traceview.base.text import shell_path
 
 Budget: TypeAlias = str | PathLike[str] | Sequence[str]
 """The path of a TOML file, or conditions."""
 
-_GATE: Final = "traceview.gate.window"
+_GATE: Final = "traceview.comparison.gate.budget"
 
 
 class WindowBudget:

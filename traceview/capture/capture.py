@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from traceview.base.errors import CaptureError
 from traceview.capture.destination import (
     TRACE_SUFFIX,
     Destination,
@@ -38,7 +39,6 @@ from traceview.capture.step_range import StepRange
 from traceview.capture.step_window import StepWindow
 from traceview.capture.termination import interrupts_held
 from traceview.capture.trace_summary import describe_options, read_summary
-from traceview.errors import CaptureError
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.capture import Settings
 from traceview.capture.hang.settings import hang_settings
 from traceview.capture.hang.watch import HangWatch
@@ -32,7 +33,6 @@ from traceview.capture.outcome import shortcomings
 from traceview.capture.python_stacks import cost_of_sampling
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_watch import StepWatch
-from traceview.errors import CaptureError
 
 _SPAWN: Final = "multiprocessing.spawn"
 _PREPARATION: Final = "get_preparation_data"

@@ -20,9 +20,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.secrets import masked_message
 from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
-from traceview.errors import CaptureError, UsageError
 
 DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 MAX_DURATION_MS: Final = 3_600_000
 """An hour; the tracer's buffers overflow long before."""

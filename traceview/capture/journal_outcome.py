@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.journal import Entry
-from traceview.errors import CaptureError
 
 _MOST_SHOWN: Final = 8
 """Processes, or reasons: where there are more, they mostly say the same."""

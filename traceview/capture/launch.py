@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.destination import Destination
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
@@ -26,7 +27,6 @@ from traceview.capture.process_list import has_variable, process_ids
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.termination import ENDINGS
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError, UsageError
 
 STARTUP: Final = Path(__file__).parent / "startup"
 

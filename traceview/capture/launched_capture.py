@@ -12,6 +12,7 @@ import sys
 from importlib.util import find_spec
 from threading import Lock
 
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.hang.settings import hang_settings
 from traceview.capture.hang.watch import HangSettings, HangWatch
@@ -23,7 +24,6 @@ from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.stderr_lines import say
 from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError, TraceviewError, UsageError
 
 
 def begin(text: str) -> None:

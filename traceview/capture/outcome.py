@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.observer import Observer
 from traceview.capture.profiler import SCRIPT_PROFILES
 from traceview.capture.script import ScriptEnd
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.step_window import StepWindow
-from traceview.errors import CaptureError
 
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from traceview.base.errors import CaptureError
 from traceview.capture.outcome import nothing_captured, shortcomings
 from traceview.capture.python_stacks import cost_of_sampling
 from traceview.capture.script import ScriptEnd
@@ -12,7 +13,6 @@ from traceview.capture.serve import ProfilerServer
 from traceview.capture.sidecar import WindowListener
 from traceview.capture.step_watch import StepWatch
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError
 
 
 class ProcessCapture:

@@ -17,7 +17,7 @@ from time import perf_counter_ns
 from types import ModuleType
 from typing import Any, Final
 
-from traceview.errors import CaptureError
+from traceview.base.errors import CaptureError
 
 _PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"

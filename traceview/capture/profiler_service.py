@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.errors import CaptureError, UsageError
+from traceview.base.errors import CaptureError, UsageError
 
 METHOD: Final = "/tensorflow.ProfilerService/Profile"
 _CHANNEL_OPTIONS: Final = (

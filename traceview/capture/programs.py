@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from traceview.errors import UsageError
-from traceview.shell_quote import shell_path
+from traceview.base.errors import UsageError
+from traceview.base.text import shell_path
 
 _SHELL_SUFFIXES: Final = (".sh", ".bash")
 _PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from traceview.base.errors import CaptureError, TraceFormatError
 from traceview.capture.destination import TRACE_SUFFIX, Destination, Kept, run_name
 from traceview.capture.event_limits import MAX_BUFFER_RATIO, CallEvents
 from traceview.capture.profiler_service import Address, Answer, ProfilerService
 from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar import Sidecar
 from traceview.capture.trace_summary import TraceSummary, read_summary
-from traceview.errors import CaptureError, TraceFormatError
 
 _MS_PER_S: Final = 1000
 _SHARED_SECONDS: Final = 3.0

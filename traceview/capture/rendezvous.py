@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from traceview.base.errors import UsageError
 from traceview.capture.cluster import Place, Task
 from traceview.capture.destination import RENDEZVOUS_PREFIX, run_name
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import StepRange
-from traceview.errors import UsageError
 
 _LONGEST_APART_S: Final = 15 * 60
 """Workers that open the same window are at most a step and its compilation apart."""

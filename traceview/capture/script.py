@@ -20,9 +20,9 @@ from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, Final
 from zipfile import is_zipfile
 
+from traceview.base.errors import UsageError
 from traceview.capture.own_modules import OwnModules
 from traceview.capture.termination import ENDINGS, SIGNALLED, interrupts_held
-from traceview.errors import UsageError
 
 _INTERRUPTED: Final = SIGNALLED + signal.SIGINT
 FILE: Final = __file__

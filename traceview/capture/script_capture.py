@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from traceview.base.errors import CaptureError
 from traceview.capture.capture import Settings
 from traceview.capture.child_processes import ChildProcesses, say_on_stderr
 from traceview.capture.exec_watch import ExecWatch
@@ -20,7 +21,6 @@ from traceview.capture.sidecar import WindowListener
 from traceview.capture.started_programs import StartedPrograms
 from traceview.capture.termination import LONGEST_WAIT_SECONDS, Termination
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError
 
 
 @dataclass(frozen=True)

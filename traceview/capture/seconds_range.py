@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 _RANGE: Final = re.compile(r"(\d{0,9}(?:\.\d{1,3})?)\s*:\s*(\d{1,9}(?:\.\d{1,3})?)", re.ASCII)
 _EXAMPLE: Final = "100:105 records 5 seconds, 100 seconds after training began"

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.imports import ImportWatch
 from traceview.capture.sidecar import Sidecar, WindowListener
-from traceview.errors import CaptureError
 
 _TENSORFLOW: Final = "tensorflow"
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.journal import Entry, Journal
 from traceview.capture.journal_outcome import processes, reason, why_no_trace
@@ -22,7 +23,6 @@ from traceview.capture.other_processes import OwnProcesses
 from traceview.capture.process_list import has_variable, is_other_python, process_ids
 from traceview.capture.sidecar import Sidecar, WindowListener
 from traceview.capture.variable import Request
-from traceview.errors import CaptureError
 
 INSTEAD: Final = "traceview capture -- python SCRIPT captures every Python program below it"
 _LEAST_PROCESSOR_S: Final = 1.0

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 DEFAULT_STEPS: Final = "10:15"
 _RANGE: Final = re.compile(r"(\d{0,18})\s*:\s*(\d{0,18})", re.ASCII)

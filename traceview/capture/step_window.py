@@ -14,6 +14,7 @@ from threading import RLock
 from time import perf_counter_ns
 from typing import Any, Final, Literal, Protocol
 
+from traceview.base.errors import TraceviewError
 from traceview.capture.call_limit import CallLimit, EventCounter
 from traceview.capture.edge_timeout import EdgeTimeout
 from traceview.capture.recorded_calls import (
@@ -29,7 +30,6 @@ from traceview.capture.secrets import masked_message
 from traceview.capture.step_pace import Start, StepPace
 from traceview.capture.step_range import UNDECIDED, StepRange
 from traceview.capture.step_times import StepTimes
-from traceview.errors import TraceviewError
 
 State = Literal["waiting", "recording", "closed"]
 

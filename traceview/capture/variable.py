@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
+from traceview.base.errors import UsageError
 from traceview.capture.capture import Settings
 from traceview.capture.destination import DEFAULT_OUT
 from traceview.capture.duration import parse_duration
 from traceview.capture.environment_variable import VARIABLE
 from traceview.capture.seconds_range import SecondsRange
 from traceview.capture.step_range import DEFAULT_STEPS, UNDECIDED, StepRange
-from traceview.errors import UsageError
 
 _EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
 SWITCHES: Final = {

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from traceview.base.version import VERSION
 from traceview.cli.errors import Command, CommandGroup
-from traceview.version import VERSION
 
 _PANELS: Final = {
     "Record a run": "capture",
@@ -18,7 +18,7 @@ _PANELS: Final = {
     "Other programs": "export",
     "Look up": "explain",
 }
-"""Commands in the order in which users need them, each the name of its module here."""
+"""Commands in the order in which users need them, each the name of its module in `commands`."""
 
 _PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
@@ -32,7 +32,7 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._made:
             panel = _PANEL_OF[name]
-            module = import_module(f"traceview.cli.{name}")
+            module = import_module(f"traceview.cli.commands.{name}")
             function = getattr(module, name)
             settings = getattr(module, "CONTEXT_SETTINGS", None)
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -15,11 +15,11 @@ from typing import Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
+from traceview.base.version import VERSION
 from traceview.capture.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
-from traceview.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.version import VERSION
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
@@ -53,7 +53,7 @@ class Command(TyperCommand):
             gc.enable()
         else:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-            from traceview.sweeping import SWEEPS
+            from traceview.base.sweeping import SWEEPS
 
             SWEEPS.share_one_heap()
         return super().invoke(ctx)

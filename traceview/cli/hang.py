@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from traceview.base.location import Location
 from traceview.cli.output import Target
-from traceview.location import Location
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import traceview
+from traceview.base.errors import CaptureError, TraceviewError
 from traceview.capture.process_capture import ProcessCapture
 from traceview.capture.script import ScriptEnd, without_our_frames
 from traceview.capture.variable import Request
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
-from traceview.errors import CaptureError, TraceviewError
 from traceview.report.screen import Invocation
 
 MAGIC: Final = "traceview"

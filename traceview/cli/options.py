@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
 from traceview.cli.output import MOST_WIDTH
-from traceview.errors import UsageError
-from traceview.location import Location
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:

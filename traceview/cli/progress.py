@@ -10,8 +10,8 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final
 
-from traceview.location import Location
-from traceview.stages import measured
+from traceview.base.location import Location
+from traceview.base.timing import measured
 from traceview.store.address import is_remote
 
 PATIENCE_SECONDS: Final = 1.0
@@ -115,8 +115,8 @@ def _write(text: str) -> None:
 
 
 def _size(path: Location, run: str | None) -> str:
+    from traceview.base.errors import TraceviewError
     from traceview.document import numbers
-    from traceview.errors import TraceviewError
     from traceview.trace.locate import choose_run, find_runs
 
     try:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from msgspec import Struct
 
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
 from traceview.cli.options import Window, finding_codes, given_options, hosts_read_by, step_range
-from traceview.errors import UsageError
-from traceview.location import Location
 from traceview.report.given import is_saved_report
-from traceview.stages import stage
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Context

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.base.errors import UsageError
 from traceview.cli.options import listed, word_of
 from traceview.cli.output import Target, format_of
-from traceview.errors import UsageError
 from traceview.export.formats import check_pyarrow
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Analysis, Context
     from traceview.analysis.selection import Selection
+    from traceview.base.record import Record
     from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
-    from traceview.record import Record
     from traceview.report.model import Report
     from traceview.trace.load import Readers
     from traceview.trace.model import Trace
@@ -282,8 +282,8 @@ def _shown_column(column: Column, priority: int) -> ShownColumn:
 
 def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
     """The rows with the keys that they have in the report."""
+    from traceview.base.version import VERSION
     from traceview.document.json_text import dumped_with_rows
-    from traceview.version import VERSION
 
     return dumped_with_rows(
         {

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
 
+from traceview.base.timing import measured, stage
 from traceview.cli import STARTED
-from traceview.stages import measured, stage
 
 _LEAST_SECONDS: Final = 0.0005
 _START: Final = "starting"

@@ -10,10 +10,9 @@ from typing import Final, TypeVar
 import numpy as np
 from msgspec import Struct
 
+from traceview.base.stats import Float64Array
 from traceview.document import numbers
-from traceview.mean_variance import Float64Array
-from traceview.report.identity import traces_of
-from traceview.report.model import Report
+from traceview.report.model import Report, traces_of
 
 SIDES: Final = ("before", "after")
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.mean_variance import (
+from traceview.base.stats import (
     Float64Array,
     block_length,
     inside_angle,

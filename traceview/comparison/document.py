@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -16,6 +16,8 @@ from traceview.analysis.device_states import (
     anatomy_rows,
     device_range,
 )
+from traceview.analysis.facts.step_report import StepRow, median_step
+from traceview.comparison.captures import SIDES
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -23,12 +25,14 @@ from traceview.comparison.model import (
     DeviceState,
     FindingDifference,
     OpDifference,
+    StateDifference,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.figures import AlignedSteps
+from traceview.document.figures import AlignedSteps, DeviceLanes, Lanes, StepLane
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
+from traceview.report.model import Report, devices_of, is_lost
 
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5
@@ -444,8 +448,78 @@ def to_html(
     """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections
     follow the verdict.
     """
-    from traceview.document import html
+    from traceview.document.html import printer
 
     page = document_of(comparison, steps)
     page = replace(page, sections=(*further, *page.sections))
-    return html.render(lambda _: page)
+    return printer.render(lambda _: page)
+
+
+MOST_DEVICES: Final = 8
+"""Of each side."""
+_KINDS: Final = ("idle", "copies", "communication", "compute")
+"""From what is covered to what covers: compute is shown wherever it runs."""
+
+
+def aligned_steps(
+    before: Sequence[Report], after: Sequence[Report], states: Sequence[StateDifference] = ()
+) -> AlignedSteps | Skipped:
+    """The devices of the median steps, before and after below each other; Skipped where a report has no timeline.
+
+    Of several captures of a side the first stands for it. `states`: what differs beyond noise of them is marked.
+    """
+    marked = {row.state for row in states if row.is_shown}
+    if "communication" in marked:
+        marked.add("collective")
+    sides = []
+    for name, report in zip(SIDES, (before[0], after[0]), strict=True):
+        of_side = dict(_lanes_of(name, report, marked))
+        if not of_side:
+            return Skipped(_why_no_lanes(name, report))
+        sides.append(of_side)
+    old, new = sides
+    for device in old.keys() & new.keys():
+        longer_ps = new[device].step_ps - old[device].step_ps
+        new[device] = replace(new[device], note=numbers.signed_time(longer_ps))
+    devices = list(dict.fromkeys([*old, *new]))[:MOST_DEVICES]
+    lanes = [side[device] for device in devices for side in sides if device in side]
+    label = "the median step of each side"
+    if any(lane.marked for lane in lanes):
+        label += "; higher: what differs beyond noise"
+    return AlignedSteps(label, tuple(lanes))
+
+
+def _why_no_lanes(name: str, report: Report) -> str:
+    if report.results.lanes is None and (devices_of(report) or is_lost(report, "device_time")):
+        return (
+            f"the saved report {name} holds no timeline. "
+            "Log directories do, and so do reports that traceview report wrote"
+        )
+    return f"no device was recorded in the median step {name}"
+
+
+def _lanes_of(name: str, report: Report, marked: Container[str]) -> Iterator[tuple[str, StepLane]]:
+    """By the name of the device without its host."""
+    lanes, steps = report.results.lanes, report.results.steps
+    step = median_step(steps.steps) if steps else None
+    if lanes is None or step is None:
+        return
+    for device in lanes.devices:
+        if device.host == step.host:
+            key = device.device.rpartition("/")[2]
+            pieces = tuple(_pieces(lanes, device, step))
+            high = frozenset(look.key for *_, look in pieces if look.key in marked)
+            yield key, StepLane(f"{name} {key}", step.duration_ps, pieces, marked=high)
+
+
+def _pieces(lanes: Lanes, device: DeviceLanes, step: StepRow) -> Iterator[tuple[int, int, Look]]:
+    """The slices of the device in the step, those that are drawn first first."""
+    host = next(host for host in lanes.hosts if host.host == device.host)
+    begin = step.start_ps - host.start_ps
+    by_kind = {lane.kind: lane for lane in device.lanes}
+    for lane in (by_kind[kind] for kind in _KINDS if kind in by_kind):
+        for piece in lane.slices:
+            start, end = max(piece.start_ps - begin, 0), min(piece.end_ps - begin, step.duration_ps)
+            if start < end:
+                main = max(piece.class_ps, key=lambda key: piece.class_ps[key])
+                yield start, end, lane.look_of(main)

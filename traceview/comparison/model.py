@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from traceview.analysis.op_steps import Shapes
-from traceview.comparison.difference import Difference, Direction
-from traceview.document.vocabulary import CLASSES
-from traceview.ledger.states import KEYS
-from traceview.record import (
+from traceview.base.record import (
     Count,
     DeviceKey,
     Integer,
@@ -23,6 +20,9 @@ from traceview.record import (
     VersionText,
     one_of,
 )
+from traceview.comparison.difference import Difference, Direction
+from traceview.document.vocabulary import CLASSES
+from traceview.ledger.states import KEYS
 
 SCHEMA_VERSION: Final = 3
 

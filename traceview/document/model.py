@@ -11,8 +11,16 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.chart import Lanes, UtilizationStrips
-from traceview.document.figures import AlignedSteps, Chain, HeatMap, Speeds, StepTimes, Trend
+from traceview.document.figures import (
+    AlignedSteps,
+    Chain,
+    HeatMap,
+    Lanes,
+    Speeds,
+    StepTimes,
+    Trend,
+    UtilizationStrips,
+)
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from typing import Final
 
-from traceview.enumeration import first_of
+from traceview.base.text import first_of
 
 ABSENT: Final = "–"
 """What stands where a trace holds no number; a zero would be a claim."""

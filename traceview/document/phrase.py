@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from traceview.enumeration import first_of
+from traceview.base.text import first_of
 
 TokenKind: TypeAlias = Literal["text", "code", "device", "name", "number"]
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.document import numbers
-from traceview.document.chart import UtilizationStrip
+from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
 from traceview.document.page import Page
 from traceview.document.vocabulary import PARTS

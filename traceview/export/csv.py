@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from traceview.base.intervals import Int32Array
+from traceview.base.sweeping import SWEEPS
 from traceview.document.sanitize import encodable, sanitize
-from traceview.intervals import Int32Array
-from traceview.sweeping import SWEEPS
 from traceview.trace.table import Table
 
 _FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")

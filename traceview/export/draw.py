@@ -2,19 +2,416 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.base import Finding
 from traceview.analysis.context import Context
-from traceview.analysis.selection import Selection
-from traceview.export.activity import Launched, device_tracks, host_tracks, launched
-from traceview.export.conclusions import (
-    busy_counter,
-    collective_tracks,
-    finding_tracks,
-    state_tracks,
-    step_tracks,
+from traceview.analysis.registry import RULES
+from traceview.analysis.run_commands import RunCommands
+from traceview.analysis.selection import Selection, rows_in, step_bounds
+from traceview.analysis.sentences import shown_finding
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int64Array, union
+from traceview.document.phrase import plain
+from traceview.document.vocabulary import CLASSES, SEVERITIES, STATES, STEP_KINDS, look_of
+from traceview.export.scene import (
+    Argument,
+    Arrows,
+    Counter,
+    Labels,
+    Process,
+    Scene,
+    Slices,
+    Track,
+    labelled,
+    numbered,
+    tracks_of,
 )
-from traceview.export.scene import Labels, Process, Scene
+from traceview.ledger.columns import By
+from traceview.ledger.states import KEYS, State
+from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.model import Trace
+from traceview.trace.collectives import CollectiveKind, Collectives
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.xplane.planes import ActivityClass
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """The arrows from host events to device events in the window.
+
+    Per device row: int64 `number` of its arrow, `NONE` without. Per host row: int64 `first` and `count` of those that
+    begin there.
+    """
+
+    number: Int64Array
+    first: Int64Array
+    count: Int64Array
+
+    def of_launches(self, rows: Int64Array) -> Arrows:
+        """The arrows that begin at host rows."""
+        return Arrows(self.first[rows], count=self.count[rows])
+
+    def of_launched(self, trace: Trace, rows: Int64Array) -> Arrows:
+        """The arrows that end at device rows."""
+        number = self.number[rows]
+        first = np.full(rows.size, NONE, dtype=np.int64)
+        has_arrow = number != NONE
+        first[has_arrow] = self.first[trace.device_columns.launch[rows[has_arrow]]]
+        return Arrows(first, number=number)
+
+
+def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
+    """The rows of a device that overlap the window of its host."""
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    window = selection.window_of_device(trace, device)
+    if window is None:
+        return np.empty(0, dtype=np.int64)
+    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
+    return inside
+
+
+def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
+    """The rows of a host that overlap its window."""
+    columns = trace.host_columns
+    rows = columns.rows_of_host(host)
+    window = selection.windows.get(host)
+    if window is None:
+        return np.empty(0, dtype=np.int64)
+    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
+    return inside
+
+
+def launched(trace: Trace, selection: Selection) -> Launched:
+    """The launch of each device event, where both are shown.
+
+    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow.
+    The events of a replica are host events themselves.
+    """
+    columns, host = trace.device_columns, trace.host_columns
+    is_shown = np.zeros(host.count, dtype=np.bool_)
+    for index in range(len(trace.hosts)):
+        is_shown[host_rows(trace, selection, index)] = True
+    shown = [
+        device_rows(trace, selection, device)
+        for device, entry in enumerate(trace.device_list)
+        if entry.kind != "replica"
+    ]
+    rows = np.concatenate([np.empty(0, dtype=np.int64), *shown])
+    rows = rows[columns.launch[rows] != NONE]
+    launch = columns.launch[rows]
+    follows = is_shown[launch] & (columns.start_ps[rows] >= host.start_ps[launch])
+    rows, launch = rows[follows], launch[follows]
+    order = np.argsort(launch, kind="stable")
+    number = np.full(columns.count, NONE, dtype=np.int64)
+    number[rows[order]] = np.arange(rows.size)
+    count = np.bincount(launch, minlength=host.count).astype(np.int64)
+    return Launched(number, np.cumsum(count) - count, count)
+
+
+def device_tracks(
+    trace: Trace, selection: Selection, device: int, arrows: Launched, labels: Labels
+) -> Iterator[Track]:
+    """One track per stream, more where its events overlap."""
+    columns = trace.device_columns
+    rows = device_rows(trace, selection, device)
+    classes = np.array(
+        [labels.add(CLASSES[class_.name.lower()].words) for class_ in ActivityClass], dtype=np.int64
+    )
+    nests = trace.device_list[device].kind != "gpu"
+    for line in unique_ids(columns.line[rows]).tolist():
+        of_line = rows[columns.line[rows] == line]
+        slices = Slices(
+            start_ps=columns.start_ps[of_line],
+            end_ps=columns.end_ps[of_line],
+            name=columns.name[of_line].astype(np.int64),
+            category=classes[columns.class_[of_line]],
+            arguments=(
+                labelled("op", columns.op[of_line]),
+                Argument("bytes", columns.bytes[of_line], columns.bytes[of_line] != UNKNOWN_BYTES),
+                Argument(
+                    "correlation_id",
+                    columns.correlation_id[of_line],
+                    columns.has_correlation[of_line],
+                ),
+            ),
+            arrows=arrows.of_launched(trace, of_line),
+        )
+        yield from tracks_of(_line_name(trace, line), "thread", slices, nests=nests)
+
+
+def host_tracks(
+    trace: Trace, selection: Selection, host: int, arrows: Launched, labels: Labels
+) -> Iterator[Track]:
+    """One track per thread with events, more where they overlap without nesting."""
+    columns = trace.host_columns
+    rows = host_rows(trace, selection, host)
+    category = labels.add("host")
+    correlation = columns.stat("correlation_id")
+    known = np.zeros(columns.count, dtype=np.bool_)
+    known[correlation.row] = True
+    correlation_id = correlation.dense(columns.count, 0)
+    bounds = np.searchsorted(columns.line[rows], np.arange(len(trace.lines) + 1))
+    for line in np.flatnonzero(np.diff(bounds)).tolist():
+        of_line = rows[bounds[line] : bounds[line + 1]]
+        slices = Slices(
+            start_ps=columns.start_ps[of_line],
+            end_ps=columns.end_ps[of_line],
+            name=columns.name[of_line].astype(np.int64),
+            category=np.full(of_line.size, category, dtype=np.int64),
+            arguments=(Argument("correlation_id", correlation_id[of_line], known[of_line]),),
+            arrows=arrows.of_launches(of_line),
+        )
+        yield from tracks_of(_line_name(trace, line), "thread", slices, nests=True)
+
+
+def _line_name(trace: Trace, line: int) -> str:
+    info = trace.lines[line]
+    return info.name or f"line {info.id}"
+
+
+BUSY_POINTS: Final = 1000
+"""Equal spans of the window, for each of which the busy share is counted."""
+
+
+def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
+    """The steps of each host; the name of the track has the host if there are several."""
+    for host, info in enumerate(trace.hosts):
+        steps = selection.steps.get(host, ())
+        start, end = step_bounds(steps)
+        slices = Slices(
+            start_ps=start,
+            end_ps=end,
+            name=_ids(labels, [f"step {step.number}" for step in steps]),
+            category=_ids(labels, ["step"] * len(steps)),
+            arguments=(
+                numbered("number", np.array([step.number for step in steps], dtype=np.int64)),
+                labelled(
+                    "kind", _ids(labels, [look_of(STEP_KINDS, step.kind).words for step in steps])
+                ),
+                labelled("left out of statistics", _ids(labels, [step.excluded for step in steps])),
+            ),
+        )
+        name = "steps" if len(trace.hosts) == 1 else f"steps of {info.name}"
+        yield from tracks_of(name, "analysis", slices, nests=True)
+
+
+def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]:
+    """What a device does or waits for: the rows of the ledger, each with what caused it.
+
+    `event`: what runs, or after idle time what runs next.
+    """
+    trace, columns = ledger.trace, ledger.columns
+    own = ledger.rows_of(device)
+    rows = np.arange(own.start, own.stop)
+    if not rows.size:
+        return
+    state, step = columns.state[rows].astype(np.int64), columns.step[rows]
+    names = _ids(labels, [look.words for look in STATES.values()])
+    numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
+    event = columns.event[rows]
+    op = np.append(trace.device_columns.op, NONE)[event]
+    name = np.append(trace.device_columns.name, NONE)[event]
+    slices = Slices(
+        start_ps=columns.start_ps[rows],
+        end_ps=columns.start_ps[rows] + columns.duration_ps[rows],
+        name=names[state],
+        category=np.full(rows.size, labels.add("state"), dtype=np.int64),
+        arguments=(
+            labelled("state", _ids(labels, KEYS)[state]),
+            Argument("step", numbers[step], step != NONE),
+            labelled("by", _causers(ledger, rows, labels)),
+            labelled("event", np.where(op == NONE, name, op)),
+        ),
+    )
+    yield from tracks_of("state", "analysis", slices, nests=False)
+
+
+def _causers(ledger: Ledger, rows: Int64Array, labels: Labels) -> Int64Array:
+    """The device, thread, op or line of Python that caused each row; else `NONE`."""
+    trace, kind, by = ledger.trace, ledger.columns.by_kind[rows], ledger.columns.by[rows]
+    causers = np.full(rows.size, NONE, dtype=np.int64)
+    causers[kind == By.OP] = by[kind == By.OP]
+    for of, text in (
+        (By.DEVICE, trace.device_key),
+        (By.THREAD, lambda line: trace.lines[line].name),
+        (By.PYTHON, ledger.python.__getitem__),
+    ):
+        chosen = np.flatnonzero(kind == of)
+        distinct, place = unique_inverse(by[chosen])
+        causers[chosen] = _ids(labels, [text(number) for number in distinct.tolist()])[place]
+    return causers
+
+
+def collective_tracks(
+    trace: Trace, selection: Selection, device: int, collectives: Collectives, labels: Labels
+) -> Iterator[Track]:
+    """The collectives of a device, numbered alike on all devices; inside each its waiting for others, and the transfer.
+
+    A collective of which a device was not recorded has no waiting, no transfer and no last device.
+    """
+    window = selection.window_of_device(trace, device)
+    if window is None:
+        return
+    rows = np.flatnonzero(collectives.device == device)
+    rows = rows[rows_in(collectives.start_ps[rows], collectives.end_ps[rows], window)]
+    if not rows.size:
+        return
+    number = collectives.collective[rows]
+    complete = collectives.is_complete[number]
+    transfer = collectives.transfer_ps[number]
+    kinds = [CollectiveKind(kind).name.lower() for kind in collectives.kind[rows].tolist()]
+    size = collectives.bytes_moved[number]
+    arguments = (
+        numbered("collective", number),
+        labelled("op", collectives.op[rows]),
+        labelled("kernel", collectives.name[rows]),
+        numbered("devices", collectives.device_count[number]),
+        Argument("bytes", size, size != UNKNOWN_BYTES),
+        Argument("wait_ps", collectives.wait_ps[rows], complete),
+        Argument("transfer_ps", transfer, complete),
+        Argument("started last", collectives.is_last[rows].astype(np.int64), complete),
+    )
+    wholes = Slices(
+        start_ps=collectives.start_ps[rows],
+        end_ps=collectives.end_ps[rows],
+        name=_ids(
+            labels, [f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True)]
+        ),
+        category=np.full(rows.size, labels.add("collective"), dtype=np.int64),
+        arguments=arguments,
+    )
+    for track in tracks_of("collectives", "analysis", wholes, nests=False):
+        yield Track(track.name, track.kind, _with_parts(track.slices, labels))
+
+
+def _with_parts(wholes: Slices, labels: Labels) -> Slices:
+    """Collectives, and inside the complete ones their waiting and their transfer."""
+    (transfer,) = (item for item in wholes.arguments if item.name == "transfer_ps")
+    inside = wholes.at(np.flatnonzero(transfer.known))
+    turn = inside.end_ps - transfer.values[transfer.known]
+    waits = turn > inside.start_ps
+    start = (wholes.start_ps, inside.start_ps[waits], turn)
+    end = (wholes.end_ps, turn[waits], inside.end_ps)
+    names = [labels.add(STATES[State.DEVICE_WAIT.key].words)] * int(waits.sum()) + [
+        labels.add("transfer")
+    ] * turn.size
+    name = np.concatenate((wholes.name, np.array(names, dtype=np.int64)))
+    return Slices(
+        start_ps=np.concatenate(start),
+        end_ps=np.concatenate(end),
+        name=name,
+        category=np.full(name.size, labels.add("collective"), dtype=np.int64),
+        arguments=tuple(
+            Argument(
+                item.name,
+                np.append(item.values, np.zeros(len(names), dtype=np.int64)),
+                np.append(item.known, np.zeros(len(names), dtype=np.bool_)),
+                item.is_text,
+            )
+            for item in wholes.arguments
+        ),
+    ).in_order()
+
+
+def finding_tracks(
+    trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
+) -> Iterator[Track]:
+    """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
+    spans: list[tuple[int, int]] = []
+    shown: list[Finding] = []
+    for finding in findings:
+        for span in _spans(trace, selection, finding):
+            spans.append(span)
+            shown.append(finding)
+    costs = [finding.loss.ps_per_step if finding.loss else None for finding in shown]
+    commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
+    slices = Slices(
+        start_ps=np.array([start for start, _ in spans], dtype=np.int64),
+        end_ps=np.array([end for _, end in spans], dtype=np.int64),
+        name=_ids(labels, [finding.title for finding in shown]),
+        category=_ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
+        arguments=(
+            labelled("code", _ids(labels, [finding.code for finding in shown])),
+            labelled(
+                "severity",
+                _ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
+            ),
+            Argument(
+                "ps_per_step",
+                np.array([cost or 0 for cost in costs], dtype=np.int64),
+                np.array([cost is not None for cost in costs], dtype=np.bool_),
+            ),
+            labelled("devices", _ids(labels, [", ".join(row.devices) or None for row in shown])),
+            labelled(
+                "advice",
+                _ids(
+                    labels,
+                    [
+                        plain(shown_finding(1, row, RULES.get(row.code), commands).whole_advice)
+                        for row in shown
+                    ],
+                ),
+            ),
+            labelled("explanation", _ids(labels, [finding.explanation for finding in shown])),
+            labelled("confidence", _ids(labels, [finding.confidence for finding in shown])),
+        ),
+    )
+    yield from tracks_of("findings", "analysis", slices, nests=True)
+
+
+def _spans(trace: Trace, selection: Selection, finding: Finding) -> Iterator[tuple[int, int]]:
+    """Where a finding is shown: runs of its steps, else the whole window."""
+    numbers = frozenset(finding.steps)
+    steps = [
+        step
+        for host in _hosts(trace, finding)
+        for step in selection.steps.get(host, ())
+        if step.number in numbers
+    ]
+    if steps:
+        runs = union(*step_bounds(steps))
+        yield from zip(runs.start.tolist(), runs.end.tolist(), strict=True)
+    elif selection.windows:
+        windows = selection.windows.values()
+        yield (
+            min(window.start_ps for window in windows),
+            max(window.end_ps for window in windows),
+        )
+
+
+def _hosts(trace: Trace, finding: Finding) -> set[int]:
+    """The hosts of the devices that a finding names, all if it names none."""
+    of_devices = {
+        entry.host
+        for device, entry in enumerate(trace.device_list)
+        if trace.device_key(device) in finding.devices
+    }
+    return of_devices or set(range(len(trace.hosts)))
+
+
+def busy_counter(trace: Trace, selection: Selection, device: int) -> Iterator[Counter]:
+    """The share of `BUSY_POINTS` spans of the window in which the device did anything, in percent."""
+    window = selection.window_of_device(trace, device)
+    if window is None or window.length_ps < BUSY_POINTS:
+        return
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    busy = union(columns.start_ps[rows], columns.end_ps[rows])
+    # The length times the number of points may not fit.
+    span, rest = divmod(window.length_ps, BUSY_POINTS)
+    points = np.arange(BUSY_POINTS + 1, dtype=np.int64)
+    bounds = window.start_ps + span * points + rest * points // BUSY_POINTS
+    covered = busy.within(bounds[:-1], bounds[1:])
+    percent = np.rint(100 * (covered / np.diff(bounds))).astype(np.int64)
+    yield Counter("busy", "%", bounds, np.append(percent, 0))
+
+
+def _ids(labels: Labels, texts: Sequence[str | None]) -> Int64Array:
+    return np.array([NONE if t is None else labels.add(t) for t in texts], dtype=np.int64)
 
 
 def drawn(context: Context, report: Report) -> Scene:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 TABLES: Final = (
     "devices",

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
 from traceview.export import wire
 from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
-from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE
 
 _PACKET: Final = 1

@@ -11,7 +11,7 @@ from traceview.analysis.device_time import device_table
 from traceview.analysis.facts.collectives import collective_table
 from traceview.analysis.ops import table_in_window
 from traceview.analysis.steps.table import step_table
-from traceview.export.activity import device_rows, host_rows
+from traceview.export.draw import device_rows, host_rows
 from traceview.ledger.gaps import gap_events
 from traceview.report.model import Report
 from traceview.trace import event_tables

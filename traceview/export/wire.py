@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array
 
 VARINT: Final = 0
 FIXED64: Final = 1

@@ -19,18 +19,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import sorted_unique, unique_ids, unique_inverse
-from traceview.intervals import (
+from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.base.intervals import (
     Int32Array,
     Int64Array,
     IntervalSet,
     nesting,
     union,
 )
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
-from traceview.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives
 from traceview.trace.gaps import Gaps, IdleSpans

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.ledger.states import State
 from traceview.xplane.planes import ActivityClass
 

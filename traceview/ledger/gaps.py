@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import Int64Array, places
+from traceview.base.intervals import Int64Array, places
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import IDLE_STATES, KEYS, State
 from traceview.ledger.table import Ledger
-from traceview.sweeping import SWEEPS
 from traceview.trace.event_tables import device_keys, hosts_of_devices, line_names, step_column
 from traceview.trace.gaps import Gaps
 from traceview.trace.model import NONE

@@ -18,10 +18,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from traceview.ids import is_in
-from traceview.intervals import Int32Array, Int64Array
+from traceview.base.ids import is_in
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, WAITS, By, Columns, PathRows
-from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, Step, Trace
 
 _FOR_NOBODY: Final = -2

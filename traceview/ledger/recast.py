@@ -7,12 +7,12 @@ from itertools import accumulate
 
 import numpy as np
 
-from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.build import with_values
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.sweeping import SWEEPS
 
 
 def recast(

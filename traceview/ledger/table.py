@@ -20,13 +20,13 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import is_in
-from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.waits import waits_for
-from traceview.sweeping import SWEEPS
 from traceview.trace.model import NONE, Step, Trace
 
 if TYPE_CHECKING:

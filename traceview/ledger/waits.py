@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from traceview.ids import unique_inverse
-from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import By, Columns
-from traceview.sweeping import SWEEPS
 from traceview.trace.model import Step
 
 

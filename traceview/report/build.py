@@ -18,9 +18,10 @@ from traceview.analysis.facts.step_report import detailed_steps
 from traceview.analysis.jax_advice import is_of_jax, with_jax_advice
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.selection import Selection, select
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.version import VERSION
 from traceview.ledger.table import Ledger
-from traceview.location import Location
 from traceview.report.command import reproducing
 from traceview.report.model import (
     SCHEMA_VERSION,
@@ -34,7 +35,6 @@ from traceview.trace.damage import damaged_hosts
 from traceview.trace.load import Readers, load
 from traceview.trace.model import Trace
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
-from traceview.version import VERSION
 
 
 def analyze(

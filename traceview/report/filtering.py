@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 from traceview.report.model import Report
 
 

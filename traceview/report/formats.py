@@ -33,7 +33,7 @@ class DocumentFormat(Struct, frozen=True):
 
 def html(report: Report) -> str:
     """A page for a browser."""
-    from traceview.document import html as printer
+    from traceview.document.html import printer
     from traceview.report.document import document_of
 
     return printer.render(lambda most_rows: document_of(report, most_rows=most_rows))
@@ -41,7 +41,7 @@ def html(report: Report) -> str:
 
 def notebook(report: Report) -> str:
     """A fragment of HTML for a notebook."""
-    from traceview.document import html as printer
+    from traceview.document.html import printer
     from traceview.report.document import document_of
 
     return printer.render_notebook(document_of(report))
@@ -57,7 +57,7 @@ def markdown(report: Report) -> str:
 
 def svg(report: Report) -> str:
     """The timeline as one picture."""
-    from traceview.document import svg as printer
+    from traceview.document.html import timeline_svg as printer
     from traceview.report.document import document_of
 
     return printer.render(document_of(report))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from traceview.location import Location
+from traceview.base.location import Location
 
 if TYPE_CHECKING:
     from traceview.report.model import Report

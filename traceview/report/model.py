@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from traceview.analysis.base import Finding, FindingLoss, Severity
 from traceview.analysis.capture.result import Capture
 from traceview.analysis.registry import Results
 from traceview.analysis.words import Argument
-from traceview.record import (
+from traceview.base.record import (
     Count,
     FileName,
     Hostname,
@@ -143,3 +144,60 @@ class Report(Record, frozen=True):
     left_out_findings: tuple[Key, ...] = ()
     command: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
+
+
+def started_ns(report: Report | None) -> int | None:
+    """When the run was recorded, Unix nanoseconds; None where that is not known."""
+    hosts = report.capture.hosts if report else ()
+    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
+    return min(starts, default=None)
+
+
+def traces_of(report: Report) -> frozenset[str]:
+    """The checksums of the traces of the run, which tell it from every other run; empty where one is not known."""
+    sums = [file.sha256 for file in report.source.files]
+    return frozenset(known for known in sums if known) if None not in sums else frozenset()
+
+
+def devices_of(report: Report | None) -> str:
+    """The devices in use: `4 × Tesla V100`; empty without any."""
+    times = report.results.device_time if report else None
+    rows = [row for row in times.devices if row.is_in_use] if times else []
+    models = [row.model or row.kind for row in rows]
+    return ", ".join(f"{models.count(model)} × {model}" for model in dict.fromkeys(models))
+
+
+NOT_SAVED: Final = "not in the saved report"
+LEFT_OUT: Final = "left out of the reduced report"
+_ON_REQUEST: Final = ("lanes",)
+"""Results that only a page has."""
+
+
+def why_absent(report: Report, topic: str) -> str:
+    """The reason why the report has no result of this topic."""
+    return report.skipped.get(topic, NOT_SAVED)
+
+
+def absence(report: Report, topic: str) -> str:
+    """The same reason as a sentence of its own."""
+    reason = why_absent(report, topic)
+    return f"results.{topic} is {reason}" if is_lost(report, topic) else reason
+
+
+def is_lost(report: Report, topic: str) -> bool:
+    """Whether the report lacks a result that the run may have had."""
+    is_there = getattr(report.results, topic) is not None
+    return not is_there and why_absent(report, topic) in (NOT_SAVED, LEFT_OUT)
+
+
+def with_reasons(report: Report) -> Report:
+    """A report that was read, with a reason for each result that it should have: an earlier version, or another program,
+    did not write it.
+    """
+    results = report.results
+    absent = [
+        name
+        for name in results.__struct_fields__
+        if getattr(results, name) is None and name not in (*report.skipped, *_ON_REQUEST)
+    ]
+    return replace(report, skipped={**report.skipped, **dict.fromkeys(absent, NOT_SAVED)})

@@ -9,9 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from traceview.record import TextKind
-from traceview.report.library_kernels import is_of_library
-from traceview.report.public_words import AROUND, is_op_name, is_stage_name, public_words
+from traceview.base.record import TextKind
+from traceview.report.public_words import (
+    AROUND,
+    is_of_library,
+    is_op_name,
+    is_stage_name,
+    public_words,
+)
 
 _TIMESTAMP: Final = re.compile(r"\d{4}_\d\d_\d\d(?:_\d\d)*")
 _RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))

@@ -1,7 +1,8 @@
-"""Knows the words that identify nobody: those of traceview's own sentences, and the names of TensorFlow's ops.
+"""Knows the words that identify nobody: those of traceview's own sentences, of TensorFlow's ops, and of libraries' kernels.
 
 Every word that traceview writes into a report is in `public_words.txt`, which `python -m scripts.public_words` makes from
-the code. A word that is not there came from a trace. A word that is missing is hidden, never shown.
+the code. A word that is not there came from a trace. A word that is missing is hidden, never shown. A kernel is of a library
+if its name begins as the library's names do and every word in it is one that such libraries use.
 """
 
 from __future__ import annotations
@@ -58,3 +59,207 @@ def is_stage_name(name: str) -> bool:
 def _stored(name: str) -> frozenset[str]:
     text = files("traceview.report").joinpath(name).read_text(encoding="utf-8")
     return frozenset(text.split())
+
+
+# Words in the names of kernels
+
+_CPP: Final = re.compile(
+    r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
+    r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
+)
+"""Words of C++ and of CUDA's types."""
+
+_NAMESPACE: Final = re.compile(
+    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
+)
+_BEGINNING: Final = re.compile(
+    r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
+    r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
+    re.IGNORECASE,
+)
+"""Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
+
+_XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
+_TENSILE: Final = re.compile(
+    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
+)
+_TENSILE_KEYS: Final = frozenset(
+    [
+        "A",
+        "AAC",
+        "AAV",
+        "AF",
+        "AFC",
+        "AFEM",
+        "AMAS",
+        "APM",
+        "ASAE",
+        "ASBE",
+        "ASCE",
+        "ASEM",
+        "BH",
+        "BL",
+        "BS",
+        "CLR",
+        "DTL",
+        "DTLA",
+        "DTLB",
+        "DTVA",
+        "DTVB",
+        "DTVSM",
+        "DVO",
+        "ELFLR",
+        "EM",
+        "EMLL",
+        "EPS",
+        "FL",
+        "FSSC",
+        "GLS",
+        "GLVWA",
+        "GLVWB",
+        "GRCGA",
+        "GRPM",
+        "GRVW",
+        "GRVWA",
+        "GRVWB",
+        "GSU",
+        "GSUAMB",
+        "GSUASB",
+        "GSUC",
+        "GSUWGMRR",
+        "HPA",
+        "ISA",
+        "IU",
+        "IUI",
+        "K",
+        "KLA",
+        "LBSPPA",
+        "LBSPPB",
+        "LBSPPM",
+        "LDL",
+        "LDSB",
+        "LDW",
+        "LPA",
+        "LPB",
+        "LPM",
+        "LRVW",
+        "LWPM",
+        "M",
+        "MAC",
+        "MDA",
+        "MGRIPM",
+        "MI",
+        "MIAV",
+        "MIWT",
+        "MKFGSU",
+        "MMFG",
+        "MO",
+        "MT",
+        "NEPBS",
+        "NLCA",
+        "NLCB",
+        "NLR",
+        "NTA",
+        "NTB",
+        "NTC",
+        "NTD",
+        "NTE",
+        "NTM",
+        "NTWS",
+        "ONLL",
+        "OPLV",
+        "OSK",
+        "PAP",
+        "PBC",
+        "PBD",
+        "PGR",
+        "PK",
+        "PKA",
+        "PLR",
+        "RK",
+        "SCA",
+        "SCIU",
+        "SCIUI",
+        "SE",
+        "SGROB",
+        "SIA",
+        "SK",
+        "SKA",
+        "SKFTR",
+        "SKXCCM",
+        "SN",
+        "SPM",
+        "SPO",
+        "SRVW",
+        "SS",
+        "SSO",
+        "STI",
+        "SU",
+        "SUM",
+        "SUS",
+        "SVW",
+        "SWMS",
+        "TDMI",
+        "TLDS",
+        "TSGRA",
+        "TSGRB",
+        "TT",
+        "UMF",
+        "UMLDSA",
+        "UMLDSB",
+        "USFGRO",
+        "USFGROOOB",
+        "USL",
+        "VAW",
+        "VFLRP",
+        "VS",
+        "VSM",
+        "VW",
+        "VWA",
+        "VWB",
+        "WG",
+        "WGM",
+        "WGMXCC",
+        "WGMXCCC",
+        "WGMXCCG",
+        "WGR",
+        "WS",
+        "WSGRA",
+        "WSGRB",
+    ]
+)
+"""Parameters of a kernel in its name, before their values: `MT64x64x32`."""
+_TENSILE_TYPES: Final = re.compile(r"[BCDFHISZ]{1,4}")
+_SHAPE: Final = re.compile(
+    r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
+)
+"""Letters for layouts and types: `nn`, `tnt`, `hsh`. They stand alone, and a single one (`coopA`) stands anywhere."""
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_of_library(word: str) -> bool:
+    """Whether a word begins as a library's names do and has no word that is not a library's.
+
+    `word`: an identifier of C++ with its namespaces.
+    """
+    tensile = _TENSILE.fullmatch(word)
+    if tensile:
+        keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
+        return all(key in _TENSILE_KEYS or _TENSILE_TYPES.fullmatch(key) for key in keys)
+    if _CPP.fullmatch(word):
+        return True
+    namespace, _, rest = word.partition("::")
+    begins = _NAMESPACE.fullmatch(namespace) if rest else _begins_as_library(word)
+    return (
+        bool(begins)
+        and word.isascii()
+        and all(map(_is_library_word, _WORD.findall(_SHAPE.sub("", word))))
+    )
+
+
+def _begins_as_library(word: str) -> bool:
+    return _BEGINNING.match(word) is not None or _XLA_FUSION.fullmatch(word) is not None
+
+
+def _is_library_word(word: str) -> bool:
+    return len(word) == 1 or word.lower() in library_words()

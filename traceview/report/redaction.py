@@ -1,6 +1,6 @@
 """Makes a report that may leave the house: the same numbers, and no name that shows whose they are.
 
-The type of a field decides (`traceview.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
+The type of a field decides (`traceview.base.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
 checksum stays as it is. The sentences of findings are made of arguments, which have such types. Every other text, such as a
 reason or a message of the profiler, is one in which known names are replaced and only the words stay that traceview itself
 writes.
@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from msgspec import inspect
 from msgspec.structs import replace
 
-from traceview.record import Record, TextKind, kind_of_text
+from traceview.base.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
 from traceview.report.verdict import with_sentences

@@ -16,17 +16,16 @@ from traceview.analysis.device_states import anatomy_rows
 from traceview.analysis.registry import RULES
 from traceview.analysis.rule import LIMIT
 from traceview.analysis.sentences import sentences_of
+from traceview.base.text import shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Sentence, Token, device, ended, phrase
 from traceview.document.vocabulary import QUALITIES, SEVERITIES, VERDICT_STATUSES, look_of
 from traceview.ledger.states import BY_KEY
 from traceview.report.command import table_of
-from traceview.report.document import view_of
+from traceview.report.document import devices_of, view_of
 from traceview.report.model import Report
-from traceview.report.summary import devices_of
 from traceview.report.verdict import phrases_of_verdict
-from traceview.shell_quote import shell_word
 
 MOST_FINDINGS: Final = 2
 """Findings beside that of the headline."""

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from traceview.errors import UsageError
-from traceview.location import Location
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
 from traceview.store.schemes import SCHEMES
 
 if TYPE_CHECKING:

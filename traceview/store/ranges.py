@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from traceview.errors import StoreError
+from traceview.base.errors import StoreError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO, Final, Literal, cast
 from urllib.parse import unquote
 
-from traceview.errors import TraceNotFoundError, UsageError
+from traceview.base.errors import TraceNotFoundError, UsageError
 from traceview.store.ranges import RemoteFile
 from traceview.store.schemes import SCHEMES
 from traceview.store.service import UNKNOWN_BYTES, DeniedError, Entry, Service
@@ -23,7 +23,7 @@ _LISTED_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, order=True, repr=False)
 class RemotePath:
-    """A place in a store: a file, a folder, or a name that neither has. See `traceview.location.Location`.
+    """A place in a store: a file, a folder, or a name that neither has. See `traceview.base.location.Location`.
 
     What a listing has said of it, it knows and does not ask again: `known` is its entry there, `folder` all that lies
     beside it, `content` all that lies in it. `query` gives access to a file on a web server and is never shown.

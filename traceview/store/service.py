@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from traceview.errors import StoreError, TraceviewError, UsageError
+from traceview.base.errors import StoreError, TraceviewError, UsageError
 from traceview.store.schemes import EXTRA, SCHEMES
 
 _Answer = TypeVar("_Answer")

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.errors import StoreError, UsageError
-from traceview.location import Location
+from traceview.base.errors import StoreError, UsageError
+from traceview.base.location import Location
 from traceview.store.address import is_remote
 from traceview.store.remote import RemotePath
 from traceview.store.schemes import SCHEMES

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from traceview.intervals import BoolArray, union
+from traceview.base.intervals import BoolArray, union
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 

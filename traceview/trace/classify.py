@@ -11,8 +11,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.ids import unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,

@@ -25,13 +25,13 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import is_in
-from traceview.intervals import Int64Array
-from traceview.robust import MAD_TO_SIGMA, median, median_ps
+from traceview.base.ids import is_in
+from traceview.base.intervals import Int64Array
+from traceview.base.stats import MAD_TO_SIGMA, median, median_ps
+from traceview.base.units import PS_PER_NS, PS_PER_S
 from traceview.trace.collectives import CollectiveKind, match_collectives
 from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.roles import step_groups
-from traceview.units import PS_PER_NS, PS_PER_S
 from traceview.xplane.read import MAX_HOURS, MAX_PS
 
 MIN_COLLECTIVES: Final = 3

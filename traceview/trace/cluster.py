@@ -17,12 +17,12 @@ from threading import Thread
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from traceview.errors import UsageError, WorkerError
-from traceview.location import Location
-from traceview.stages import stage
+from traceview.base.errors import UsageError, WorkerError
+from traceview.base.location import Location
+from traceview.base.timing import stage
+from traceview.base.version import VERSION
 from traceview.trace.load import Answering
 from traceview.trace.part import HostFile, read_host
-from traceview.version import VERSION
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import is_in, labels, unique_inverse
-from traceview.intervals import Int32Array, Int64Array
+from traceview.base.ids import is_in, labels, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.correlation import innermost_value
 from traceview.trace.model import (
     NONE,

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import unique_counts
-from traceview.intervals import Int64Array, IntervalSet, difference, union
+from traceview.base.ids import unique_counts
+from traceview.base.intervals import Int64Array, IntervalSet, difference, union
 
 
 class CollectivePeers(Struct, frozen=True, eq=False):

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import is_in, labels, unique_counts, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array
-from traceview.robust import median
+from traceview.base.ids import is_in, labels, unique_counts, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.stats import median
 from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
 from traceview.trace.per_host import CollectiveCalls
 from traceview.trace.roles import step_groups

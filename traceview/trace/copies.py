@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int32Array, Int64Array, nesting, places
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, nesting, places
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

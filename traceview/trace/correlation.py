@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int32Array, Int64Array, Nesting, nesting
-from traceview.sweeping import SWEEPS
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import Int32Array, Int64Array, Nesting, nesting
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import NONE, HostColumns, HostStat
 from traceview.xplane.columns import SmallIntArray
 

@@ -6,7 +6,7 @@ capture tried and failed to read it, `missing` holds the reason by the name of t
 
 from __future__ import annotations
 
-from traceview.record import (
+from traceview.base.record import (
     Argument,
     BusId,
     DeviceKey,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.ids import is_in
-from traceview.intervals import Int64Array
+from traceview.base.ids import is_in
+from traceview.base.intervals import Int64Array
 from traceview.trace.active_devices import active_steps
 from traceview.trace.collectives import CollectiveKind, collectives_of
 from traceview.trace.copies import copies_of

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in
+from traceview.base.ids import is_in
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace

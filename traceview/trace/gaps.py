@@ -40,15 +40,15 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.ids import sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting, places
-from traceview.sweeping import SWEEPS
+from traceview.base.ids import sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_US
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import stacked
 from traceview.trace.windows import Window
-from traceview.units import PS_PER_US
 from traceview.xplane.planes import ActivityClass
 
 LATENCY_PS: Final = 20 * PS_PER_US

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from traceview.errors import TraceFormatError
-from traceview.location import Location
-from traceview.record import (
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
+from traceview.base.record import (
     Count,
     FunctionName,
     Hostname,
@@ -24,8 +24,8 @@ from traceview.record import (
     SourceLine,
     ThreadName,
 )
-from traceview.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
-from traceview.version import VERSION
+from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
+from traceview.base.version import VERSION
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".hang.json"

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
+from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.trace.correlation import ProducerConsumerLinks
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.trace.side_work import SideWork, side_work_of

@@ -12,14 +12,14 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import Int64Array, IntervalSet, places, union
-from traceview.sweeping import SWEEPS
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_US
 from traceview.trace.cause import Cause
 from traceview.trace.host_events import HostEvents, among
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import Layer, without_holes
-from traceview.units import PS_PER_US
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from traceview.intervals import Int32Array, Int64Array
-from traceview.location import Location
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.location import Location
 from traceview.trace.clocks import AlignedClocks
 from traceview.trace.collective_peers import CollectivePeers
 from traceview.trace.gaps import Gaps

@@ -50,8 +50,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
-from traceview.ids import unique_ids
-from traceview.intervals import IntervalSet, difference, union
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import IntervalSet, difference, union
+from traceview.base.units import PS_PER_US
 from traceview.trace.cause import Cause
 from traceview.trace.host_evidence import (
     BACK_TO_BACK_PS,
@@ -69,7 +70,6 @@ from traceview.trace.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.units import PS_PER_US
 
 HANDOVER_PS: Final = 1000 * PS_PER_US
 """An executor is woken up within this time; 97 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""

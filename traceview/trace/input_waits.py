@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE, HostSteps, Trace
 from traceview.trace.pipeline import (
     GENERATOR,

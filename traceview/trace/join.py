@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
-from traceview.ids import in_order
+from traceview.base.ids import in_order
 from traceview.trace.classify import Activity, final_classes
 from traceview.trace.correlation import find_launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names

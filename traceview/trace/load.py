@@ -7,11 +7,11 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import asdict
 
-from traceview.errors import TraceFormatError
-from traceview.location import Location
-from traceview.stages import stage
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
+from traceview.base.sweeping import SWEEPS
+from traceview.base.timing import stage
 from traceview.store.address import location_of
-from traceview.sweeping import SWEEPS
 from traceview.trace.clocks import align, on_one_clock, without_solved
 from traceview.trace.hang import Hang, hang_files, read_hang
 from traceview.trace.locate import RunFiles, chosen_run, find_runs, host_of

@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.location import Location
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
 from traceview.store.address import is_remote
 from traceview.trace.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.trace.task_environment import profile_times

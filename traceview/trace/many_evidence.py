@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import labels, sorted_unique, unique_first, unique_ids
-from traceview.intervals import Int32Array, Int64Array, IntervalSet, nesting, union
-from traceview.sweeping import SWEEPS
+from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids
+from traceview.base.intervals import Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.cause import Cause
 from traceview.trace.gap_evidence import NEARLY, SHOWS, evidence_at
 from traceview.trace.host_states import HostStates

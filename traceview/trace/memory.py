@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import unique_ids
+from traceview.base.ids import unique_ids
 from traceview.trace.model import Device, HostColumns, Names
 from traceview.trace.windows import Window
 

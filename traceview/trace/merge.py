@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
-from traceview.intervals import Int32Array
+from traceview.base.intervals import Int32Array
 from traceview.trace.clocks import AlignedClocks, shifted_steps
 from traceview.trace.model import (
     NONE,

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.errors import TraceFormatError
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, places
-from traceview.location import Location
-from traceview.record import Count, Hostname, Integer, Picoseconds, Record, one_of
+from traceview.base.errors import TraceFormatError
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
+from traceview.base.location import Location
+from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.hang import Hang
 from traceview.trace.per_host import PerHost

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from traceview.record import RecordedCount
+from traceview.base.record import RecordedCount
 
 _Value = TypeVar("_Value")
 

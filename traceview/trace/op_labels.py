@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceview.intervals import Int32Array, Int64Array
-from traceview.sweeping import SWEEPS
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import Recording
 
 

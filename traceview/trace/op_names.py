@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_ids
-from traceview.intervals import Int32Array
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int32Array
 from traceview.trace.model import NONE, Recording
 from traceview.trace.op_labels import op_labels
 from traceview.trace.op_phase import KEPT_NAMES

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from traceview.ids import unique_ids
+from traceview.base.ids import unique_ids
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.planes import ActivityClass
 

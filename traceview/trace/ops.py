@@ -14,9 +14,9 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.ids import sorted_within, unique_ids, unique_inverse
-from traceview.intervals import Int32Array, Int64Array, nesting, places, union
-from traceview.sweeping import SWEEPS
+from traceview.base.ids import sorted_within, unique_ids, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, nesting, places, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_labels import op_labels
 from traceview.trace.op_names import op_names

@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.enumeration import enumerated
-from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.location import Location
-from traceview.stages import stage
-from traceview.sweeping import SWEEPS
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
+from traceview.base.sweeping import SWEEPS
+from traceview.base.text import enumerated
+from traceview.base.timing import stage
 from traceview.trace.classify import activity_of
 from traceview.trace.collective_calls import find_collective_calls
 from traceview.trace.join import DeviceParts, HostParts

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.intervals import Int64Array
+from traceview.base.intervals import Int64Array
 
 HOST_ROWS: Final = frozenset(("op", "call", "arrival"))
 

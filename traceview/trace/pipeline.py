@@ -30,12 +30,20 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int64Array, nesting, union
-from traceview.record import Count, Hostname, Picoseconds, Ratio, Record, StageName, ThreadNames
-from traceview.robust import median_ps
+from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.record import (
+    Count,
+    Hostname,
+    Picoseconds,
+    Ratio,
+    Record,
+    StageName,
+    ThreadNames,
+)
+from traceview.base.stats import median_ps
+from traceview.base.units import PS_PER_US
 from traceview.trace.model import NONE, HostStat, Trace
-from traceview.units import PS_PER_US
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
 """A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from traceview.record import (
+from traceview.base.record import (
     DeviceKey,
     FunctionName,
     OpName,

@@ -25,8 +25,9 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import unique_inverse
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.model import NONE, Recording
 from traceview.trace.python_samples import (
     PythonFrame,
@@ -34,7 +35,6 @@ from traceview.trace.python_samples import (
     PythonState,
     PythonThread,
 )
-from traceview.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from traceview.intervals import Int32Array, Int64Array
-from traceview.record import RecordedCount
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.record import RecordedCount
 from traceview.trace.fields import read_as
 
 _MOST_BYTES: Final = 1 << 26

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int64Array
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int64Array
 from traceview.trace.model import NONE, Names, Recording
 from traceview.trace.op_phase import (
     LONGEST_NAME,

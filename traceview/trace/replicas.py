@@ -27,8 +27,8 @@ import numpy.typing as npt
 from msgspec import Struct, structs
 from msgspec.structs import asdict, replace
 
-from traceview.ids import is_in, labels, sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int64Array, nesting
+from traceview.base.ids import is_in, labels, sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.trace.correlation import linked_events
 from traceview.trace.model import (
     NONE,

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from traceview.location import Location
-from traceview.record import RecordedCount
+from traceview.base.location import Location
+from traceview.base.record import RecordedCount
 from traceview.trace.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.fields import LARGEST, read_as
 from traceview.trace.nvml import NvmlRecord

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import is_in, sorted_unique, unique_ids
-from traceview.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.ids import is_in, sorted_unique, unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet, places, union
 from traceview.trace.cause import Cause
 
 _FOREVER: Final = 1 << 61

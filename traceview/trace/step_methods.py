@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.enumeration import enumerated
-from traceview.ids import is_in, sorted_unique, unique_ids
-from traceview.intervals import Int64Array
-from traceview.robust import median
+from traceview.base.ids import is_in, sorted_unique, unique_ids
+from traceview.base.intervals import Int64Array
+from traceview.base.stats import median
+from traceview.base.text import enumerated
 from traceview.trace.model import Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

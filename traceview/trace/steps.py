@@ -20,9 +20,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import unique_ids
-from traceview.intervals import Int64Array, nesting
-from traceview.robust import median
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array, nesting
+from traceview.base.stats import median
 from traceview.trace.correlation import Roots, steps_of_rows
 from traceview.trace.model import NONE, DeviceColumns, HostSteps, Recording, Step
 from traceview.trace.step_methods import iterator_steps, periodic_steps

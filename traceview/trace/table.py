@@ -10,9 +10,9 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.ids import unique_inverse
-from traceview.intervals import BoolArray
-from traceview.record import Record, table_columns
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray
+from traceview.base.record import Record, table_columns
 from traceview.trace.model import NONE, Names
 
 Kind: TypeAlias = Literal["int", "float", "bool", "category", "text"]

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from traceview.intervals import Int32Array
+from traceview.base.intervals import Int32Array
 
 _THREAD_NUMBER = re.compile(r"/(-?\d+)(?:/NVTX)?$")
 

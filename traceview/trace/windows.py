@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
-from traceview.errors import UsageError
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.errors import UsageError
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.trace.model import NONE, HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]

@@ -16,8 +16,8 @@ from typing import IO
 
 from msgspec import Struct
 
-from traceview.errors import TraceviewError
-from traceview.location import Location
+from traceview.base.errors import TraceviewError
+from traceview.base.location import Location
 from traceview.trace.load import Answering
 from traceview.trace.messages import receive, send
 from traceview.trace.part import HostFile, read_host

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from traceview.errors import WorkerError
-from traceview.location import Location
-from traceview.stages import stage
+from traceview.base.errors import WorkerError
+from traceview.base.location import Location
+from traceview.base.timing import stage
 from traceview.trace.load import Answering, read_here
 from traceview.trace.messages import receive, send
 from traceview.trace.part import HostFile

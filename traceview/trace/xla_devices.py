@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array, union
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.trace.classify import with_ops_inside
 from traceview.trace.correlation import linked_events
 from traceview.trace.model import MOST_DEVICES, NONE, Device, HostColumns, Names

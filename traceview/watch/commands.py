@@ -11,10 +11,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable, sanitize
-from traceview.units import PS_PER_S
-from traceview.watch.change import StepChange
-from traceview.watch.facts import FindingFacts, RunFacts
+from traceview.watch.facts import FindingFacts, RunFacts, StepChange
 
 PATIENCE_S: Final = 60
 """A command that takes longer is ended, so that the watch goes on."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable, sanitize
-from traceview.units import PS_PER_S
-from traceview.watch.change import StepChange
-from traceview.watch.facts import RunFacts
+from traceview.watch.facts import RunFacts, StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"
 """What a file begins with that may be replaced."""

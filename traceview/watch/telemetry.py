@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from traceview.errors import UsageError
-from traceview.units import PS_PER_S
-from traceview.version import VERSION
-from traceview.watch.change import StepChange
-from traceview.watch.facts import RunFacts
+from traceview.base.errors import UsageError
+from traceview.base.units import PS_PER_S
+from traceview.base.version import VERSION
+from traceview.watch.facts import RunFacts, StepChange
 
 EXTRA: Final = "pip install 'traceview[otel]'"
 _PATIENCE_MS: Final = 10_000

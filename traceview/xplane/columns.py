@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.xplane.source import FileBytes
 
 Buffer: TypeAlias = bytes | memoryview | FileBytes

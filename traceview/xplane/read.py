@@ -17,12 +17,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.errors import TraceFormatError
-from traceview.intervals import Int64Array
-from traceview.location import Location
-from traceview.shell_quote import shell_path
+from traceview.base.errors import TraceFormatError
+from traceview.base.intervals import Int64Array
+from traceview.base.location import Location
+from traceview.base.text import shell_path
+from traceview.base.units import PS_PER_S
 from traceview.store.address import is_remote
-from traceview.units import PS_PER_S
 from traceview.xplane import decode_reference, schema
 from traceview.xplane.columns import (
     Buffer,

@@ -9,8 +9,8 @@ from io import SEEK_END, BufferedReader
 from threading import Lock
 from typing import BinaryIO, Final, cast, overload
 
-from traceview.errors import TraceFormatError, TraceNotFoundError
-from traceview.location import Location
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
 
 NOT_A_TRACE: Final = "not a trace"
 """The start of the reason if a file is of another kind, rather than damaged."""

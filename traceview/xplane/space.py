@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from traceview.location import Location
+from traceview.base.location import Location
 from traceview.xplane.columns import Fault, LineColumns
 from traceview.xplane.planes import PlaneKind
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from traceview.ids import is_dense, is_in, unique_first, unique_inverse
-from traceview.intervals import BoolArray, Int32Array, Int64Array
-from traceview.units import PS_PER_NS
+from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.units import PS_PER_NS
 from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, PlaneKind
 from traceview.xplane.read import DECODER, MAX_PS

@@ -7,15 +7,15 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import Struct
 
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
+from traceview.base.text import enumerated
+from traceview.base.units import PS_PER_S
 from traceview.document import numbers
-from traceview.enumeration import enumerated
-from traceview.ids import is_in, unique_ids
-from traceview.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
 from traceview.trace.damage import damaged_hosts, is_damaged_throughout
 from traceview.trace.environment import TracerOptions
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
 from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
-from traceview.units import PS_PER_S
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]

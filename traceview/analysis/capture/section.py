@@ -11,10 +11,10 @@ from traceview.analysis.facts.device_report import DeviceTime
 from traceview.analysis.facts.environment_report import Environment
 from traceview.analysis.facts.step_report import Steps
 from traceview.analysis.outlier_devices import named_devices
+from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import QUALITIES, look_of
-from traceview.enumeration import enumerated
 
 BRIEF_HOSTS: Final = 8
 """Hosts with a row in a brief document; those with a problem come first."""

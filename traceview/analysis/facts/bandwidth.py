@@ -12,14 +12,14 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from traceview.ids import groups_of, is_in
-from traceview.intervals import BoolArray
+from traceview.base.ids import groups_of, is_in
+from traceview.base.intervals import BoolArray
+from traceview.base.units import PS_PER_S
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.roles import missing_tasks, step_groups
 from traceview.trace.sidecar import Sidecar
-from traceview.units import PS_PER_S
 
 BytesSource: TypeAlias = Literal["recorded", "sidecar"]
 Link: TypeAlias = Literal["nvlink", "pcie"]

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in
-from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind

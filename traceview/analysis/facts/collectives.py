@@ -35,10 +35,9 @@ from traceview.analysis.facts.reduction_path import (
     reduction_paths,
 )
 from traceview.analysis.selection import Selection
-from traceview.ids import is_in, sorted_unique, unique_ids
-from traceview.intervals import BoolArray, Int64Array
-from traceview.ledger.states import State
-from traceview.record import (
+from traceview.base.ids import is_in, sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import (
     Count,
     DeviceKey,
     Hostname,
@@ -48,7 +47,8 @@ from traceview.record import (
     Record,
     Share,
 )
-from traceview.robust import median_ps
+from traceview.base.stats import median_ps
+from traceview.ledger.states import State
 from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_names import split_op

@@ -21,13 +21,13 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import groups_of, unique_ids
-from traceview.intervals import BoolArray, Int64Array, union
-from traceview.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
+from traceview.base.ids import groups_of, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
+from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.trace.copies import Copies
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_names import split_op
-from traceview.units import PS_PER_MS, PS_PER_US
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

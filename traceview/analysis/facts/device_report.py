@@ -11,9 +11,8 @@ from traceview.analysis.activity import Parts
 from traceview.analysis.context import Context
 from traceview.analysis.facts.devices import statuses
 from traceview.analysis.selection import Selection, covered_ps, rows_in
-from traceview.document.model import ratio
-from traceview.intervals import Int64Array, union
-from traceview.record import (
+from traceview.base.intervals import Int64Array, union
+from traceview.base.record import (
     Count,
     DeviceKey,
     Hostname,
@@ -24,6 +23,7 @@ from traceview.record import (
     Share,
     one_of,
 )
+from traceview.document.model import ratio
 from traceview.trace.memory import most_held
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.windows import Window

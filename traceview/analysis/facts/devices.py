@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import Selection, covered_ps
-from traceview.intervals import union
+from traceview.base.intervals import union
 from traceview.ledger.path import clocks_agree
 from traceview.trace.model import Trace
 from traceview.trace.replica_names import ReplicaNames

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
-from traceview.record import Hostname, Record
+from traceview.base.record import Hostname, Record
 from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.model import Trace
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from traceview.record import Count, DeviceKey, ModelName, Record
+from traceview.base.record import Count, DeviceKey, ModelName, Record
 from traceview.trace.model import Device, Trace
 
 _HZ_PER_KHZ: Final = 1000

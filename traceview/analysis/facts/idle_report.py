@@ -17,11 +17,8 @@ from traceview.analysis.facts.listed_gaps import (
     python_lines,
     surroundings,
 )
-from traceview.intervals import Int64Array
-from traceview.ledger.columns import IDLE
-from traceview.ledger.states import KEYS, State
-from traceview.ledger.table import Ledger
-from traceview.record import (
+from traceview.base.intervals import Int64Array
+from traceview.base.record import (
     Activity,
     Count,
     DeviceKey,
@@ -34,6 +31,9 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import KEYS, State
+from traceview.ledger.table import Ledger
 from traceview.trace.gap_evidence import Surroundings
 from traceview.trace.model import NONE
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.of_hosts import by_device
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.intervals import Int64Array
+from traceview.base.intervals import Int64Array
 from traceview.trace.gaps import Gaps, gaps_of_device
 from traceview.trace.host_of_run import first_numbers, gaps_in_run
 from traceview.trace.host_states import HostStates

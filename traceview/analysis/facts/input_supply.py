@@ -19,8 +19,8 @@ from traceview.analysis.facts.pipeline_threads import pipeline_python, pipeline_
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
-from traceview.ids import is_in
-from traceview.intervals import BoolArray, Int64Array, union
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.trace.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.pipeline import (

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from traceview.analysis.base import Skipped
 from traceview.analysis.selection import Selection, rows_in
-from traceview.ids import unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array, nesting
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, Names, Recording, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.kernel_names import NumberFormat, kernel_name

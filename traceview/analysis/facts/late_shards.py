@@ -9,9 +9,9 @@ import numpy as np
 
 from traceview.analysis.facts.input_pipelines import HostPipelines
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
-from traceview.intervals import Int64Array, union
-from traceview.record import Count, DeviceKey, Hostname, Picoseconds, Record
-from traceview.robust import median_ps
+from traceview.base.intervals import Int64Array, union
+from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
+from traceview.base.stats import median_ps
 from traceview.trace.input_waits import InputWaits, arrivals
 from traceview.trace.model import Trace
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import BoolArray, Int64Array
-from traceview.robust import median
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.stats import median
 from traceview.trace.collectives import Collectives
 from traceview.trace.model import NONE, Trace
 from traceview.trace.op_names import op_names, split_op

@@ -31,17 +31,17 @@ from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, keepers_of, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import covered_ps
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.timing import stage
+from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
 from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
-from traceview.stages import stage
 from traceview.trace.model import NONE
 from traceview.trace.state_timeline import complement, intersection
-from traceview.units import PS_PER_US
 
 _Change = Callable[[Columns], Columns]
 

@@ -10,10 +10,11 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.context import Context
+from traceview.base.ids import is_in, order_by, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.document.vocabulary import STATES, look_of, thread_name
-from traceview.ids import is_in, order_by, unique_inverse
-from traceview.intervals import Int32Array, Int64Array
 from traceview.ledger.gaps import GapStates, gap_states
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
 from traceview.trace.cause import Cause
@@ -22,7 +23,6 @@ from traceview.trace.gaps import Gaps, late_parts
 from traceview.trace.model import NONE, Trace
 from traceview.trace.python_lines import PythonLine
 from traceview.trace.table import Column, Table, category, table, whole
-from traceview.units import PS_PER_US
 
 NAME_SEPARATOR: Final = " > "
 

@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from traceview.analysis.activity import DeviceActivity
 from traceview.analysis.base import Skipped
-from traceview.ids import unique_ids
-from traceview.intervals import IntervalSet
-from traceview.record import Count, DeviceKey, Hostname, Integer, Ratio, Record, Share
-from traceview.robust import low_median
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import IntervalSet
+from traceview.base.record import Count, DeviceKey, Hostname, Integer, Ratio, Record, Share
+from traceview.base.stats import low_median
 from traceview.trace.model import Host, Trace
 from traceview.trace.nvml import NvmlGpu
 from traceview.xplane.planes import ActivityClass

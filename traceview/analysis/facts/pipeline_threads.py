@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.idle_time import IdleAttribution
-from traceview.ids import unique_ids
-from traceview.intervals import Int64Array, IntervalSet, difference, union
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet, difference, union
 from traceview.trace.host_evidence import joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.trace.state_timeline import intersection

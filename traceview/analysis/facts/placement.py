@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from traceview.analysis.base import Skipped
+from traceview.base.record import DeviceKey, FunctionName, Hostname, Integer, Record
 from traceview.document import numbers
-from traceview.record import DeviceKey, FunctionName, Hostname, Integer, Record
 from traceview.trace.active_devices import ActiveStep, active_steps, changes
 from traceview.trace.model import Host, Trace
 from traceview.trace.placement import FunctionPlacement, VariablesOnDevice, local_device

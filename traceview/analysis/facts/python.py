@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from traceview.analysis.base import Evidence
 from traceview.analysis.selection import step_bounds
+from traceview.base.ids import is_in, sorted_unique
+from traceview.base.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.record import Record, Share, SourceLine
+from traceview.base.sweeping import SWEEPS
 from traceview.document import numbers
-from traceview.ids import is_in, sorted_unique
-from traceview.intervals import BoolArray, Int64Array, nesting, union
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.record import Record, Share, SourceLine
-from traceview.sweeping import SWEEPS
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.python_lines import PythonLine, PythonLines, python_lines

@@ -22,7 +22,7 @@ from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import covered_ps
-from traceview.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import Int64Array, IntervalSet, union
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace

@@ -24,13 +24,13 @@ from msgspec import Struct
 
 from traceview.analysis.facts.copies import copied_results
 from traceview.analysis.selection import Selection, rows_in
-from traceview.ids import is_in, unique_ids
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.trace.collectives import Collectives
 from traceview.trace.copies import copies_of
 from traceview.trace.model import UNKNOWN_BYTES, Trace
-from traceview.units import PS_PER_US
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

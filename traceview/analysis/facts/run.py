@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from traceview.analysis.activity import DeviceActivity, activities
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import Selection
-from traceview.intervals import Int64Array
-from traceview.stages import stage
+from traceview.base.intervals import Int64Array
+from traceview.base.timing import stage
 from traceview.trace.cause import Cause
 from traceview.trace.collectives import Collectives, collectives_of
 from traceview.trace.model import Trace

@@ -18,10 +18,9 @@ from traceview.analysis.base import Finding, Skipped
 from traceview.analysis.context import Context
 from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.selection import Selection
-from traceview.ids import unique_counts, unique_ids
-from traceview.intervals import Int64Array
-from traceview.ledger.states import KEYS
-from traceview.record import (
+from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.intervals import Int64Array
+from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
@@ -32,11 +31,12 @@ from traceview.record import (
     Record,
     one_of,
 )
-from traceview.robust import low_median, median_ps, quartile_range
+from traceview.base.stats import low_median, median_ps, quartile_range
+from traceview.base.units import PS_PER_NS
+from traceview.ledger.states import KEYS
 from traceview.trace.model import Step, Trace
 from traceview.trace.op_phase import Phase, phases_of
 from traceview.trace.sidecar import Sidecar
-from traceview.units import PS_PER_NS
 
 _RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.ids import unique_inverse
-from traceview.intervals import BoolArray, Int64Array, nesting
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, nesting
+from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
-from traceview.mean_variance import student, variance_of_mean
 from traceview.trace.model import NONE, Trace
 from traceview.trace.op_names import split_op
 from traceview.trace.roles import machine_of

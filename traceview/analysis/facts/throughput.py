@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from traceview.analysis.selection import Selection
-from traceview.record import LARGEST_RECORDED, Count, Ratio, Record
+from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
+from traceview.base.units import PS_PER_S
 from traceview.trace.model import Trace
-from traceview.units import PS_PER_S
 
 
 class Throughput(Record, frozen=True):

@@ -22,10 +22,9 @@ from traceview.analysis.facts.copies import (
     round_trips,
 )
 from traceview.analysis.selection import covered_ps, rows_in, step_bounds
-from traceview.ids import groups_of
-from traceview.intervals import Int64Array, places
-from traceview.ledger.table import Ledger
-from traceview.record import (
+from traceview.base.ids import groups_of
+from traceview.base.intervals import Int64Array, places
+from traceview.base.record import (
     Count,
     DeviceKey,
     OpName,
@@ -36,14 +35,15 @@ from traceview.record import (
     ThreadName,
     one_of,
 )
-from traceview.robust import median_ps
-from traceview.sweeping import SWEEPS
+from traceview.base.stats import median_ps
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_S, PS_PER_US
+from traceview.ledger.table import Ledger
 from traceview.trace.copies import Copies, copies_of
 from traceview.trace.links import pcie_bytes_per_second
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
-from traceview.units import PS_PER_S, PS_PER_US
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.hang import findings
 from traceview.analysis.hang.section import hangs_section
-from traceview.record import Record
+from traceview.base.record import Record
 from traceview.trace.hang import Hang
 
 __all__ = ["ANALYSIS", "Hangs"]

@@ -18,8 +18,8 @@ from traceview.analysis.words import (
     Tasks,
     Time,
 )
+from traceview.base.units import PS_PER_NS
 from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
-from traceview.units import PS_PER_NS
 
 _SHOWN: Final = 4
 """Workers or devices that are listed as evidence; the tables have all."""

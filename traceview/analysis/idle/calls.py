@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from traceview.analysis.facts.kernels import EAGER, GRAPH
 from traceview.analysis.selection import Selection, step_bounds
-from traceview.ids import unique_counts, unique_ids
-from traceview.intervals import BoolArray, Int64Array, IntervalSet, union
-from traceview.robust import median_ps
+from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.stats import median_ps
 from traceview.trace.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import op_type

@@ -49,16 +49,16 @@ from traceview.analysis.words import (
     Threads,
     Time,
 )
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray
+from traceview.base.units import PS_PER_US
 from traceview.document.vocabulary import thread_words
-from traceview.ids import is_in
-from traceview.intervals import BoolArray
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss
 from traceview.trace.cause import Cause
 from traceview.trace.host_states import HostStates
 from traceview.trace.state_timeline import complement, intersection, without_holes
-from traceview.units import PS_PER_US
 from traceview.xplane.host_names import op_type
 
 _LISTED_CALLS: Final = 4

@@ -10,11 +10,11 @@ from traceview.analysis.context import View
 from traceview.analysis.facts.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.facts.listed_gaps import evidence_text
 from traceview.analysis.facts.numbered_gaps import NumberedGap, is_without_work, numbered_gaps
+from traceview.base.text import shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS, State
-from traceview.shell_quote import shell_word
 
 BRIEF_GAPS: Final = 5
 """Gaps in a brief document, the longest ones."""

@@ -22,7 +22,7 @@ from traceview.analysis.facts.pipeline_threads import busy_cores
 from traceview.analysis.input.result import Input, InputHost
 from traceview.analysis.rule import FEW_STEPS, Rule
 from traceview.analysis.words import Argument, Hosts, Line, Lost, Number, Part, Stages
-from traceview.intervals import BoolArray
+from traceview.base.intervals import BoolArray
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.pipeline import kind_of

@@ -15,8 +15,7 @@ from traceview.analysis.base import Skipped, Verdict
 from traceview.analysis.context import Context
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.facts.late_shards import InputShard
-from traceview.ledger.states import State
-from traceview.record import (
+from traceview.base.record import (
     Count,
     DeviceKey,
     Hostname,
@@ -27,6 +26,7 @@ from traceview.record import (
     StageName,
     one_of,
 )
+from traceview.ledger.states import State
 from traceview.trace.pipeline import InputStage, kind_of
 
 TOP_STAGES: Final = 10

@@ -9,7 +9,7 @@ from traceview.analysis.base import Skipped
 from traceview.analysis.context import Analysis, Context
 from traceview.analysis.facts.idle_report import Idle
 from traceview.analysis.lanes.result import compute
-from traceview.document.chart import Lanes
+from traceview.document.figures import Lanes
 
 
 def _made_last(_: Context) -> Skipped:

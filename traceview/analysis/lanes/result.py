@@ -17,10 +17,10 @@ from traceview.analysis.facts.idle_report import Idle
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.lanes.slices import Slices, fair_shares, slices_of
 from traceview.analysis.selection import Selection, rows_in
-from traceview.document.chart import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, nesting
+from traceview.document.figures import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
 from traceview.document.vocabulary import STEP_KINDS
-from traceview.ids import unique_ids, unique_inverse
-from traceview.intervals import Int32Array, Int64Array, nesting
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, OF_CAUSE
 from traceview.ledger.table import Ledger

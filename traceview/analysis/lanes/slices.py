@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from traceview.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.model import NONE
 
 

@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.base.errors import UsageError
+from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
+from traceview.base.version import VERSION
 from traceview.capture.cluster import Place, place_of
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
@@ -23,9 +26,6 @@ from traceview.capture.hang.peers import unseen
 from traceview.capture.own_threads import OWN_THREADS
 from traceview.capture.python_code import CodePlaces
 from traceview.capture.reason import reason_of
-from traceview.errors import UsageError
-from traceview.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
-from traceview.version import VERSION
 
 LOOK_S: Final = 1.0
 """The kernel counts processor time in hundredths of a second, so this shows a hundredth of a core."""

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.base.stack_dump import dumped_stacks
+from traceview.base.version import VERSION
 from traceview.capture.gpu_libraries import opened_nvml
 from traceview.capture.hang import threads
 from traceview.capture.hang.collectives import collectives_of
@@ -22,8 +24,6 @@ from traceview.capture.reason import reason_of
 from traceview.capture.sidecar import NoAnswerError
 from traceview.capture.step_objects import traces
 from traceview.capture.step_watch import StepWatch
-from traceview.stack_dump import dumped_stacks
-from traceview.version import VERSION
 
 SCHEMA_VERSION: Final = 1
 _DRIVER: Final = Path("/proc/driver/nvidia")

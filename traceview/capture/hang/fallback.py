@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from traceview.stack_dump import FILE_PREFIX
+from traceview.base.stack_dump import FILE_PREFIX
 
 
 def _remove_old(folder: Path) -> None:

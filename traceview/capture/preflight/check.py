@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from traceview.enumeration import enumerated
+from traceview.base.text import enumerated
 
 Status = Literal["ok", "warning", "failed", "not applicable"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicable")

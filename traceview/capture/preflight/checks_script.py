@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from traceview.base.errors import UsageError
 from traceview.capture.preflight.check import Check, Subject, listed
 from traceview.capture.preflight.script_reading import UNKNOWN, ScriptReading, read_script
 from traceview.capture.trace_summary import OPTIONS_IGNORED, release
-from traceview.errors import UsageError
 
 _OWN_PROFILES: Final = (
     "profiler.experimental.start",

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.base.errors import CaptureError
 from traceview.capture.cluster import is_stop_risky, place_of
 from traceview.capture.destination import Destination
 from traceview.capture.preflight.check import Check, Subject, listed
 from traceview.capture.preflight.machine import Network
-from traceview.errors import CaptureError
 
 COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.errors import UsageError
+from traceview.base.errors import UsageError
 
 MOST_BYTES: Final = 4 << 20
 """Nobody writes longer scripts by hand."""

@@ -1,0 +1,111 @@
+"""Statistics of series of steps: robust ones of int64 values, and how sure a mean is whose neighbours are alike."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+MAD_TO_SIGMA: Final = 1.4826
+"""The standard deviation over the median absolute deviation, for normally distributed values."""
+
+
+def median(values: npt.ArrayLike) -> float:
+    """The median of numbers. `np.median` of fractions would import `numpy.ma`, which takes longer than a small trace."""
+    ordered = np.sort(values, axis=None)
+    return float(ordered[(ordered.size - 1) // 2 : ordered.size // 2 + 1].mean())
+
+
+def median_ps(values: npt.ArrayLike) -> int | None:
+    """The median of integers, rounded down; None without values."""
+    known = np.ravel(values)
+    if known.size == 0:
+        return None
+    middle = [(known.size - 1) // 2, known.size // 2]
+    low, high = np.partition(known, middle)[middle].tolist()
+    return int(low + (high - low) // 2)
+
+
+def low_median(values: npt.ArrayLike) -> int | None:
+    """The median of integers; of two middle values the lower one, so that it is a measured value. None without values."""
+    known = np.ravel(values)
+    if known.size == 0:
+        return None
+    middle = (known.size - 1) // 2
+    return int(np.partition(known, middle)[middle])
+
+
+def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
+    """The 95th percentile by nearest rank; None without values."""
+    if values.size == 0:
+        return None
+    rank = (19 * values.size + 19) // 20 - 1
+    return int(np.partition(values, rank)[rank])
+
+
+def quartile_range(values: npt.NDArray[Any]) -> float:
+    """The interquartile range, with quartiles interpolated between values."""
+    ordered = np.sort(values, axis=None)
+    return _quantile(ordered, 0.75) - _quantile(ordered, 0.25)
+
+
+def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
+    """As `np.percentile` interpolates; that would import `numpy.ma` too."""
+    place = (ordered.size - 1) * share
+    below = int(place)
+    low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
+    part = place - below
+    return float(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+_GRID: Final = np.linspace(0.0, 1.0, 513)
+_SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
+
+_OVERLAPPING_DEGREES: Final = 1.5
+"""Degrees of freedom of the variance of overlapping blocks over those of separate ones (Meketon and Schmeiser 1984)."""
+
+
+def block_length(step_count: int) -> int:
+    """Steps in a block: the cube root of their number, rounded down, so that variances of long series converge."""
+    return max(int(step_count ** (1 / 3) + 1e-9), 1)
+
+
+def variance_of_mean(values: Float64Array) -> tuple[float, float]:
+    """The variance of the mean of two or more values by circular block bootstrap, and its degrees of freedom.
+
+    It is the limit of infinitely many draws, so nothing is drawn: blocks of b neighbours, the first step following the
+    last; the variance of their means times b ÷ n, times n ÷ (n − b), which is what the bootstrap lacks in short series.
+    docs/method.md, "Difference of step times".
+    """
+    count, length = values.size, block_length(values.size)
+    around = np.concatenate([values, values[: length - 1]])
+    sums = np.concatenate([[0.0], np.cumsum(around - values.mean())])
+    block_means = (sums[length:] - sums[:-length]) / length
+    variance = float(np.mean(block_means**2)) * length / (count - length)
+    separate = count / length - 1
+    return variance, separate if length == 1 else max(_OVERLAPPING_DEGREES * separate, 1.0)
+
+
+@cache
+def student(inside: float, degrees: float) -> float:
+    """How far from zero a value of Student's distribution stays with probability `inside`; one degree at least."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        low, high = (angle, high) if inside_angle(angle, degrees) < inside else (low, angle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def inside_angle(angle: float, degrees: float) -> float:
+    """How often √ν·tan φ of Student's distribution is nearer to zero than this angle φ.
+
+    In φ the density is proportional to cos φ to the power of ν − 1, whose integral is found by Simpson's rule.
+    """
+    whole = math.sqrt(math.pi) / 2
+    whole *= math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
+    return angle * float(_SIMPSON @ np.cos(angle * _GRID) ** (degrees - 1)) / whole

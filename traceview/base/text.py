@@ -1,0 +1,72 @@
+"""Puts names and commands into one line of text: enumerates the first of many, quotes words for a shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOM_OF_MORE: Final = 16
+"""Characters of a name that takes about as much room as `and 1 more`, and says more."""
+
+
+def first_of(names: Sequence[str], most: int) -> tuple[Sequence[str], int]:
+    """The first `most` names, and how many are left out; a single short one is not left out."""
+    hidden_count = len(names) - most
+    if hidden_count <= 0 or (hidden_count == 1 and len(names[-1]) <= ROOM_OF_MORE):
+        return names, 0
+    return names[:most], hidden_count
+
+
+def enumerated(names: Sequence[str], most: int) -> str:
+    """`a, b, c`, or of many `a, b and 3 more`."""
+    shown, hidden_count = first_of(names, most)
+    return ", ".join(shown) + (f" and {hidden_count} more" if hidden_count else "")
+
+
+_PATH_PLACE: Final = 2
+"""`traceview analyze LOGDIR …`"""
+
+
+def is_plain(path: Path, encoding: str) -> bool:
+    """Whether the name needs no quotes: one line, and every character in the encoding."""
+    text = str(path)
+    try:
+        text.encode(encoding)
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return text.isprintable()
+
+
+def in_bytes(path: str | Path) -> str:
+    r"""The name as bash, zsh and ksh read it: `$'logs\012/run'`, in bytes, whatever encoding they use."""
+    return f"$'{''.join(map(_escaped, os.fsencode(path)))}'"
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a command; with line breaks, escape sequences or invisible characters `in_bytes`."""
+    return shlex.quote(text) if text.isprintable() else in_bytes(text)
+
+
+def shell_path(path: object) -> str:
+    """A path as one word that no program takes for an option: `./-logs`."""
+    text = str(path)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def shell_command(words: Sequence[str]) -> str:
+    """A command of traceview whose first argument is a path."""
+    return " ".join(
+        shell_path(word) if place == _PATH_PLACE else shell_word(word)
+        for place, word in enumerate(words)
+    )
+
+
+def _escaped(byte: int) -> str:
+    character = chr(byte)
+    if not (character.isascii() and character.isprintable()) or character in "\\'":
+        # Three digits at most belong to an octal escape; a hexadecimal escape would take in the letters that follow.
+        return f"\\{byte:03o}"
+    return character

@@ -1,1 +1,0 @@
-"""Keeps baselines: small reports, by name, in a folder that can be committed."""

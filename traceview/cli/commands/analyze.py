@@ -1,0 +1,119 @@
+"""Defines `traceview analyze`: how busy every device was, and what to change."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Final
+
+import typer
+
+from traceview.base.errors import TraceNotFoundError
+from traceview.base.text import shell_path, shell_word
+from traceview.base.timing import stage
+from traceview.cli.hang import show_hangs
+from traceview.cli.options import (
+    Baseline,
+    Devices,
+    Force,
+    Full,
+    Ignore,
+    Output,
+    Redact,
+    Run,
+    Salvage,
+    Select,
+    Steps,
+    Subject,
+    Width,
+    Window,
+    WindowChoice,
+    Workers,
+    device_names,
+    format_option,
+)
+from traceview.cli.output import Target, format_of
+from traceview.cli.report_source import Source
+
+TERMINAL_TOP: Final = 5
+"""Op rows per device on a terminal, where every row costs a line or two."""
+
+
+class Format(str, Enum):
+    """What a report can be written as."""
+
+    terminal = "terminal"
+    json = "json"
+
+
+def analyze(
+    context: typer.Context,
+    logdir: Subject,
+    full: Full = False,
+    device: Devices = None,
+    run: Run = None,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    baseline: Baseline = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    format_: Annotated[Format | None, format_option("terminal", "json")] = None,
+    output: Output = None,
+    force: Force = False,
+    redact: Redact = False,
+    salvage: Salvage = False,
+    workers: Workers = "1",
+    width: Width = None,
+) -> None:
+    """Show how busy each device was, with what, and what to change.
+
+    Example: traceview analyze logs/ --steps 5:10
+    """
+    target = Target.of(output, force=force, source=logdir)
+    format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
+    as_json = format_ is Format.json
+    source = Source.of(
+        context,
+        logdir,
+        run=run,
+        steps=steps,
+        window=window,
+        baseline=baseline,
+        select=select,
+        ignore=ignore,
+        salvage=salvage,
+        workers=workers,
+    )
+    try:
+        report = source.report(top=None if as_json else TERMINAL_TOP)
+    except TraceNotFoundError:
+        # A job that hangs before its window has no trace, but says where it hangs.
+        if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
+            return
+        raise
+    if device:
+        from traceview.report.filtering import only_devices
+
+        times = report.results.device_time
+        known = [row.device for row in times.devices] if times else []
+        report = only_devices(report, device_names(device, known))
+    if redact:
+        from traceview.report.redaction import redacted
+
+        report = redacted(report)
+    with stage("writing"):
+        if as_json:
+            from traceview.report.saved import to_json
+
+            target.write(to_json(report).encode())
+            return
+        from traceview.report.screen import Invocation
+
+        options = "".join(f" --device {shell_word(key)}" for key in device or ())
+        options += " --redact" if redact else ""
+        if source.is_saved:
+            place = "REPORT" if redact else shell_path(logdir)
+            asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
+        else:
+            place = "" if redact else str(logdir)
+            asked = Invocation(logdir=place, is_salvaged=salvage, options=options)
+        target.write_report(report, width, is_full=full, invocation=asked)

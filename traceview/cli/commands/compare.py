@@ -1,0 +1,258 @@
+"""Defines `traceview compare`: whether the step became slower or faster, by how much, how sure that is, and why."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from traceview.base.errors import ComparisonError, UsageError
+from traceview.base.location import Location
+from traceview.base.text import shell_path
+from traceview.cli.errors import say
+from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
+from traceview.cli.output import Target, format_of
+from traceview.store.address import location_of
+
+if TYPE_CHECKING:
+    from traceview.comparison.gate.conditions import Condition
+    from traceview.comparison.gate.result import GateResult
+    from traceview.document.model import Section
+    from traceview.report.model import Report
+
+
+class Format(str, Enum):
+    """What a comparison can be written as."""
+
+    terminal = "terminal"
+    markdown = "markdown"
+    html = "html"
+    json = "json"
+
+
+_BY_SUFFIX: Final = {".md": Format.markdown, ".html": Format.html, ".json": Format.json}
+
+_ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
+
+
+def compare(
+    before: Annotated[
+        Location | None,
+        argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}", parser=location_of),
+    ] = None,
+    after: Annotated[
+        Location | None, argument("[AFTER]", "Capture after it.", parser=location_of)
+    ] = None,
+    further: Annotated[
+        list[Location] | None,
+        argument("[RUN]...", "Further runs, with --scaling.", parser=location_of),
+    ] = None,
+    more_before: Annotated[
+        list[Location] | None,
+        option(
+            "PATH", "Another capture before the change. Repeatable.", "--before", parser=location_of
+        ),
+    ] = None,
+    more_after: Annotated[
+        list[Location] | None,
+        option("PATH", "Another capture after it. Repeatable.", "--after", parser=location_of),
+    ] = None,
+    scaling: Annotated[
+        bool, flag("Compare runs on different numbers of devices instead.", "--scaling")
+    ] = False,
+    require: Annotated[
+        list[str] | None,
+        option(
+            "CONDITION", "A condition for AFTER, as of traceview gate. Repeatable.", "--require"
+        ),
+    ] = None,
+    format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
+    output: Output = None,
+    force: Annotated[
+        bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
+    ] = False,
+    redact: Redact = False,
+    full: Full = False,
+    width: Width = None,
+) -> None:
+    """Show whether a change made the step faster, and why.
+
+    The difference has an interval, so that noise is not called a change. Several captures of each side also show how much runs differ without a change. Runs on other devices or of another
+    batch are not compared: exit code 7.
+
+    Example: traceview compare logs/before logs/after --require step_time:+5%
+    """
+    if scaling:
+        if more_before or more_after or require or redact:
+            raise UsageError(
+                "--scaling takes runs only, without --before, --after, --require and --redact"
+            )
+        runs = [run for run in (before, after, *(further or ())) if run is not None]
+        target = _target(output, runs, force=force)
+        _compare_scaling(runs, target, format_, width, force=force)
+        return
+    if redact and require:
+        raise UsageError("--require names devices and hosts, so it does not go with --redact")
+    if further:
+        raise UsageError(
+            f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",
+            hint="--before PATH and --after PATH for more captures of a side; --scaling for other numbers of devices",
+        )
+    from traceview.cli.progress import reading
+    from traceview.comparison.build import compare as build
+    from traceview.comparison.build import reports_of
+    from traceview.comparison.document import aligned_steps
+
+    sides = [
+        [*([first] if first is not None else []), *(more or [])]
+        for first, more in ((before, more_before), (after, more_after))
+    ]
+    for name, side in zip(("BEFORE", "AFTER"), sides, strict=True):
+        if not side:
+            raise UsageError(
+                f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
+            )
+    target = _target(output, [place for side in sides for place in side], force=force)
+    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    conditions = _conditions(require or ())
+    reports = []
+    for side in sides:
+        with reading(side[0], None):
+            reports.append(reports_of(side, lanes=format_ is Format.html))
+    if redact:
+        from traceview.report.pseudonyms import Pseudonyms
+        from traceview.report.redaction import redacted
+
+        # The same name on both sides has the same pseudonym.
+        names = Pseudonyms()
+        reports = [[redacted(report, names) for report in side] for side in reports]
+    comparison = build(reports[0], reports[1], force=force)
+    steps = None
+    if format_ is Format.html:
+        steps = aligned_steps(reports[0], reports[1], comparison.states)
+    result = _judged(sides, reports, conditions, force=force) if conditions else None
+    if format_ is Format.terminal:
+        from traceview.comparison.document import screen_of, section_of
+
+        places = [] if redact else sides
+        if full or target.path is not None:
+            target.write_section(section_of(comparison), width)
+        else:
+            target.write_section(screen_of(comparison, _command(places)), width)
+    elif format_ is Format.json:
+        from traceview.comparison.gate.result import judged_comparison
+        from traceview.document.json_text import dumped
+
+        target.write(dumped(judged_comparison(comparison, result)))
+    else:
+        from traceview.comparison import document
+
+        verdict = _gate_sections(result)
+        if format_ is Format.html:
+            target.write(document.to_html(comparison, steps, further=verdict).encode())
+        else:
+            target.write(document.to_markdown(comparison, further=verdict).encode())
+    if result is not None:
+        is_apart = target.path is None and format_ is not Format.terminal
+        _say(result, width, is_apart=is_apart)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
+
+
+def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
+    """Where to write, which is none of what is read."""
+    targets = [Target.of(output, force=force, source=source) for source in sources]
+    return targets[0] if targets else Target.of(output, force=force)
+
+
+def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
+    from traceview.comparison.gate.conditions import condition_of
+
+    return tuple(map(condition_of, texts))
+
+
+def _judged(
+    sides: list[list[Location]],
+    reports: list[list[Report]],
+    conditions: tuple[Condition, ...],
+    *,
+    force: bool,
+) -> GateResult:
+    """What the conditions say of the side after, with the side before as the baseline."""
+    from traceview.comparison.gate.judge import Subject, judged
+
+    before, after = (
+        Subject(str(places[0]), side[0], tuple(side[1:]))
+        for places, side in zip(sides, reports, strict=True)
+    )
+    return judged(after, conditions, before, force=force)
+
+
+def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
+    if result is None:
+        return ()
+    from traceview.comparison.gate.result import gate_section
+
+    return (gate_section(result),)
+
+
+def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
+    """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
+    from traceview.comparison.gate.ci import message
+    from traceview.comparison.gate.result import gate_section, headline
+
+    if not is_apart:
+        Target(None).write_section(gate_section(result), width)
+        return
+    say(headline(result))
+    for judgement in result.judgements:
+        if judgement.outcome != "holds":
+            say(f"{judgement.condition}: {message(judgement)}")
+
+
+def _compare_scaling(
+    runs: list[Location], target: Target, format_: Format | None, width: int | None, *, force: bool
+) -> None:
+    """Runs on different numbers of devices beside each other."""
+    from traceview.analysis.base import Skipped
+    from traceview.cli.progress import reading
+    from traceview.comparison.scaling import headline, scaled_runs, scaling_section
+    from traceview.report.given import report_at
+
+    reports = []
+    for run in runs:
+        with reading(run, None):
+            reports.append(report_at(run))
+    scaled = scaled_runs(reports, force=force)
+    if isinstance(scaled, Skipped):
+        raise ComparisonError(f"nothing to compare: {scaled.reason}")
+    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    if format_ is Format.json:
+        from traceview.document.json_text import dumped
+
+        target.write(dumped(scaled))
+    elif format_ is Format.html:
+        from traceview.document.html.printer import render_sections
+
+        page = render_sections("scaling", headline(scaled), [scaling_section(scaled)])
+        target.write(page.encode())
+    elif format_ is Format.markdown:
+        from traceview.document.markdown import render_section
+
+        target.write(render_section(scaling_section(scaled)))
+    else:
+        target.write_section(scaling_section(scaled), width)
+
+
+def _command(sides: list[list[Location]]) -> str:
+    """What shows everything."""
+    if not sides:
+        return "traceview compare BEFORE AFTER --redact --full"
+    first = [shell_path(side[0]) for side in sides]
+    more = [
+        f" {option} {shell_path(place)}"
+        for option, side in zip(("--before", "--after"), sides, strict=True)
+        for place in side[1:]
+    ]
+    return f"traceview compare {' '.join(first)}{''.join(more)} --full"

@@ -1,0 +1,160 @@
+"""Defines `traceview export`: the events of a run, and what traceview computed, for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
+from traceview.cli.options import (
+    Logdir,
+    Run,
+    Salvage,
+    Steps,
+    Window,
+    WindowChoice,
+    Workers,
+    flag,
+    option,
+)
+from traceview.cli.output import Bundle, Target
+from traceview.cli.report_source import Source
+from traceview.document.sanitize import sanitize
+from traceview.export.formats import TABLES, check_pyarrow
+from traceview.store.address import location_of
+
+if TYPE_CHECKING:
+    from traceview.analysis.context import Context
+    from traceview.report.model import Report
+
+
+class Format(str, Enum):
+    """What a run can be written as."""
+
+    perfetto = "perfetto"
+    parquet = "parquet"
+    csv = "csv"
+
+
+_NAMES: Final = {Format.perfetto: "trace.pftrace", Format.parquet: "tables", Format.csv: "tables"}
+_COMPRESSED: Final = ".gz"
+_OF_TABLES: Final = (".csv", ".parquet")
+_JSON: Final = ".json"
+
+
+def export(
+    context: typer.Context,
+    logdir: Logdir,
+    to: Annotated[Format, flag("What to write.", "--to")] = Format.perfetto,
+    output: Annotated[
+        Location | None,
+        option(
+            "PATH",
+            "File to write, - for standard output; for tables a folder. By default "
+            + ", ".join(f"{name} ({to.value})" for to, name in _NAMES.items())
+            + ".",
+            "--output",
+            "-o",
+            parser=location_of,
+        ),
+    ] = None,
+    force: Annotated[bool, flag("Replace what exists.", "--force")] = False,
+    run: Run = None,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    salvage: Salvage = False,
+    workers: Workers = "1",
+    redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
+) -> None:
+    """Write a run for Perfetto, or as tables.
+
+    A trace holds every event that overlaps the window and, on separate tracks, findings, steps, the state of each device
+    with what caused it, and collectives. Events that overlap on one stream or thread are spread over several tracks. FILE.gz is
+    compressed. Names are those recorded.
+
+    Example: traceview export logs/ --steps 5:8 -o trace.pftrace
+    """
+    if redact:
+        raise UsageError(
+            "an export holds every name of the trace and cannot be redacted",
+            hint="traceview report --redact writes a report with pseudonyms",
+        )
+    if output is not None and to is Format.perfetto:
+        _check_ending(output)
+    output = Path(_NAMES[to]) if output is None else output
+    is_folder = to in (Format.parquet, Format.csv)
+    files = [f"{name}.{to.value}" for name in TABLES]
+    bundle = _folder(output, files, force) if is_folder else None
+    target = None if bundle else _file(output, force, logdir)
+    if to is Format.parquet:
+        check_pyarrow("--to parquet")
+    source = Source.of(
+        context, logdir, run=run, steps=steps, window=window, salvage=salvage, workers=workers
+    )
+    with source.analyzed_context() as (analyzed, made), stage("writing"):
+        trace = analyzed.trace
+        if bundle:
+            bundle.write(_tables(to, analyzed, made))
+        elif target:
+            target.write_parts(_parts(output, analyzed, made))
+    if trace.other_runs and run is None:
+        count = len(trace.other_runs) + 1
+        typer.echo(
+            f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
+            err=True,
+        )
+    advice = "" if bundle else ": open it at https://ui.perfetto.dev"
+    if bundle or (target and target.path):
+        typer.echo(f"traceview: wrote {output}{advice}", err=True)
+
+
+def _check_ending(output: Location) -> None:
+    """Raise `UsageError` for the name of a file that would hold something else."""
+    ending = Path(output.name.lower().removesuffix(_COMPRESSED)).suffix
+    if ending in _OF_TABLES:
+        raise UsageError(
+            f"-o {output}: tables are several files, in a folder", hint=f"--to {ending[1:]} -o DIR"
+        )
+    if ending == _JSON:
+        raise UsageError(f"-o {output}: a trace is no JSON", hint="-o trace.pftrace")
+
+
+def _folder(output: Location, files: list[str], force: bool) -> Bundle:
+    if str(output) == "-":
+        raise UsageError("tables need a folder: -o DIR")
+    bundle = Bundle(output, files, force)
+    bundle.check()
+    return bundle
+
+
+def _file(output: Location, force: bool, logdir: Location) -> Target:
+    target = Target.of(output, force=force, source=logdir)
+    if target.is_terminal:
+        raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
+    return target
+
+
+def _parts(output: Location, context: Context, report: Report) -> Iterator[bytes]:
+    """The content of a trace, part by part."""
+    from traceview.export import perfetto
+    from traceview.export.draw import drawn
+    from traceview.export.formats import compressed
+
+    parts = perfetto.written(drawn(context, report))
+    return compressed(parts) if output.name.lower().endswith(_COMPRESSED) else parts
+
+
+def _tables(to: Format, context: Context, report: Report) -> dict[str, Iterable[bytes]]:
+    from traceview.export import csv, parquet
+    from traceview.export.tables import window_tables
+
+    tables = window_tables(context, report)
+    if to is Format.parquet:
+        return {f"{table.name}.parquet": (parquet.written(table),) for table in tables}
+    return {f"{table.name}.csv": csv.written(table) for table in tables}

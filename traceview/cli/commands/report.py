@@ -1,0 +1,174 @@
+"""Defines `traceview report`: everything about a run as documents, for a ticket, for later, or in a browser."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
+from traceview.cli.options import (
+    Baseline,
+    Ignore,
+    Redact,
+    Run,
+    Salvage,
+    Select,
+    Steps,
+    Subject,
+    Window,
+    WindowChoice,
+    Workers,
+    flag,
+    option,
+)
+from traceview.cli.output import Bundle, Target, checked_place
+from traceview.cli.report_source import Source
+from traceview.report.formats import DOCUMENTS, DocumentFormat
+from traceview.store.address import location_of
+
+if TYPE_CHECKING:
+    from traceview.report.model import Report
+
+_FILES: Final = tuple(document.file_name for document in DOCUMENTS)
+
+
+class Viewer(str, Enum):
+    """Programs that show a run."""
+
+    report = "report"
+    xprof = "xprof"
+    tensorboard = "tensorboard"
+    perfetto = "perfetto"
+
+
+def report(
+    context: typer.Context,
+    logdir: Subject,
+    output: Annotated[
+        Location | None,
+        option(
+            "DIR",
+            "Folder, or with --format or a known ending a file.",
+            "--output",
+            "-o",
+            parser=location_of,
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        option(
+            "NAME",
+            f"One document: {', '.join(document.name for document in DOCUMENTS)}.",
+            "--format",
+        ),
+    ] = None,
+    viewer: Annotated[
+        Viewer | None,
+        option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
+    ] = None,
+    port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
+    run: Run = None,
+    steps: Steps = None,
+    window: WindowChoice = Window.auto,
+    baseline: Baseline = None,
+    select: Select = None,
+    ignore: Ignore = None,
+    redact: Redact = False,
+    force: Annotated[bool, flag("Replace files that exist.", "--force")] = False,
+    salvage: Salvage = False,
+    workers: Workers = "1",
+) -> None:
+    """Write the report of a run as documents, or open it in a browser.
+
+    All files are written or none. --open shows the report from a temporary file. With --port, and for the other programs, it serves the run to this
+    machine alone until Ctrl-C; from another one: ssh -L 8791:localhost:8791 HOST.
+
+    Example: traceview report logs/ -o report
+    """
+    source = Source.of(
+        context,
+        logdir,
+        run=run,
+        steps=steps,
+        window=window,
+        baseline=baseline,
+        select=select,
+        ignore=ignore,
+        salvage=salvage,
+        workers=workers,
+    )
+    if viewer is not None:
+        if output is not None or format_ is not None:
+            raise UsageError("--open and -o or --format exclude each other")
+        from traceview.cli.commands import viewing
+
+        if viewer is Viewer.report:
+            viewing.show_report(lambda: _made(source, redact), port)
+        else:
+            if source.is_saved:
+                raise UsageError(
+                    f"--open {viewer.value} needs a trace, and {logdir} is a saved report"
+                )
+            viewing.check_options(context, viewer.value)
+            viewing.show_run(viewer.value, source, port)
+        return
+    if port is not None:
+        raise UsageError("--port needs --open")
+    if output is not None:
+        checked_place(output)
+    document = _chosen_document(format_, output)
+    if document is None and output is None:
+        raise UsageError(
+            "no output is named", hint="-o DIR for all documents, --format for a single one"
+        )
+    if output is not None:
+        _check_apart(output.parent if document else output, logdir, is_folder=not document)
+    target = Target.of(output, force=force, source=logdir) if document else None
+    bundle = Bundle(output, _FILES, force) if output is not None and not document else None
+    if bundle:
+        bundle.check()
+    made = _made(source, redact)
+    with stage("writing"):
+        if target and document:
+            target.write(document.render(made).encode())
+        elif bundle:
+            bundle.write({known.file_name: (known.render(made).encode(),) for known in DOCUMENTS})
+            typer.echo(f"traceview: wrote {', '.join(_FILES)} to {bundle.folder}", err=True)
+
+
+def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
+    """Raise `UsageError` for a folder that holds the recorded runs."""
+    place, read = folder.resolve(), logdir.resolve()
+    recorded = read / "plugins"
+    if (is_folder and place == read) or recorded == place or recorded in place.parents:
+        raise UsageError(
+            f"{folder} is the log directory that the command reads",
+            hint="write to another folder, such as traceview-report",
+        )
+
+
+def _made(source: Source, is_redacted: bool) -> Report:
+    made = source.report(lanes=True)
+    if is_redacted:
+        from traceview.report.redaction import redacted
+
+        return redacted(made)
+    return made
+
+
+def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
+    """The document of `--format`, else of the ending of `path`; None where neither names one."""
+    if name is None:
+        suffix = "" if path is None or path.is_dir() else path.suffix.lower()
+        return next((document for document in DOCUMENTS if document.suffix == suffix), None)
+    by_name = {document.name: document for document in DOCUMENTS}
+    if name.lower() in by_name:
+        return by_name[name.lower()]
+    near = get_close_matches(name.lower(), by_name, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"formats: {', '.join(by_name)}"
+    raise UsageError(f"--format {name}: no such format", hint=hint)

@@ -1,0 +1,285 @@
+"""Defines `traceview show`: one table of a run, with the same options for all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from msgspec.structs import replace
+
+from traceview.base.errors import UsageError
+from traceview.base.location import Location
+from traceview.base.timing import stage
+from traceview.cli.options import (
+    Devices,
+    Force,
+    Output,
+    Run,
+    Salvage,
+    Steps,
+    Width,
+    Window,
+    WindowChoice,
+    Workers,
+    argument,
+    device_names,
+    format_option,
+    given_options,
+    hosts_read_by,
+    listed,
+    logdir_of,
+    option,
+    picoseconds,
+    step_range,
+    word_of,
+)
+from traceview.cli.output import Target
+from traceview.cli.table import (
+    Answer,
+    Choice,
+    Format,
+    Request,
+    checked_format,
+    column_names,
+    content,
+)
+from traceview.cli.tables import TABLES
+from traceview.document.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from traceview.trace.load import Readers
+    from traceview.trace.model import Trace
+    from traceview.trace.windows import StepRange, WindowKind
+
+RUNS: Final = "runs"
+HANG: Final = "hang"
+WITHOUT_TRACE: Final = {
+    RUNS: "the runs below a log directory: hosts, devices and sizes",
+    HANG: "where a job hangs: the reports of capture --on-hang, or a running process by its ID",
+}
+"""What can be shown beside the tables of a trace, and what it is."""
+
+NAMES: Final = (*TABLES, *WITHOUT_TRACE)
+
+_OF_FILES: Final = ("sort", "top", "columns")
+_OF_ALL: Final = ("table", "logdir", "format_", "output", "force", "width")
+
+
+def show(
+    context: typer.Context,
+    table: Annotated[
+        str,
+        argument(
+            "TABLE",
+            f"{', '.join(NAMES[:-1])} or {NAMES[-1]}.",
+            parser=word_of("TABLE", NAMES),
+            autocompletion=lambda: list(NAMES),
+        ),
+    ],
+    logdir: Annotated[
+        Location,
+        argument(
+            "LOGDIR",
+            "Log directory, run or .xplane.pb; of hang also a process ID.",
+            parser=logdir_of,
+        ),
+    ],
+    device: Devices = None,
+    steps: Steps = None,
+    state: Annotated[
+        list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
+    ] = None,
+    least: Annotated[
+        str, option("TIME", "Only rows of at least this length: 50us.", "--min", show_default=True)
+    ] = "0us",
+    sort: Annotated[str, option("COLUMN", "Largest first by this column: self_ps.")] = "",
+    top: Annotated[
+        int | None, option("N", "Only N rows, of ops and copies N per device.", min=1)
+    ] = None,
+    columns: Annotated[
+        list[str] | None, option("NAMES", "Only these columns: device,duration_ps.")
+    ] = None,
+    format_: Annotated[Format | None, format_option("terminal", "csv", "json", "parquet")] = None,
+    output: Output = None,
+    force: Force = False,
+    run: Run = None,
+    window: WindowChoice = Window.auto,
+    salvage: Salvage = False,
+    workers: Workers = "1",
+    width: Width = None,
+) -> None:
+    """Show a table of a run: gaps, steps, devices, ops and others.
+
+    A terminal shows what fits; csv, json and parquet have all rows and columns.
+
+    Example: traceview show gaps logs/ --device GPU:0 --state input --min 50us
+    """
+    target = Target.of(output, force=force, source=logdir)
+    _check_options(context, table)
+    format_ = checked_format(format_, target)
+    names = column_names(columns)
+    choice = Choice(
+        states=_states(table, state),
+        least_ps=picoseconds("--min", least),
+        sort=sort,
+        top=top,
+        is_terminal=format_ is Format.terminal,
+    )
+    if table == HANG:
+        _show_hang(target, logdir, format_, width)
+        return
+    if table == RUNS:
+        from traceview.cli.tables import run_answer
+
+        answer = run_answer(logdir, choice)
+        target.write_parts(content(target, format_, answer, names, width))
+    else:
+        chosen_steps = step_range(steps)
+        hosts = hosts_read_by(workers, are_asked=table == "findings")
+        with hosts as readers, _reading(logdir, run, readers):
+            trace = _loaded(logdir, run, salvage, readers)
+            answer = _answer(table, trace, device, choice, window.value, chosen_steps, readers)
+            with stage("writing"):
+                target.write_parts(content(target, format_, answer, names, width))
+    for remark in answer.remarks:
+        typer.echo(f"traceview: {remark}", err=True)
+    if answer.code:
+        raise typer.Exit(answer.code)
+
+
+def _check_options(context: typer.Context, table: str) -> None:
+    """Raise `UsageError` for an option that has no meaning for a table."""
+    for name, shown in given_options(context):
+        if not _has_meaning(table, name):
+            tables = [other for other in NAMES if _has_meaning(other, name)]
+            raise UsageError(
+                f"{shown} has no meaning for show {table}",
+                hint=f"it works with {', '.join(tables)}",
+            )
+
+
+def _has_meaning(table: str, option: str) -> bool:
+    kind = TABLES.get(table)
+    if option in _OF_ALL:
+        return True
+    if kind is None:
+        return table == RUNS and option in _OF_FILES
+    needed = {"state": kind.states, "least": kind.length, "device": kind.has_devices}
+    return bool(needed.get(option, True))
+
+
+def _states(table: str, given: list[str] | None) -> tuple[str, ...]:
+    """The keys of the states that `--state` names; raises `UsageError` for one that the table does not have."""
+    kind = TABLES.get(table)
+    if kind is None or not given:
+        return ()
+    read = word_of(
+        "--state", kind.states, {words.lower(): key for key, words in kind.states.items()}
+    )
+    return tuple(map(read, listed(given)))
+
+
+def _reading(
+    logdir: Location, run: str | None, readers: Readers | None
+) -> AbstractContextManager[None]:
+    """Shows the progress while it is open."""
+    from traceview.cli.progress import reading
+
+    return reading(logdir, run, is_here=readers is None)
+
+
+def _loaded(logdir: Location, run: str | None, salvage: bool, readers: Readers | None) -> Trace:
+    """The run, of whose damage standard error says what the rows lack."""
+    from traceview.trace.load import load
+
+    trace = load(logdir, run=run, salvage=salvage, readers=readers)
+    for problem in trace.problems:
+        if problem.code == "damaged-file":
+            damage = f"damaged, so events and whole devices may be lost: {problem.text}"
+            typer.echo(f"traceview: {sanitize(damage)}", err=True)
+    return trace
+
+
+def _answer(
+    table: str,
+    trace: Trace,
+    device: list[str] | None,
+    choice: Choice,
+    window: WindowKind,
+    steps: StepRange | None,
+    readers: Readers | None,
+) -> Answer:
+    """The rows of a table, with what they are of."""
+    from traceview.analysis.selection import select
+
+    request = Request(
+        trace,
+        select(trace, window, steps),
+        _chosen_devices(trace, device),
+        has_chosen=bool(device),
+        choice=choice,
+        window=window,
+        steps=steps,
+        readers=readers,
+    )
+    answer = TABLES[table].make(request)
+    return replace(answer, about=_about(request), head=tuple(_head(request)))
+
+
+def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
+    """The device keys that `--device` names, all without it; raises `UsageError` for one that is not there."""
+    known = [trace.device_key(index) for index in range(len(trace.device_list))]
+    if not wanted:
+        return frozenset(known)
+    from traceview.report.filtering import chosen_devices
+
+    return frozenset(chosen_devices(known, device_names(wanted, known)))
+
+
+def _head(request: Request) -> Iterator[str]:
+    """What the rows are of."""
+    from traceview.document import numbers
+
+    yield f"run {request.trace.run}"
+    windows = request.selection.windows.values()
+    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
+    yield f"window {' and '.join(lengths)}" if lengths else "no window"
+
+
+def _about(request: Request) -> dict[str, Any]:
+    """The same as data."""
+    trace = request.trace
+    return {
+        "logdir": str(trace.logdir),
+        "run": trace.run,
+        "windows": [
+            {
+                "host": trace.hosts[host].name,
+                "kind": window.kind,
+                "start_ps": window.start_ps,
+                "end_ps": window.end_ps,
+            }
+            for host, window in request.selection.windows.items()
+        ],
+    }
+
+
+def _show_hang(target: Target, logdir: Location, format_: Format, width: int | None) -> None:
+    """Print the reports of hangs below a folder, or where the threads of a running process are."""
+    from traceview.base.errors import TraceNotFoundError
+    from traceview.cli.hang import show_hangs, show_process
+
+    if format_ not in (Format.terminal, Format.json):
+        raise UsageError(
+            f"show hang writes no {format_.value}", hint="--format terminal or --format json"
+        )
+    as_json = format_ is Format.json
+    if logdir.name.isdecimal() and str(logdir) == logdir.name and not logdir.exists():
+        show_process(target, int(logdir.name), width, as_json=as_json)
+    elif not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
+        raise TraceNotFoundError(
+            f"no report of a hang below {logdir}",
+            hint="traceview capture --on-hang 10m writes one; a process ID shows a running process",
+        )

@@ -1,0 +1,431 @@
+"""Puts saved reports in order, finds where the step time changed, and shows both.
+
+The series is split where runs without a change would least often differ as much; the split is kept if they would in at most
+5% of series, however many places there are to split at (Bonferroni). Both parts are then split in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import floor
+from pathlib import Path, PurePath
+from statistics import median as middle
+from typing import Annotated, Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.record import (
+    Count,
+    Integer,
+    PathName,
+    Picoseconds,
+    Ratio,
+    Record,
+    RunName,
+    Share,
+    VersionText,
+    one_of,
+)
+from traceview.base.version import VERSION
+from traceview.comparison.captures import CaptureSteps, capture_steps
+from traceview.comparison.difference import (
+    CONFIDENCE,
+    Level,
+    mean_level,
+    most_chance,
+    part_difference,
+    step_change,
+    step_level,
+)
+from traceview.comparison.verdict import ratio_words
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import Trend, TrendPoint
+from traceview.document.vocabulary import STATES, look_of
+from traceview.ledger.states import KEYS
+from traceview.report.given import is_saved_report
+from traceview.report.model import Report, devices_of, started_ns, traces_of
+from traceview.report.saved import load_report
+from traceview.trace.table import Table, record_columns, table
+
+FEWEST_RUNS: Final = 3
+"""Of a level: one or two slow runs may be outliers."""
+LEAST_CHANGE_RATIO: Final = 0.01
+"""Runs that differ by less are on one level: nobody acts on it. A choice of ours."""
+
+
+def change_points(levels: Sequence[Level]) -> list[int]:
+    """The places at which a new level begins, in order; empty where no change is shown. `levels`: of the step, by run."""
+    places = range(FEWEST_RUNS, len(levels) - FEWEST_RUNS + 1)
+    changes = [(step_change(levels[:place], levels[place:]), place) for place in places]
+    chances = [
+        (change.chance, place)
+        for change, place in changes
+        if change and change.chance is not None and abs(change.ratio) >= LEAST_CHANGE_RATIO
+    ]
+    chance, place = min(chances, default=(1.0, 0))
+    if not chances or chance * len(places) > 1 - CONFIDENCE:
+        return []
+    behind = (place + later for later in change_points(levels[place:]))
+    return [*change_points(levels[:place]), place, *behind]
+
+
+HISTORY_SCHEMA_VERSION: Final = 1
+
+
+class HistoryRow(Record, frozen=True):
+    """One report.
+
+    Attributes:
+        file: File of the report.
+        run: Name of the run.
+        started_ns: When it was recorded, Unix nanoseconds; null where that is not known.
+        devices: The devices in use.
+        batch_size: Examples of one step; null where not known.
+        series: Number of the series that it belongs to, from 1 on: reports of the same devices and batch size.
+        step_ps: Mean of the used steps, picoseconds; null without any.
+        step_count: Used steps.
+        level_ps: Median of step_ps over the reports of the series from one change to the next, picoseconds; null as step_ps
+            is.
+        change_ratio: Where a new level begins, its change against the level before; null elsewhere.
+        state: There, the state that differs most from the level before, of those shown to differ; null elsewhere.
+        state_change_ps: The difference of its means over the reports of each level, picoseconds; null as state is.
+        compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
+        examples_per_second: Examples of all devices; null where the batch size is not known.
+        finding: Code of the finding about what costs most; null without any.
+    """
+
+    file: PathName
+    run: RunName
+    started_ns: Integer | None
+    devices: str
+    batch_size: Count | None
+    series: Count
+    step_ps: Picoseconds | None
+    step_count: Count
+    level_ps: Picoseconds | None
+    change_ratio: float | None
+    state: Annotated[str, one_of(*KEYS)] | None
+    state_change_ps: Integer | None
+    compute_ratio: Share | None
+    examples_per_second: Ratio | None
+    finding: str | None
+
+
+class UnreadableFile(Record, frozen=True):
+    """A file that is no report.
+
+    Attributes:
+        file: The file.
+        reason: Why it cannot be read.
+    """
+
+    file: PathName
+    reason: str
+
+
+class History(Record, frozen=True):
+    """The reports of a folder, oldest first.
+
+    Attributes:
+        schema_version: Version of this schema.
+        traceview_version: Version of traceview that made it.
+        folder: The folder.
+        rows: One row per report.
+        unreadable: Files that are no report.
+        repeated: Files with a report on a run that has a row already.
+    """
+
+    schema_version: Literal[1]
+    traceview_version: VersionText
+    folder: PathName
+    rows: tuple[HistoryRow, ...]
+    unreadable: tuple[UnreadableFile, ...] = ()
+    repeated: tuple[PathName, ...] = ()
+
+    @property
+    def changes(self) -> tuple[HistoryRow, ...]:
+        """The rows at which a new level begins."""
+        return tuple(row for row in self.rows if row.change_ratio is not None)
+
+
+def history_of(folder: Folder) -> History:
+    """The reports in their order, with the changes of the step time in each series of alike runs."""
+    setups: dict[tuple[str, int | None], list[int]] = {}
+    for place, saved in enumerate(folder.reports):
+        setups.setdefault(_setup(saved.report), []).append(place)
+    rows: dict[int, HistoryRow] = {}
+    for number, places in enumerate(setups.values(), 1):
+        reports = [folder.reports[place].report for place in places]
+        steps = [capture_steps(report) for report in reports]
+        for place, report, of_row, level in zip(
+            places, reports, steps, _levels(steps), strict=True
+        ):
+            rows[place] = _row(str(folder.reports[place].path), report, number, of_row, level)
+    return History(
+        schema_version=HISTORY_SCHEMA_VERSION,
+        traceview_version=VERSION,
+        folder=str(folder.path),
+        rows=tuple(rows[place] for place in sorted(rows)),
+        unreadable=tuple(UnreadableFile(str(path), reason) for path, reason in folder.unreadable),
+        repeated=tuple(map(str, folder.repeated)),
+    )
+
+
+def _setup(report: Report) -> tuple[str, int | None]:
+    """What has to be the same for step times to be comparable."""
+    return devices_of(report), _batch_size(report)
+
+
+def _batch_size(report: Report) -> int | None:
+    balance = report.results.balance
+    return balance.throughput.batch_size if balance else None
+
+
+class _Level(NamedTuple):
+    """The level that a report is on; where it begins also its change, and the state that changed most."""
+
+    ps: int | None = None
+    change_ratio: float | None = None
+    state: str | None = None
+    state_change_ps: int | None = None
+
+
+def _levels(reports: Sequence[CaptureSteps | None]) -> list[_Level]:
+    """By report the level of its step time."""
+    known = [
+        (place, steps, level)
+        for place, steps in enumerate(reports)
+        if steps and (level := step_level(steps.lengths_ps))
+    ]
+    values = [floor(steps.mean_ps) for _, steps, _ in known]
+    bounds = [0, *change_points([level for *_, level in known]), len(values)]
+    levels = [_Level()] * len(reports)
+    before: list[CaptureSteps] = []
+    for first, last in pairwise(bounds):
+        after = [steps for _, steps, _ in known[first:last]]
+        ps = int(middle(values[first:last])) if after else None
+        for place, *_ in known[first:last]:
+            levels[place] = _Level(ps)
+        if before and ps:
+            old_ps = int(middle(floor(steps.mean_ps) for steps in before))
+            state, change_ps = _changed_state(before, after)
+            levels[known[first][0]] = _Level(ps, ps / old_ps - 1, state, change_ps)
+        before = after
+    return levels
+
+
+def _changed_state(
+    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+) -> tuple[str | None, int | None]:
+    """The state that makes most of a change, of those that are shown to have changed."""
+    changes = {}
+    for key in dict.fromkeys(key for steps in (*before, *after) for key in steps.states):
+        old, new = (
+            [
+                level
+                for steps in side
+                if (level := mean_level(steps.state_lengths_ps.get(key, 0 * steps.lengths_ps)))
+            ]
+            for side in (before, after)
+        )
+        changes[key] = part_difference(old, new)
+    most = most_chance(changes.values())
+    shown = [key for key, change in changes.items() if (change.chance or 0.0) <= most]
+    if not shown:
+        return None, None
+    key = max(shown, key=lambda key: abs(changes[key].value))
+    return key, round(changes[key].value)
+
+
+def _row(
+    file: str, report: Report, series: int, of_row: CaptureSteps | None, level: _Level
+) -> HistoryRow:
+    steps, balance = report.results.steps, report.results.balance
+    return HistoryRow(
+        file=file,
+        run=report.source.run,
+        started_ns=started_ns(report),
+        devices=devices_of(report),
+        batch_size=_batch_size(report),
+        series=series,
+        step_ps=floor(of_row.mean_ps) if of_row else None,
+        step_count=steps.used_count if steps else 0,
+        level_ps=level.ps,
+        change_ratio=level.change_ratio,
+        state=level.state,
+        state_change_ps=level.state_change_ps,
+        compute_ratio=report.verdict.compute_ratio,
+        examples_per_second=balance.throughput.examples_per_second if balance else None,
+        finding=report.verdict.finding,
+    )
+
+
+def history_table(history: History) -> Table:
+    """A row for each report, with the keys of the JSON; CSV is written from it."""
+    return table("history", *record_columns(HistoryRow, history.rows))
+
+
+_SIDECAR: Final = ".traceview.json"
+
+
+class SavedReport(Struct, frozen=True):
+    """A report and the file that it was read from."""
+
+    path: Path
+    report: Report
+
+
+class Folder(Struct, frozen=True):
+    """The reports of a folder, oldest first. `unreadable`: files with an ending of reports that are none, and why;
+    `repeated`: files with a report on a run that another file has a report on.
+    """
+
+    path: Path
+    reports: tuple[SavedReport, ...]
+    unreadable: tuple[tuple[Path, str], ...] = ()
+    repeated: tuple[Path, ...] = ()
+
+
+def saved_reports(folder: Path) -> Folder:
+    """The reports in a folder and in the folders in it.
+
+    Raises `TraceNotFoundError` where there is no report, and `TraceFormatError` where none can be read.
+    """
+    if not folder.is_dir():
+        if is_saved_report(folder) and folder.is_file():
+            load_report(folder)  # raises where it is another document, and says which
+        problem = (
+            "a file, where a folder of files is needed" if folder.exists() else "no such folder"
+        )
+        raise TraceNotFoundError(
+            f"{folder}: {problem}", hint="traceview history DIR, a folder with saved reports"
+        )
+    reports, unreadable = [], []
+    for path in _candidates(folder):
+        try:
+            reports.append(SavedReport(path, load_report(path)))
+        except (TraceFormatError, TraceNotFoundError) as error:
+            unreadable.append((path, error.message.removeprefix(f"{path}: ")))
+    if not reports and unreadable:
+        load_report(unreadable[0][0])
+    if not reports:
+        raise TraceNotFoundError(
+            f"{folder}: no saved report in it",
+            hint="traceview report LOGDIR --format json -o FOLDER/NAME.json saves one",
+        )
+    reports.sort(key=_age)
+    known: dict[frozenset[str], SavedReport] = {}
+    repeated = []
+    for saved in reports:
+        traces = traces_of(saved.report)
+        if traces and known.setdefault(traces, saved) is not saved:
+            repeated.append(saved.path)
+    kept = tuple(saved for saved in reports if saved.path not in repeated)
+    return Folder(folder, kept, tuple(unreadable), tuple(repeated))
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+        if is_saved_report(path) and path.is_file() and not path.name.endswith(_SIDECAR):
+            yield path
+
+
+def _age(saved: SavedReport) -> tuple[bool, int, str]:
+    """Runs without a recorded time come last, by the names of their files."""
+    started = started_ns(saved.report)
+    return started is None, started or 0, str(saved.path)
+
+
+_LEGEND = (
+    "A change is marked where the runs before and after differ more than runs without a change do, in at most "
+    f"{numbers.share(1 - CONFIDENCE)} of such series. The more runs differ among each other, the more of them it takes."
+)
+
+
+def history_section(history: History) -> doc.Section:
+    """All series in one table; each has a chart of its own."""
+    rows = history.rows
+    has_series = max(row.series for row in rows) > 1
+    columns = (
+        doc.words("recorded", [numbers.date(row.started_ns) for row in rows], priority=2),
+        doc.names("run", [row.run for row in rows], priority=4),
+        doc.names("devices", [row.devices for row in rows], priority=3) if has_series else None,
+        doc.counts("batch", [row.batch_size for row in rows], priority=6) if has_series else None,
+        doc.times("step", [row.step_ps for row in rows]),
+        doc.words("change", [_change(row) for row in rows]),
+        doc.shares("compute", [row.compute_ratio for row in rows], priority=1),
+        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=5),
+        doc.words("costs most", [row.finding or "" for row in rows], priority=3),
+    )
+    return doc.Section(
+        "history",
+        "History",
+        (
+            *_charts(history),
+            *doc.table("The reports, oldest first", columns),
+            *doc.notes(*_notes(history)),
+            *doc.remarks(_LEGEND),
+        ),
+        lead=f"{headline(history)}.",
+        is_folded=False,
+    )
+
+
+def headline(history: History) -> str:
+    """How many reports there are, and how often the step time changed."""
+    reports = numbers.plural(len(history.rows), "report")
+    count = len(history.changes)
+    if not count:
+        return f"{reports}: no change of the step time shown"
+    often = {1: "once", 2: "twice"}.get(count, f"{count} times")
+    return f"{reports}: the step time changed {often}"
+
+
+def _change(row: HistoryRow) -> str:
+    return "" if row.change_ratio is None else ratio_words(row.change_ratio)
+
+
+def _notes(history: History) -> Iterator[str]:
+    for row in history.changes:
+        assert row.change_ratio is not None
+        before = row.level_ps / (1 + row.change_ratio) if row.level_ps else None
+        yield (
+            f"{ratio_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
+            f"{numbers.time(row.level_ps)} since, medians of the reports{_state_words(row)}."
+        )
+    for file in history.unreadable:
+        yield f"{file.file} is left out: {file.reason}."
+    if history.repeated:
+        names = numbers.listed([PurePath(name).name for name in history.repeated])
+        yield f"Left out, for another file has a report on the same trace: {names}."
+
+
+def _state_words(row: HistoryRow) -> str:
+    """`; input: +4.00 ms`."""
+    if row.state is None:
+        return ""
+    return f"; {look_of(STATES, row.state).words}: {numbers.signed_time(row.state_change_ps)}"
+
+
+def _charts(history: History) -> Iterator[doc.Block]:
+    for series in sorted({row.series for row in history.rows}):
+        rows = [row for row in history.rows if row.series == series and row.step_ps]
+        if len(rows) < 2:
+            continue
+        batch = f", batch {rows[0].batch_size}" if rows[0].batch_size else ""
+        yield Trend(
+            f"Step time: {rows[0].devices or 'no device known'}{batch}",
+            "time",
+            tuple(
+                TrendPoint(
+                    numbers.date(row.started_ns) or row.run,
+                    row.step_ps or 0,
+                    row.level_ps,
+                    "" if row.change_ratio is None else ratio_words(row.change_ratio),
+                )
+                for row in rows
+            ),
+        )

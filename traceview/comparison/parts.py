@@ -1,0 +1,438 @@
+"""Compares the parts of the step: states, devices, ops and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.analysis.base import Finding
+from traceview.analysis.device_states import DeviceStates
+from traceview.analysis.explained_findings import EXPLAINS
+from traceview.analysis.op_steps import OpInSteps, OpSteps
+from traceview.analysis.words import Line
+from traceview.comparison.captures import CaptureSteps, mean_of, whole
+from traceview.comparison.difference import (
+    Difference,
+    Level,
+    RunSpread,
+    level_of,
+    mean_level,
+    most_chance,
+    part_difference,
+)
+from traceview.comparison.model import (
+    DeviceDifference,
+    DeviceState,
+    FindingDifference,
+    OpDifference,
+    StateDifference,
+    interval_ps,
+)
+from traceview.ledger.states import KEYS
+from traceview.report.model import Report
+
+
+def state_differences(
+    reports: Sequence[Sequence[Report]],
+    steps: Sequence[Sequence[CaptureSteps]],
+    spread: RunSpread | None,
+) -> tuple[StateDifference, ...]:
+    """The states that occur, the largest difference first; they sum to the mean steps and to their difference.
+
+    `reports`, `steps`: of both sides. Empty where a capture has no ledger: then states would not sum to the step.
+    """
+    if not all(capture.states for side in steps for capture in side):
+        return ()
+    means = [mean_of([capture.states for capture in side]) for side in steps]
+    old, new = (whole({key: of[key] for key in KEYS if key in of}) for of in means)
+    rows = []
+    for key in KEYS:
+        if key not in old and key not in new:
+            continue
+        levels = [
+            [
+                level
+                for of in side
+                if (level := mean_level(of.state_lengths_ps.get(key, 0 * of.lengths_ps)))
+            ]
+            for side in steps
+        ]
+        noise = part_difference(levels[0], levels[1], spread)
+        first, second = old.get(key, 0), new.get(key, 0)
+        low, high = interval_ps(noise)
+        rows.append(
+            StateDifference(
+                state=key,
+                before_ps=first,
+                after_ps=second,
+                difference_ps=second - first,
+                low_ps=low,
+                high_ps=high,
+                direction=noise.direction,
+                line=_line_of(key, reports[0] if first > second else reports[1]),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+def _line_of(state: str, reports: Sequence[Report]) -> str | None:
+    """The line of Python that the costliest finding on a state names."""
+    lines = [
+        (finding.loss.gpu_time_ratio, argument.line)
+        for report in reports
+        for finding in report.findings
+        if finding.loss is not None and state in finding.loss.states
+        for argument in finding.arguments.values()
+        if isinstance(argument, Line)
+    ]
+    return max(lines)[1] if lines else None
+
+
+def device_differences(
+    before: Sequence[Report], after: Sequence[Report]
+) -> tuple[DeviceDifference, ...]:
+    """The devices of both sides in order, those that are gone last; empty where a side recorded none."""
+    old, new = _devices(before), _devices(after)
+    if not old or not new:
+        return ()
+    places = dict.fromkeys(
+        (*(place for place in new if place in old), *new, *(place for place in old))
+    )
+    return tuple(_device_difference(old.get(place, []), new.get(place, [])) for place in places)
+
+
+def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStates]]:
+    """The mean step of each device in use, by the place of its host and its name there: hosts may have other names."""
+    devices: dict[tuple[int, str], list[DeviceStates]] = {}
+    for report in reports:
+        hosts = [host.host for host in report.capture.hosts]
+        for row in report.results.ledger.devices if report.results.ledger else ():
+            place = hosts.index(row.host) if row.host in hosts else len(hosts)
+            devices.setdefault((place, row.device.rpartition("/")[2]), []).append(row)
+    return devices
+
+
+def _device_difference(
+    before: Sequence[DeviceStates], after: Sequence[DeviceStates]
+) -> DeviceDifference:
+    old, new = _mean_step(before), _mean_step(after)
+    keys = sorted({*old, *new}, key=lambda key: (-abs(new.get(key, 0) - old.get(key, 0)), key))
+    return DeviceDifference(
+        device=(*after, *before)[0].device,
+        status="both" if before and after else "new" if after else "gone",
+        before_ps=sum(old.values()),
+        after_ps=sum(new.values()),
+        states=tuple(
+            DeviceState(key, old.get(key, 0), new.get(key, 0), new.get(key, 0) - old.get(key, 0))
+            for key in keys
+        ),
+    )
+
+
+def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
+    """Whole picoseconds by state."""
+    return whole(
+        mean_of([{key: Fraction(ps) for key, ps in row.states.items()} for row in captures])
+    )
+
+
+Status = Literal["slower", "faster", "new", "gone", "reshaped", "same"]
+
+
+class _Key(NamedTuple):
+    """What makes ops of two runs the same."""
+
+    class_: str
+    op: str | None
+    kernel: str | None
+
+
+class _Op(Struct, frozen=True):
+    """An op of one side; of a capture in which it does not run it is 0.
+
+    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step. `shapes`: of
+    its inputs.
+    """
+
+    levels: tuple[Level, ...] = ()
+    calls: float = 0.0
+    path_ps: float = 0.0
+    shapes: tuple[str, ...] = ()
+
+    @property
+    def ps(self) -> float:
+        """Time per step and device."""
+        levels = self.levels
+        return sum(level.value for level in levels) / len(levels) if levels else 0.0
+
+
+_SURE: Final = 1000.0
+"""Degrees of freedom of what is no estimate."""
+
+
+def op_differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_difference_ps: int,
+    spread: RunSpread | None,
+) -> tuple[OpDifference, ...]:
+    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
+
+    `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ.
+    An op that a side does not list is new or gone if it is longer than what that side leaves out, beyond noise.
+    """
+    tables = [[report.results.op_steps for report in side] for side in (before, after)]
+    old_tables, new_tables = ([table for table in side if table is not None] for side in tables)
+    if len(old_tables) < len(before) or len(new_tables) < len(after):
+        return ()
+    old, new = _by_key(old_tables), _by_key(new_tables)
+    if not old or not new:
+        return ()
+    rows = []
+    for key, before_key in _pairs(old, new):
+        first, second = old.get(before_key or key), new.get(key)
+        left_out_ps = 0
+        if first is None or second is None:
+            left_out_ps = _longest_left_out(old_tables if first is None else new_tables)
+        unlisted = _unlisted(left_out_ps)
+        levels = (first or unlisted).levels, (second or unlisted).levels
+        noise = part_difference(levels[0], levels[1], spread) if all(levels) else Difference(0.0)
+        kernel = before_key.kernel if before_key else None
+        row = _difference(key, kernel, first, second, left_out_ps, step_difference_ps, noise)
+        rows.append((row, noise))
+    shown = most_chance(noise for _, noise in rows)
+    judged = [_judged(row, noise, shown) for row, noise in rows]
+    return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+
+
+def _unlisted(left_out_ps: int) -> _Op:
+    """An op that a side does not list: it runs there as long as the longest that is left out, at most."""
+    return _Op((Level(float(left_out_ps), 0.0, _SURE),) if left_out_ps else ())
+
+
+def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
+    """With how it changed, as far as that is shown among all."""
+    if row.status == "reshaped":
+        return row
+    is_listed = row.status == "same"
+    if not is_listed and not row.left_out_ps:
+        return row
+    if noise.chance is not None and noise.chance > shown:
+        return replace(row, status="same")
+    if not is_listed:
+        is_longer = max(row.before_ps, row.after_ps) > row.left_out_ps
+        return row if is_longer else replace(row, status="same")
+    if noise.chance is None:
+        return row
+    return replace(row, status="slower" if row.difference_ps > 0 else "faster")
+
+
+def _longest_left_out(tables: Iterable[OpSteps]) -> int:
+    return max((table.left_out_ps_per_step for table in tables), default=0)
+
+
+def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
+    rows: dict[_Key, list[tuple[OpSteps, OpInSteps]]] = {}
+    for table in tables:
+        for row in table.rows:
+            rows.setdefault(_Key(row.class_, row.op, row.kernel), []).append((table, row))
+    return {
+        key: _Op(
+            levels=tuple(_level(table, row) for table, row in of_key),
+            calls=sum(row.count / _device_steps(table, row) for table, row in of_key) / len(tables),
+            path_ps=sum(row.path_ps / max(table.walked_count, 1) for table, row in of_key)
+            / len(tables),
+            shapes=tuple(sorted({shape for _, row in of_key for shape in row.shapes})),
+        )
+        for key, of_key in rows.items()
+    }
+
+
+def _device_steps(table: OpSteps, row: OpInSteps) -> int:
+    return max(row.device_count, 1) * max(table.step_count, 1)
+
+
+def _level(table: OpSteps, row: OpInSteps) -> Level:
+    devices = max(row.device_count, 1)
+    error = None if row.error_ps is None else row.error_ps / devices
+    return level_of(row.ps_per_step / devices, error, row.error_degrees, table.step_count)
+
+
+def _pairs(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> Iterable[tuple[_Key, _Key | None]]:
+    """The key after, and the key before where that has another kernel.
+
+    An op with one kernel on each side is the same op, whichever kernel the library chose for it.
+    """
+    gone = _only_kernels(key for key in old if key not in new)
+    came = _only_kernels(key for key in new if key not in old)
+    replaced = {came[op]: gone[op] for op in came if op in gone}
+    for key in new:
+        yield key, replaced.get(key)
+    for key in old:
+        if key not in new and key not in replaced.values():
+            yield key, None
+
+
+def _only_kernels(keys: Iterable[_Key]) -> dict[tuple[str, str], _Key]:
+    """By class and op the key, where the op has one kernel alone."""
+    kernels: dict[tuple[str, str], list[_Key]] = {}
+    for key in keys:
+        if key.op is not None and key.kernel is not None:
+            kernels.setdefault((key.class_, key.op), []).append(key)
+    return {op: of_op[0] for op, of_op in kernels.items() if len(of_op) == 1}
+
+
+def _difference(
+    key: _Key,
+    before_kernel: str | None,
+    old: _Op | None,
+    new: _Op | None,
+    left_out_ps: int,
+    step_difference_ps: int,
+    noise: Difference,
+) -> OpDifference:
+    status: Status = "new" if old is None else "gone" if new is None else "same"
+    first, second = old or _Op(), new or _Op()
+    if first.shapes and second.shapes and first.shapes != second.shapes:
+        status = "reshaped"
+    low, high = interval_ps(noise) if status in ("same", "reshaped") else (None, None)
+    path_ps = round(second.path_ps - first.path_ps)
+    return OpDifference(
+        class_=key.class_,
+        op=key.op,
+        kernel=key.kernel,
+        before_kernel=before_kernel,
+        status=status,
+        before_ps=round(first.ps),
+        after_ps=round(second.ps),
+        before_calls=round(first.calls, 3),
+        after_calls=round(second.calls, 3),
+        difference_ps=round(second.ps) - round(first.ps),
+        low_ps=low,
+        high_ps=high,
+        left_out_ps=left_out_ps,
+        path_ps=path_ps,
+        share_ratio=path_ps / step_difference_ps if step_difference_ps else None,
+        before_shapes=first.shapes,
+        after_shapes=second.shapes,
+    )
+
+
+LEAST_CHANGE_RATIO: Final = 0.02
+"""Of the step before: a cost that differs by less has not changed; a choice of ours."""
+
+_ORDER: Final = ("came", "went", "changed")
+
+
+def finding_differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_ps: int,
+    states: Sequence[StateDifference],
+) -> tuple[FindingDifference, ...]:
+    """What came first, then what went, then what costs another time; each by its share of the GPU time.
+
+    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
+    finding whose states hardly changed did not either: the step around it did. Where these changed within noise, warnings
+    that only one side has are listed as such. What the other side has inside the finding that explains it, or left out on
+    request, is neither new nor gone.
+    """
+    old, new = _findings(before), _findings(after)
+    by_state = {row.state: row for row in states}
+    unlisted = _unlisted_codes(before), _unlisted_codes(after)
+    rows = []
+    for code in {**new, **old}:
+        first, second = old.get(code), new.get(code)
+        if (first is None and code in unlisted[0]) or (second is None and code in unlisted[1]):
+            continue
+        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= _least(step_ps):
+            continue
+        judgement = _judged_finding([row for row in (first, second) if row], by_state, step_ps)
+        is_changed = bool(first and second)
+        if judgement == "same" or (judgement == "noise" and is_changed):
+            continue
+        rows.append(_row(code, first, second, is_within_noise=judgement == "noise"))
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                _ORDER.index(row.status),
+                -abs((row.after_ratio or 0.0) - (row.before_ratio or 0.0)),
+                row.code,
+            ),
+        )
+    )
+
+
+def _row(
+    code: str, old: Finding | None, new: Finding | None, *, is_within_noise: bool
+) -> FindingDifference:
+    before, after = (row.loss if row else None for row in (old, new))
+    shown = new or old
+    assert shown is not None
+    return FindingDifference(
+        code=code,
+        status="changed" if old and new else "came" if new else "went",
+        title=shown.title,
+        before_ps=before.ps_per_step if before else None,
+        after_ps=after.ps_per_step if after else None,
+        before_ratio=before.gpu_time_ratio if before else None,
+        after_ratio=after.gpu_time_ratio if after else None,
+        is_within_noise=is_within_noise,
+    )
+
+
+def _cost_ps(finding: Finding) -> int:
+    return finding.loss.ps_per_step if finding.loss else 0
+
+
+def _least(step_ps: int) -> float:
+    return LEAST_CHANGE_RATIO * step_ps
+
+
+def _judged_finding(
+    sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
+) -> Literal["shown", "noise", "same"]:
+    """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
+    is_serious = any(finding.severity != "info" for finding in sides)
+    keys = {key for finding in sides if finding.loss for key in finding.loss.states}
+    about = [states[key] for key in keys if key in states]
+    if not about:
+        return "shown" if is_serious else "same"
+    if abs(sum(row.difference_ps for row in about)) < _least(step_ps):
+        return "same"
+    if any(row.direction != "none" for row in about):
+        return "shown"
+    return "noise" if is_serious else "same"
+
+
+def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
+    """The codes that some report has without listing a finding of them."""
+    return {code for report in reports for code in (*report.left_out_findings, *_inside(report))}
+
+
+def _inside(report: Report) -> Iterator[str]:
+    for finding in report.findings:
+        for row in finding.evidence:
+            if row.metric == EXPLAINS:
+                yield str(row.value)
+
+
+def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
+    """By code the costliest finding, of those that more than half of the captures have."""
+    of_code: dict[str, list[Finding]] = {}
+    for report in reports:
+        of_report: dict[str, Finding] = {}
+        for finding in report.findings:
+            known = of_report.setdefault(finding.code, finding)
+            if _cost_ps(finding) > _cost_ps(known):
+                of_report[finding.code] = finding
+        for code, finding in of_report.items():
+            of_code.setdefault(code, []).append(finding)
+    return {
+        code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
+    }

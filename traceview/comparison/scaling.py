@@ -1,0 +1,376 @@
+"""Compares runs on different numbers of devices: speed-up, efficiency, and which states grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import floor
+from typing import Annotated, Final, Literal
+
+from traceview.analysis.base import Skipped
+from traceview.base.errors import ComparisonError
+from traceview.base.record import (
+    Count,
+    Integer,
+    Picoseconds,
+    Ratio,
+    Record,
+    RunName,
+    Share,
+    VersionText,
+    one_of,
+)
+from traceview.base.version import VERSION
+from traceview.comparison.build import run_spread_of
+from traceview.comparison.captures import (
+    CaptureSteps,
+    capture_steps,
+    distinct,
+    mean,
+    mean_of,
+    repeat_words,
+    step_time_ps,
+    whole,
+)
+from traceview.comparison.conditions import BLOCKING, differing_among
+from traceview.comparison.difference import step_change, step_level
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import Trend, TrendPoint
+from traceview.document.sanitize import shortened
+from traceview.document.vocabulary import STATES, look_of
+from traceview.ledger.states import KEYS
+from traceview.report.model import Report, why_absent
+
+SCALING_SCHEMA_VERSION: Final = 1
+
+_LONGEST_VALUE: Final = 40
+
+_MODEL: Final = "parameters"
+_OTHER_WORK: Final = (*BLOCKING, "precision", _MODEL)
+"""What makes the step of another run another step. Where one side is compared with another, the last two may be the change."""
+
+
+class Efficiency(Record, frozen=True):
+    """The runs on one number of devices; of several runs the means.
+
+    Attributes:
+        device_count: Devices that computed.
+        models: Models of the devices, or their kinds.
+        runs: Names of the runs.
+        step_ps: Mean of the used steps, picoseconds.
+        batch_size: Examples of one step; null where not known, and where the runs differ.
+        examples_per_second: Examples of all devices; null as batch_size is.
+        speedup: Examples per second over those of the fewest devices; without batch sizes as if each device had as many
+            examples there.
+        efficiency_ratio: The speed-up over the ratio of device counts.
+        states_ps: The mean step by state, mean over the devices, picoseconds, longest first; they sum to step_ps; empty in
+            runs without a ledger.
+    """
+
+    device_count: Count
+    models: tuple[str, ...]
+    runs: tuple[RunName, ...]
+    step_ps: Picoseconds
+    batch_size: Count | None
+    examples_per_second: Ratio | None
+    speedup: Ratio
+    efficiency_ratio: Ratio
+    states_ps: dict[str, Count]
+
+
+class GrowingState(Record, frozen=True):
+    """A state that takes more of the step on the most devices than on the fewest.
+
+    Attributes:
+        state: The state.
+        least_share_ratio: Its share of the mean step on the fewest devices.
+        most_share_ratio: Its share on the most devices.
+        difference_ps: Its length on the most devices less that on the fewest, picoseconds.
+    """
+
+    state: Annotated[str, one_of(*KEYS)]
+    least_share_ratio: Share
+    most_share_ratio: Share
+    difference_ps: Integer
+
+
+class ScaledRuns(Record, frozen=True):
+    """Runs of one program on different numbers of devices.
+
+    Attributes:
+        schema_version: Version of this schema.
+        traceview_version: Version of traceview that made it.
+        rows: One row per number of devices, the fewest first.
+        basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
+            as if each device had as many examples everywhere.
+        growing: The states whose share of the step grows, the most first.
+        remarks: What limits the comparison, in sentences.
+    """
+
+    schema_version: Literal[1]
+    traceview_version: VersionText
+    rows: tuple[Efficiency, ...]
+    basis: Literal["examples", "steps"]
+    growing: tuple[GrowingState, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns | Skipped:
+    """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times.
+
+    `force`: also where runs on one number of devices are not the same work on the same hardware, so that their mean is the
+    step time of neither. Raises `ComparisonError` with the reasons where they are not.
+    """
+    remarks = list(_repeats(reports))
+    by_count: dict[int, list[Report]] = {}
+    for report in distinct(reports):
+        count, step_ps = _device_count(report), step_time_ps(report)
+        if not count or not step_ps:
+            remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
+        else:
+            by_count.setdefault(count, []).append(report)
+    if len(by_count) < 2:
+        counts = ", ".join(map(str, by_count)) or "none"
+        needed = f"runs on two or more numbers of devices are needed; the number here: {counts}"
+        return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
+    groups = [by_count[count] for count in sorted(by_count)]
+    for group in groups:
+        remarks += _unlike(group, force=force)
+    remarks += _unlike_groups(groups, force=force)
+    has_examples = all(_batch_size(group) is not None for group in groups)
+    fewest = groups[0]
+    rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
+    without = [report for group in groups for report in group if report.results.ledger is None]
+    if without:
+        why = why_absent(without[0], "ledger")
+        remarks.append(f"What grows is not known: the states of {without[0].source.run}: {why}.")
+    if not has_examples:
+        remarks.append(
+            "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
+            "everywhere."
+        )
+    remarks += _interval_words(groups[-1], fewest, rows[-1])
+    return ScaledRuns(
+        schema_version=SCALING_SCHEMA_VERSION,
+        traceview_version=VERSION,
+        rows=rows,
+        basis="examples" if has_examples else "steps",
+        growing=_growing(rows[0], rows[-1]),
+        remarks=tuple(remarks),
+    )
+
+
+def _repeats(reports: Sequence[Report]) -> Iterator[str]:
+    words = repeat_words(reports)
+    if words:
+        yield f"{words}."
+
+
+def _unlike(group: Sequence[Report], *, force: bool) -> Iterator[str]:
+    """What differs among runs on one number of devices; what makes their mean that of neither is refused, unless `force`."""
+    differing = differing_among(group)
+    sizes = sorted({size for report in group if (size := _batch_size([report])) is not None})
+    if len(sizes) > 1:
+        differing["batch"] = [str(size) for size in sizes]
+    words = "; ".join(f"{name}: {_values(values)}" for name, values in differing.items())
+    on = f"the runs on {numbers.plural(_device_count(group[0]), 'device')}"
+    if not force and any(name in _OTHER_WORK for name in differing):
+        raise ComparisonError(
+            f"{on} are not alike ({words})", hint="--force takes their mean all the same"
+        )
+    if words:
+        yield f"T{on[1:]} are not alike ({words}): the row is their mean."
+
+
+def _values(values: Sequence[str]) -> str:
+    return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
+
+
+def _unlike_groups(groups: Sequence[Sequence[Report]], *, force: bool) -> Iterator[str]:
+    """What differs between the numbers of devices, beside what has to; another model is refused, unless `force`."""
+    differing = differing_among([group[0] for group in groups])
+    if _MODEL in differing and not force:
+        raise ComparisonError(
+            f"the runs are not of one model ({_MODEL}: {_values(differing[_MODEL])})",
+            hint="--force sets them beside each other all the same",
+        )
+    words = [
+        f"{name}: {_values(values)}"
+        for name, values in differing.items()
+        if name in _OTHER_WORK and name not in ("batch", "hosts")
+    ]
+    if words:
+        yield f"Between the numbers of devices more differs: {'; '.join(words)}."
+
+
+def _why_left_out(report: Report) -> str:
+    if report.results.device_time is None:
+        return f"device times are {why_absent(report, 'device_time')}"
+    return "it has no step times" if _device_count(report) else "no device computed"
+
+
+def _device_count(report: Report) -> int:
+    times = report.results.device_time
+    return sum(row.is_in_use for row in times.devices) if times else 0
+
+
+def _batch_size(group: Sequence[Report]) -> int | None:
+    """Examples of one step; None where not known, and where the runs differ."""
+    balances = [report.results.balance for report in group]
+    sizes = {balance.throughput.batch_size if balance else None for balance in balances}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _mean_steps(group: Sequence[Report]) -> list[CaptureSteps]:
+    return [steps for report in group if (steps := capture_steps(report)) is not None]
+
+
+def _step_ps(group: Sequence[Report]) -> int:
+    return floor(mean([steps.mean_ps for steps in _mean_steps(group)]))
+
+
+def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: bool) -> Efficiency:
+    step_ps, least_ps = _step_ps(group), _step_ps(fewest)
+    factor = _device_count(group[0]) / _device_count(fewest[0])
+    size, least_size = _batch_size(group), _batch_size(fewest)
+    of_examples = size / least_size if has_examples and size and least_size else factor
+    speedup = of_examples * least_ps / step_ps
+    times = [report.results.device_time for report in group]
+    rows = [row for of in times if of for row in of.devices if row.is_in_use]
+    return Efficiency(
+        device_count=_device_count(group[0]),
+        models=tuple(sorted({row.model or row.kind for row in rows})),
+        runs=tuple(report.source.run for report in group),
+        step_ps=step_ps,
+        batch_size=size,
+        examples_per_second=None if size is None else size * 10**12 / step_ps,
+        speedup=speedup,
+        efficiency_ratio=speedup / factor,
+        states_ps=_states(group),
+    )
+
+
+def _interval_words(
+    most: Sequence[Report], fewest: Sequence[Report], row: Efficiency
+) -> Iterator[str]:
+    """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
+    levels = [[step_level(of.lengths_ps) for of in _mean_steps(group)] for group in (fewest, most)]
+    change = step_change(levels[0], levels[1], run_spread_of([*fewest, *most]))
+    if change is None or change.low_ratio is None or change.high_ratio is None:
+        return
+    if change.low_ratio <= -1:
+        return
+    low, high = (
+        numbers.share(row.efficiency_ratio * (1 + change.ratio) / (1 + end))
+        for end in (change.high_ratio, change.low_ratio)
+    )
+    if low != high:
+        yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."
+
+
+def _states(group: Sequence[Report]) -> dict[str, int]:
+    steps = [of.states for of in _mean_steps(group)]
+    if not all(steps):
+        return {}
+    sums = whole(mean_of(steps))
+    return {key: sums[key] for key in sorted(sums, key=lambda key: (-sums[key], key)) if sums[key]}
+
+
+def _growing(least: Efficiency, most: Efficiency) -> tuple[GrowingState, ...]:
+    """What takes a larger share of the step."""
+    if not least.states_ps or not most.states_ps:
+        return ()
+    rows = []
+    for key in KEYS:
+        before, after = (of.states_ps.get(key, 0) for of in (least, most))
+        shares = before / least.step_ps, after / most.step_ps
+        if shares[1] > shares[0]:
+            rows.append(GrowingState(key, *shares, after - before))
+    return tuple(sorted(rows, key=lambda row: row.least_share_ratio - row.most_share_ratio))
+
+
+_SHOWN_PARTS: Final = 3
+_LEAST_GROWTH: Final = 0.01
+"""Of the step: what a part has to grow by for a column."""
+
+
+def headline(scaled: ScaledRuns) -> str:
+    """The efficiency on the most devices, and which state grows."""
+    fewest, most = scaled.rows[0], scaled.rows[-1]
+    slower = "slower than" if most.speedup < 1 else ""
+    words = (
+        f"{most.device_count} devices are {slower or f'{most.speedup:.3g} times as fast as'} "
+        f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
+    )
+    if not scaled.growing or not _is_shown(scaled, 0):
+        return words
+    part = scaled.growing[0]
+    name = look_of(STATES, part.state).words
+    return (
+        f"{words}; {name} grows from {numbers.share(part.least_share_ratio)} of the step to "
+        f"{numbers.share(part.most_share_ratio)}"
+    )
+
+
+def _is_shown(scaled: ScaledRuns, place: int) -> bool:
+    part = scaled.growing[place]
+    return part.most_share_ratio - part.least_share_ratio >= _LEAST_GROWTH
+
+
+def scaling_section(scaled: ScaledRuns) -> doc.Section:
+    """A row for each number of devices, with the states whose share grows most."""
+    rows = scaled.rows
+    shown = [
+        part.state
+        for place, part in enumerate(scaled.growing[:_SHOWN_PARTS])
+        if _is_shown(scaled, place)
+    ]
+    columns = [
+        doc.ordinals("devices", [row.device_count for row in rows]),
+        doc.times("step", [row.step_ps for row in rows]),
+        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=1),
+        doc.numbers("speed-up", [row.speedup for row in rows], priority=2),
+        doc.shares("efficiency", [row.efficiency_ratio for row in rows]),
+        *(
+            doc.shares(look_of(STATES, key).words, [_share(row, key) for row in rows])
+            for key in shown
+        ),
+        doc.counts("batch", [row.batch_size for row in rows], priority=3),
+        doc.names("runs", [numbers.listed(row.runs, 2) for row in rows], priority=4),
+    ]
+    remark = "Shares are of the mean step, over all devices." if shown else None
+    return doc.Section(
+        "scaling",
+        "Scaling",
+        (
+            *_charts(scaled),
+            *doc.table("Runs by number of devices", columns),
+            *doc.notes(*scaled.remarks),
+            *doc.remarks(remark),
+        ),
+        lead=f"{headline(scaled)}.",
+        is_folded=False,
+    )
+
+
+def _share(row: Efficiency, key: str) -> float | None:
+    return row.states_ps.get(key, 0) / row.step_ps if row.states_ps else None
+
+
+def _charts(scaled: ScaledRuns) -> Iterator[doc.Block]:
+    charts: tuple[
+        tuple[str, Literal["time", "number", "share"], Callable[[Efficiency], float | None]], ...
+    ] = (
+        ("Step time by number of devices", "time", lambda row: row.step_ps),
+        ("Examples per second by number of devices", "number", lambda row: row.examples_per_second),
+        ("Efficiency by number of devices", "share", lambda row: row.efficiency_ratio),
+    )
+    for label, kind, value_of in charts:
+        values = [value_of(row) for row in scaled.rows]
+        points = tuple(
+            TrendPoint(numbers.plural(row.device_count, "device"), value)
+            for row, value in zip(scaled.rows, values, strict=True)
+            if value is not None
+        )
+        if len(points) == len(values):
+            yield Trend(label, kind, points)

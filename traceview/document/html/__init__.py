@@ -1,0 +1,1 @@
+"""Prints documents as one HTML page, with its charts and its assets."""

@@ -1,0 +1,418 @@
+"""Prints documents as one HTML page that needs nothing else: the answer first, then what an expert checks it with."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from msgspec import Struct, structs
+
+from traceview.base.version import VERSION
+from traceview.document import cells, numbers
+from traceview.document import model as doc
+from traceview.document.figures import Figure, StepTimes
+from traceview.document.html import figures_svg, parts
+from traceview.document.html.asset_files import D3, STYLES, asset, bar_colours, colours, script
+from traceview.document.html.parts import anatomy, prose, shown
+from traceview.document.html.parts import name as name_text
+from traceview.document.page import Page
+from traceview.document.phrase import Sentence
+from traceview.document.strip import strip_lines
+from traceview.document.vocabulary import COLOURS, Look
+
+MOST_BYTES: Final = 1_500_000
+"""A page of this size is attached to a ticket and opened without a thought."""
+
+ROWS: Final = (300, 128, 64, 32, 16, 8, 4)
+"""Rows of a table: the first of these with which the page fits."""
+
+NOTEBOOK_FINDINGS: Final = 20
+NOTEBOOK_ROWS: Final = 20
+
+FILTER_FROM: Final = 10
+"""A table with so many rows has an input to filter them."""
+
+LONG_FROM: Final = 25
+"""A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
+
+_OPEN_SECTIONS: Final = (
+    "timeline",
+    "devices",
+    "gate",
+    "median-steps",
+    "path",
+    "history",
+    "scaling",
+)
+"""The others show their title and first sentence until they are opened."""
+
+_WIDEST_TEXT: Final = 10
+"""Characters after which the text of a cell may be broken."""
+
+_PAGE_WIDTH: Final = 126
+_USUAL_WIDTH: Final = 11
+_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7, "links": 12}
+_NARROWEST_NAME: Final = 11
+"""Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
+
+_STRIP_WIDTH: Final = 120
+_NUMBERED: Final = ("finding", "gap")
+"""Anchors that end with a number of ours, not with recorded text."""
+
+_MARKED: Final = ("critical", "warning")
+"""Styles of looks that a cell shows by its colour."""
+
+_NOTEBOOK_KINDS: Final = ("bar", "device", "look", "share")
+
+
+def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BYTES) -> str:
+    """The whole page, the same for the same report, in at most `most_bytes` bytes as far as rows can be left out.
+
+    `document_of`: the document with so many rows per table at most.
+    """
+    page = ""
+    for most_rows in ROWS:
+        page = _Page(document_of(most_rows)).render()
+        if len(page.encode()) <= most_bytes:
+            break
+    return page
+
+
+def render_sections(title: str, headline: Sentence, sections: Sequence[doc.Section]) -> str:
+    """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
+    summary = doc.Summary(title, (), (), headline, None, "", None, (), 0, "")
+    below = tuple(structs.replace(section, lead="") for section in sections)
+    return _Page(doc.Document(VERSION, summary, below)).render()
+
+
+def render_notebook(document: doc.Document) -> str:
+    """A fragment without scripts, ids and links: the answer, the findings, and the time of each device.
+
+    Its style holds for what is inside it only, and takes the colours of text and background from the notebook, which
+    may be light or dark whatever the system is.
+    """
+    return _Notebook(document).render()
+
+
+class _Script(Struct, frozen=True):
+    """JavaScript of the page, and what the browser checks it by: nothing else on the page may run."""
+
+    source: Markup
+
+    @property
+    def digest(self) -> str:
+        """As a content security policy names it."""
+        digest = hashlib.sha256(self.source.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+class _Notebook:
+    """A document as a fragment: values are written as on a page, and nothing leads anywhere."""
+
+    def __init__(self, document: doc.Document) -> None:
+        self._document = document
+        self._ids: dict[str, str] = {}
+        self._drawn: dict[str, int] = {}
+
+    def render(self) -> str:
+        """The fragment."""
+        findings = self._document.block(doc.Findings) or doc.Findings(())
+        devices = (section for section in self._document.sections if section.id == "devices")
+        blocks = next((section.blocks for section in devices), ())
+        table = next((block for block in blocks if isinstance(block, doc.Table)), None)
+        columns = _notebook_columns(table) if table else []
+        row_count = min(table.shown_count, NOTEBOOK_ROWS) if table else 0
+        return self._fill(
+            "notebook.html.j2",
+            summary=self._document.summary,
+            findings=findings.findings[:NOTEBOOK_FINDINGS],
+            hidden_count=len(findings.findings[NOTEBOOK_FINDINGS:]) + findings.hidden_count,
+            columns=columns,
+            row_count=row_count,
+            hidden_row_count=max(table.row_count, table.shown_count) - row_count if table else 0,
+            looks=doc.bar_looks(column for column, _ in columns),
+            # These can be read on light and on dark.
+            colours={style: dark for style, (_, dark) in COLOURS.items()},
+        )
+
+    def _fill(self, name: str, **values: object) -> str:
+        """A template with these values: text in them is escaped, and sanitized before that."""
+        return _templates().get_template(name).render(values, cell=self._cell)
+
+    def _cell(self, column: doc.Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
+        """One cell of a table, with what rows are sorted by."""
+        value, text = column.values[row], texts[row]
+        tag = "th" if is_first else "td"
+        class_ = " number" if column.is_numeric else ""
+        if column.kind in ("name", "device") and not is_first:
+            class_ = " name"
+        if isinstance(value, Look) and value.style in _MARKED:
+            class_ = f" {value.style}"
+        attributes = Markup(' scope="row"') if is_first else Markup("")
+        if class_:
+            attributes += Markup(' class="{}"').format(class_.strip())
+        key = _sort_key(value) if column.is_numeric else None
+        if key is not None:
+            attributes += Markup(' data-value="{}"').format(key)
+        return Markup("<{0}{1}>{2}</{0}>").format(
+            Markup(tag), attributes, self._content(column, value, text)
+        )
+
+    def _content(self, column: doc.Column, value: doc.Value, text: str) -> Markup:
+        if isinstance(value, doc.Bar):
+            return _bar(value)
+        if isinstance(value, doc.Span):
+            return self._show(value, "show")
+        if column.kind == "links" and isinstance(value, tuple):
+            return self._links([link for link in value if isinstance(link, doc.Link)])
+        if cells.is_absent(text):
+            return escape(text)
+        if column.kind == "device":
+            target = self._ids.get(doc.device_anchor(text))
+            name = name_text(text)
+            return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
+        if column.kind == "name":
+            return name_text(text)
+        if column.kind == "words":
+            return prose(doc.sentence_of(value, text))
+        return escape(shown(text))
+
+    def _links(self, links: Sequence[doc.Link]) -> Markup:
+        return Markup(", ").join(map(self._link, links))
+
+    def _link(self, link: doc.Link) -> Markup:
+        """A link where the page has its target, else its text."""
+        is_numbered = link.anchor.partition(" ")[0] in _NUMBERED
+        text = escape(shown(link.text))
+        target = self._ids.get(link.anchor)
+        if not target:
+            return text
+        class_ = Markup(' class="numbered"') if is_numbered else ""
+        return Markup('<a{} href="#{}">{}</a>').format(class_, target, text)
+
+    def _show(self, span: doc.Span | None, text: str) -> Markup:
+        """A link that shows a span on the timeline; nothing where its device is not drawn."""
+        if span is None or span.device not in self._drawn:
+            return Markup("")
+        return Markup('<a class="show" href="#timeline" data-at="{}">{}</a>').format(
+            self._at(span), text
+        )
+
+    def _at(self, span: doc.Span) -> str:
+        """Where a link leads: the number of the device, start, end, and the numbers of what else to open."""
+        others = [self._drawn[device] for device in span.devices if device in self._drawn]
+        places = (self._drawn[span.device], span.start_ps, span.end_ps, *others)
+        return ",".join(map(str, places))
+
+
+class _Page(_Notebook):
+    """A document as a page, on which links lead to rows, findings and spans of the timeline."""
+
+    def __init__(self, document: doc.Document) -> None:
+        super().__init__(document)
+        self._ids = _ids(document)
+        block = document.block(doc.Timeline)
+        self._drawn = block.drawn if block else {}
+        self._given_ids: set[str] = set()
+
+    def render(self) -> str:
+        """The whole page."""
+        sources = [script("theme"), script("page")]
+        if self._drawn:
+            sources += [asset(D3), script("timeline")]
+        first, *others = (_Script(Markup(source)) for source in sources)
+        sections = list(doc.with_remarks_once(self._document.sections))
+        sheets = [colours(), bar_colours(), *map(asset, STYLES)]
+        return self._fill(
+            "page.html.j2",
+            document=self._document,
+            sections=[section for section in sections if section.id != "findings"],
+            findings_sections=[section for section in sections if section.id == "findings"],
+            anatomy=anatomy,
+            chart=self._chart,
+            is_closed_at_first=_is_closed_at_first,
+            ids=self._ids,
+            styles=list(map(Markup, sheets)),
+            first_script=first,
+            scripts=others,
+            script_digests=" ".join(source.digest for source in (first, *others)),
+            definitions_of=self._definitions,
+            figure=self._figure,
+            id_of=_section_id,
+            row_ids_of=self._row_ids,
+            link=self._link,
+            links=self._links,
+            show=self._show,
+            strips=self._strips,
+            texts_of=self._texts_of,
+        )
+
+    def _definitions(self, section: doc.Section) -> list[tuple[str, str]]:
+        known = {
+            term: meaning for _, terms in self._document.definitions for term, meaning in terms
+        }
+        return [(term, known[term]) for term in section.terms if term in known]
+
+    def _figure(self, block: doc.Timeline) -> Markup:
+        return parts.figure(block, self._document.summary, self._ids)
+
+    def _chart(self, figure: Figure) -> Markup:
+        """A chart as long as the page is wide, and what its colours mean."""
+        drawn = Markup(figures_svg.drawn(figure, self._link_of_drawing))
+        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
+        legend = Markup(" ").join(
+            Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
+            for look in dict.fromkeys(looks)
+            if look is not None
+        )
+        below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
+        return Markup('<div class="chart-box">{}</div>{}').format(drawn, below)
+
+    def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
+        if span is None or span.device not in self._drawn:
+            return drawing
+        return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
+
+    def _strips(self, block: doc.Strips) -> Markup:
+        """What stands in the place of a timeline that is not drawn."""
+        if self._drawn:
+            return Markup("")
+        page = Page(_STRIP_WIDTH)
+        strip_lines(page, block)
+        text = page.render().strip("\n")
+        return (
+            Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
+        )
+
+    def _row_ids(self, table: doc.Table) -> list[str]:
+        """By row its id; empty for what has a row above already."""
+        ids = []
+        for anchor in table.anchors:
+            id_ = self._ids[anchor]
+            ids.append("" if id_ in self._given_ids else id_)
+            self._given_ids.add(id_)
+        return ids
+
+    def _texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
+        """The columns with their texts, without those that lead to a timeline that is not drawn."""
+        return [
+            (column, cells.texts(column))
+            for column in table.columns
+            if column.kind != "span" or any(map(self._is_drawn, column.values))
+        ]
+
+    def _is_drawn(self, value: doc.Value) -> bool:
+        return isinstance(value, doc.Span) and value.device in self._drawn
+
+
+# Ids
+
+
+def _is_closed_at_first(section: doc.Section) -> bool:
+    return bool(section.blocks) and section.id not in _OPEN_SECTIONS
+
+
+def _section_id(section: doc.Section) -> str:
+    """The figure of the timeline is `timeline`."""
+    has_figure = any(isinstance(block, doc.Timeline) for block in section.blocks)
+    return f"{section.id}-section" if has_figure else section.id
+
+
+def _ids(document: doc.Document) -> dict[str, str]:
+    """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
+    ids = {section.id: _section_id(section) for section in document.sections}
+    counts: dict[str, int] = {}
+    for anchor in _anchors(document):
+        if anchor in ids:
+            continue
+        kind, _, number = anchor.partition(" ")
+        counts[kind] = counts.get(kind, 0) + 1
+        ids[anchor] = f"{kind}-{number if kind in _NUMBERED else counts[kind]}"
+    return ids
+
+
+def _anchors(document: doc.Document) -> Iterator[str]:
+    for section in document.sections:
+        for block in section.blocks:
+            if isinstance(block, doc.Table):
+                yield from block.anchors
+            elif isinstance(block, doc.Findings):
+                yield from (finding.anchor for finding in block.findings)
+
+
+# Templates
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("traceview.document.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {"kind": lambda block: type(block).__name__, "prose": prose}
+    templates.globals |= {
+        "bar_looks": doc.bar_looks,
+        "filter_from": FILTER_FROM,
+        "least_width": _least_width,
+        "name_width": _name_width,
+        "long_from": LONG_FROM,
+        "plural": numbers.plural,
+    }
+    return templates
+
+
+# Tables
+
+
+def _notebook_columns(table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
+    """How busy each device was, and with what; the report has the other columns."""
+    columns: dict[str, doc.Column] = {}
+    for column in table.columns:
+        if column.kind in _NOTEBOOK_KINDS:
+            columns.setdefault(column.kind, column)
+    return [(column, cells.texts(column)) for column in columns.values()]
+
+
+def _least_width(column: doc.Column, texts: Sequence[str]) -> int:
+    """Characters that a column of text should not be narrower than; 0 where that is left to the table."""
+    longest = max(map(len, texts), default=0)
+    return 0 if column.is_numeric or column.kind == "name" else min(longest, _WIDEST_TEXT)
+
+
+def _name_width(columns: Sequence[tuple[doc.Column, Sequence[str]]]) -> int:
+    """Characters that a line of a name has, so that the table is no wider than a page; the rest shows under the pointer."""
+    kinds = [column.kind for column, _ in columns]
+    others = sum(_WIDTHS.get(kind, _USUAL_WIDTH) for kind in kinds if kind != "name")
+    return max((_PAGE_WIDTH - others) // max(kinds.count("name"), 1), _NARROWEST_NAME)
+
+
+def _sort_key(value: doc.Value) -> str | None:
+    """The value that rows are sorted by: more digits of a ratio than are shown, and whole numbers whole."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value) if isinstance(value, int) else None
+
+
+def _bar(bar: doc.Bar) -> Markup:
+    title = ", ".join(f"{part.look.words} {numbers.share(part.ratio)}" for part in bar.parts)
+    parts = Markup("").join(
+        Markup('<i class="part {}{}" style="width:{:.2f}%"></i>').format(
+            part.look.style,
+            " tv-hatched" if part.look.is_hatched else "",
+            100 * part.ratio * bar.ratio,
+        )
+        for part in bar.parts
+    )
+    return Markup('<span class="bar" role="img" aria-label="{0}" title="{0}">{1}</span>').format(
+        title, parts
+    )

@@ -1,1 +1,0 @@
-"""Puts saved reports in order, and finds where the step time changed."""
