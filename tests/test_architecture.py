@@ -62,6 +62,21 @@ CAPTURE_MAY_IMPORT = {
     "version",
     "xplane",
 }
+# Its rooms, lowest first. What stands beside them is for training loops that capture themselves, and above all of them.
+CAPTURE_ROOMS = (
+    "process",
+    "sidecar",
+    "window",
+    "sampling",
+    "steps",
+    "record",
+    "remote",
+    "hang",
+    "launch",
+    "check",
+    "demo",
+)
+MOST_MODULES = 15
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 
@@ -73,7 +88,7 @@ CONFINED = {
     "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google": (),
-    "grpc": ("capture/profiler_service.py",),
+    "grpc": ("capture/remote/profiler_service.py",),
     "jinja2": ("document/html.py",),
     "markupsafe": ("document/html", "document/timeline.py"),
     "opentelemetry": ("watch/telemetry.py",),
@@ -216,6 +231,24 @@ def test_a_package_imports_only_those_before_it() -> None:
         if imported not in allowed_to(importer):
             wrong.append(str(found))
     assert wrong == []
+
+
+def test_a_room_of_capture_imports_only_those_before_it() -> None:
+    wrong = []
+    for found in all_imports():
+        room = found.file.split("/")[1] if found.file.startswith(f"{CAPTURE}/") else ""
+        imported = found.module.removeprefix("traceview.capture.").split(".")[0]
+        if room not in CAPTURE_ROOMS or not is_within(found.module, "traceview.capture"):
+            continue
+        before = CAPTURE_ROOMS[: CAPTURE_ROOMS.index(room) + 1]
+        if imported not in before:
+            wrong.append(str(found))
+    assert wrong == []
+
+
+def test_a_room_of_capture_has_few_modules() -> None:
+    rooms = [PACKAGE / CAPTURE, *(PACKAGE / CAPTURE / room for room in CAPTURE_ROOMS)]
+    assert [room.name for room in rooms if len([*room.glob("*.py")]) > MOST_MODULES] == []
 
 
 def test_a_topic_imports_no_other_topic() -> None:

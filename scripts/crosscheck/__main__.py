@@ -20,7 +20,7 @@ from scripts.crosscheck.recount import recount
 from scripts.crosscheck.xprof import ask
 from traceview.analysis.context import Context, Options
 from traceview.analysis.selection import select
-from traceview.capture.script import terminable
+from traceview.capture.process.script import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
 from traceview.errors import TraceviewError

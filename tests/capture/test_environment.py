@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.capture.fake_nvml import NvmlModule
-from traceview.capture.environment import (
+from traceview.capture.sidecar.environment import (
     EnvironmentListener,
     built_versions,
     describe_cluster,
@@ -19,9 +19,13 @@ from traceview.capture.environment import (
     describe_xla,
     listed_variables,
 )
-from traceview.capture.gpu_libraries import loaded_versions, opened_nvml
-from traceview.capture.gpu_links import describe_drivers, describe_links
-from traceview.capture.sidecar import Facts, NoAnswerError, Sidecar
+from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
+from traceview.capture.sidecar.gpu_libraries import (
+    describe_drivers,
+    describe_links,
+    loaded_versions,
+    opened_nvml,
+)
 
 
 def test_what_cannot_be_had_is_absent_with_its_reason() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.secrets import (
+from traceview.capture.sidecar.secrets import (
     MASK,
     masked,
     masked_arguments,

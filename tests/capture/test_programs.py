@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traceview.capture.programs import command_of
+from traceview.capture.launch.programs import command_of
 from traceview.errors import UsageError
 
 

@@ -27,10 +27,10 @@ from tests.capture.profiler_server import (
     serving,
 )
 from tests.command import Command
-from traceview.capture import remote
-from traceview.capture.duration import parse_duration
-from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
-from traceview.capture.remote import RemoteCapture, capture_remote
+from traceview.capture.remote import jobs as remote
+from traceview.capture.remote.jobs import RemoteCapture, capture_remote
+from traceview.capture.remote.profiler_service import Address, parse_addresses, request, trace_of
+from traceview.capture.window.ranges import parse_duration
 from traceview.cli import progress
 from traceview.errors import CaptureError, UsageError
 

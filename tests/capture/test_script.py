@@ -12,7 +12,7 @@ import pytest
 import traceview
 from tests.capture.conftest import Capture, environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.destination import output_folder
+from traceview.capture.record.destination import output_folder
 from traceview.errors import UsageError
 
 FACTS = """

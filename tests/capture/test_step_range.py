@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.step_range import StepRange
+from traceview.capture.window.ranges import StepRange
 from traceview.errors import UsageError
 
 

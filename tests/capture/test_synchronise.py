@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from traceview.capture.profiler import synchronise
+from traceview.capture.record.profiler import synchronise
 from traceview.errors import CaptureError
 
 TASK = "/job:worker/replica:0/task:"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from traceview.capture.capture import Settings
-from traceview.capture.seconds_range import SecondsRange
-from traceview.capture.step_range import UNDECIDED, StepRange
-from traceview.capture.variable import Request, option_names, windows
+from traceview.capture.launch.variable import Request, option_names, windows
+from traceview.capture.record.capture import Settings
+from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.cli.app import app
 from traceview.errors import UsageError
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.destination import RUNS, TRACE_SUFFIX, Kept
-from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
-from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.record.destination import RUNS, TRACE_SUFFIX, Kept
+from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.errors import UsageError
 
 _GROUP: Final = "recurring"

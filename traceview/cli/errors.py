@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.launch.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 from traceview.errors import TraceFormatError, TraceviewError, UsageError

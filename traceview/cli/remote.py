@@ -10,7 +10,7 @@ from traceview.cli.progress import waiting
 from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from traceview.capture.remote import RemoteCapture
+    from traceview.capture.remote.jobs import RemoteCapture
 
 
 def capture_running(
@@ -23,10 +23,10 @@ def capture_running(
     say: Callable[[str], None],
 ) -> RemoteCapture:
     """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
-    from traceview.capture.duration import parse_duration
-    from traceview.capture.profiler_service import parse_addresses
-    from traceview.capture.remote import capture_remote
-    from traceview.capture.script import terminable
+    from traceview.capture.process.script import terminable
+    from traceview.capture.remote.jobs import capture_remote
+    from traceview.capture.remote.profiler_service import parse_addresses
+    from traceview.capture.window.ranges import parse_duration
 
     addresses = parse_addresses(remote)
     duration_ms = parse_duration("--duration", duration)

@@ -16,13 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.cluster import Place, place_of
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
 from traceview.capture.hang.peers import unseen
-from traceview.capture.own_threads import OWN_THREADS
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.reason import reason_of
+from traceview.capture.process.own_threads import OWN_THREADS
+from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.sidecar.cluster import Place, place_of
+from traceview.capture.sidecar.file import reason_of
 from traceview.errors import UsageError
 from traceview.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
 from traceview.version import VERSION
