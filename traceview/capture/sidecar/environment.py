@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,13 +26,21 @@ from traceview.capture.sidecar.secrets import masked_arguments, masked_variable
 
 VARIABLES: Final = (
     "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",
-    "NCCL_*", "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL",
-    "TF_CUDNN_DETERMINISTIC", "TF_CUDNN_USE_AUTOTUNE", "TF_DETERMINISTIC_OPS", "TF_ENABLE_AUTO_MIXED_PRECISION",
-    "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_FORCE_UNIFIED_MEMORY", "TF_GPU_ALLOCATOR",
-    "TF_GPU_CUPTI_*", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE", "TF_NUM_INTEROP_THREADS",
-    "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
+    "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_COLLNET_ENABLE", "NCCL_CROSS_NIC", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
+    "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_TC",
+    "NCCL_IB_TIMEOUT", "NCCL_LAUNCH_MODE", "NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
+    "NCCL_MIN_NCHANNELS", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_NTHREADS", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_FAMILY", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_NTHREADS", "NVIDIA_TF32_OVERRIDE",
+    "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL", "TF_CUDNN_DETERMINISTIC",
+    "TF_CUDNN_USE_AUTOTUNE", "TF_DETERMINISTIC_OPS", "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_FORCE_UNIFIED_MEMORY", "TF_GPU_ALLOCATOR",
+    "TF_GPU_CUPTI_ENABLE_ACTIVITY_HW_TRACING", "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL", "TF_GPU_THREAD_COUNT",
+    "TF_GPU_THREAD_MODE", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS",
+    "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""The only variables that are noted; `*` matches anything."""
+"""The only variables that are noted: settings and flags, of which none holds a credential by its purpose."""
+
 
 _DRIVER: Final = Path("/proc/driver/nvidia/version")
 
@@ -73,7 +80,7 @@ class EnvironmentListener(WindowListener):
 
 
 def describe_command() -> dict[str, Any]:
-    """The command lines of Python and of the script; values that look like credentials are masked."""
+    """The command lines of Python and of the script, without values that might be credentials."""
     return {"python": masked_arguments(sys.orig_argv), "script": masked_arguments(sys.argv)}
 
 
@@ -98,11 +105,7 @@ def describe_cluster(environment: Mapping[str, str]) -> dict[str, Any]:
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables in `VARIABLES` that are set."""
-    return {
-        name: masked_variable(name, environment[name])
-        for name in sorted(environment)
-        if any(fnmatchcase(name, pattern) for pattern in VARIABLES)
-    }
+    return {name: masked_variable(environment[name]) for name in VARIABLES if name in environment}
 
 
 def built_versions(tensorflow: Any) -> dict[str, Any]:
@@ -213,7 +216,7 @@ def _of_build(build: Mapping[str, Any], key: str) -> str:
 def _variable(environment: Mapping[str, str], name: str) -> str:
     if name not in environment:
         raise NoAnswerError(f"{name} is not set")
-    return masked_variable(name, environment[name])
+    return masked_variable(environment[name])
 
 
 def _policy(modules: Mapping[str, Any]) -> dict[str, str]:

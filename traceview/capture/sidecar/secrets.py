@@ -1,19 +1,35 @@
-"""Masks what looks like a credential in command lines, environment variables and messages.
+"""Shows of command lines and variables what can be no credential, and masks credentials in messages.
 
-When in doubt it masks: a masked word costs a reader little, a leaked credential may cost an account.
+Of a command line these are names of options, numbers, booleans and names of scripts; every other value is masked. A message
+is prose, of which anything may be needed: there masking looks for names, tokens and addresses that say what they are.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 MASK: Final = "***"
 
-_ASSIGNED: Final = re.compile(r"(?P<name>[-+~]{0,2}[A-Za-z_][\w.\-\[\]]*)=(?P<value>.*)", re.DOTALL)
-_OPTION: Final = re.compile(r"--?[A-Za-z].*|-", re.DOTALL)
-_HEADER_NAME: Final = re.compile(r"(?P<name>[A-Za-z_][\w.\-]*)\s*[:=]\s*")
+_OPTION: Final = re.compile(
+    r"(?P<name>--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL
+)
+_GLUED: Final = re.compile(r"(?P<name>-[A-Za-z])(?P<value>.+)", re.DOTALL)
+"""A short option and its value in one word, `-j8`; or a long option with one dash, which looks the same."""
+
+_SETTING: Final = re.compile(r"(?P<name>[+~]{0,2}[A-Za-z_][\w.\-]{0,63})=(?P<value>.*)", re.DOTALL)
+_HARMLESS: Final = re.compile(
+    r"|--?|[-+]?[\d.,:_]{1,20}(?:[eE][-+]?\d{1,3})?%?|true|false|yes|no|on|off|none|null",
+    re.IGNORECASE,
+)
+"""A number, several, or a range; a boolean; nothing, or what ends the options."""
+
+_SCRIPT: Final = re.compile(r"[\w./\\\-]+\.(?:pyz?|pyw|sh|bash|ipynb)")
+_WORDS: Final = re.compile(r"[\w.:^\-]{1,20}(?:[,;][\w.:^\-]{1,20})*")
+_DEVICE_IDS: Final = re.compile(r"(?:GPU|MIG)-[\da-f\-]+(?:,(?:GPU|MIG)-[\da-f\-]+)*")
+
 _NAME: Final = re.compile(
     r"(?P<name>(?<![\w.])(?<![\w.]-)-{0,2}\w[\w.\-]*)"
     r"""(?:\]?\\*["']?\s*(?:[=:]|%3[ad])\s*|(?P<blank>["']?(?:\s*,\s*|\s+)(?=["']?[^\s\-"',])))""",
@@ -44,7 +60,6 @@ _USER_ALONE: Final = re.compile(
 )
 """`user:password@host` without a scheme; the digest of a container image is none."""
 
-_SCHEMES: Final = ("basic", "bearer", "digest", "negotiate", "token")
 _SCHEME: Final = re.compile(
     r"\b(?P<scheme>(?i:bearer)|(?i:basic)(?=\s+[a-z+/]*[\dA-Z=]))\s+[^\s\"']+"
 )
@@ -69,24 +84,18 @@ _RANDOM: Final = re.compile(
 
 
 def masked_arguments(arguments: Sequence[str]) -> list[str]:
-    """Mask the values of arguments whose option looks secret, and secrets of known form."""
-    result = []
-    name = ""
-    for argument in arguments:
-        if name and not _OPTION.fullmatch(argument):
-            is_shown = not is_secret_name(name, argument)
-            result.append(argument if is_shown else MASK)
-            if argument.lower() not in _SCHEMES and not takes_several(name):
-                name = ""
-            continue
-        result.append(masked(argument))
-        name = _name_before_value(argument)
-    return result
+    """Mask all of a command line but the program, names of options, numbers, booleans, and names of scripts."""
+    return [*map(masked, arguments[:1]), *map(_masked_argument, arguments[1:])]
 
 
-def masked_variable(name: str, value: str) -> str:
-    """The value of an environment variable, masked if its name or value looks secret."""
-    return MASK if value and is_secret_name(name, value) else masked(value)
+def masked_variable(value: str) -> str:
+    """Mask the value of a variable that is known to hold a setting or flags, where it is neither."""
+    if _WORDS.fullmatch(value) or _DEVICE_IDS.fullmatch(value):
+        return masked(value)
+    try:
+        return " ".join(map(_masked_argument, shlex.split(value)))
+    except ValueError:
+        return MASK
 
 
 def masked(text: str) -> str:
@@ -96,9 +105,6 @@ def masked(text: str) -> str:
 
 def masked_message(text: str) -> str:
     """The same without long random words: in a message to the user these are parts of paths."""
-    whole = _ASSIGNED.fullmatch(text)
-    if whole and whole["value"] and is_secret_name(whole["name"], whole["value"]):
-        return f"{whole['name']}={MASK}"
     text = _KEY_BLOCK.sub(MASK, text)
     text = _ADDRESS.sub(rf"\g<place>{MASK}", text)
     text = _USER.sub(rf"\g<scheme>{MASK}@", text)
@@ -107,11 +113,24 @@ def masked_message(text: str) -> str:
     return _TOKEN.sub(MASK, _SCHEME.sub(rf"\g<scheme> {MASK}", text))
 
 
-def _name_before_value(argument: str) -> str:
-    """The name of a secret option or header whose value is the next argument; else empty."""
-    header = _HEADER_NAME.fullmatch(argument)
-    name = header["name"] if header else argument if _OPTION.fullmatch(argument) else ""
-    return name if "=" not in name and is_secret_name(name) else ""
+def _masked_argument(argument: str) -> str:
+    option = _OPTION.fullmatch(argument) or _GLUED.fullmatch(argument)
+    if _is_harmless(argument):
+        return argument
+    if option is not None:
+        name, value = option["name"], option["value"]
+        if value is None:
+            return name
+        between = "" if argument[len(name)] != "=" else "="
+        return f"{name}{between}{value if _is_harmless(value) else MASK}"
+    setting = _SETTING.fullmatch(argument)
+    # The padding of a word in base64 looks like a setting to nothing.
+    is_number = setting is not None and setting["value"] != "" and _is_harmless(setting["value"])
+    return argument if is_number else MASK
+
+
+def _is_harmless(value: str) -> bool:
+    return bool(_HARMLESS.fullmatch(value) or (_SCRIPT.fullmatch(value) and masked(value) == value))
 
 
 def _with_masked_values(text: str) -> Iterator[str]:
@@ -129,7 +148,7 @@ def _with_masked_values(text: str) -> Iterator[str]:
             continue
         is_header = _HEADERS.fullmatch(name) is not None
         value = (_REST_OF_HEADER if is_header else _VALUE).match(text, match.end())
-        if value is None or not value[0].strip() or not is_secret_name(name, value[0]):
+        if value is None or not value[0].strip():
             continue
         yield text[begin : match.end()]
         yield MASK
@@ -137,94 +156,14 @@ def _with_masked_values(text: str) -> Iterator[str]:
     yield text[begin:]
 
 
-_WORD: Final = re.compile(r"[A-Z]+s?(?![a-z])|[A-Z]?[a-z]+|[A-Z]+")
-
-_CREDENTIAL: Final = re.compile(
-    r"(?P<before>.*?)(?P<stem>password|passwd|passphrase|passcode|passwort|pwd|secret|token|credential|signature|webhook"
-    r"|bearer|authorization|key)(?P<plural>s?)"
+_SECRET_NAME: Final = re.compile(
+    r"pass(?!es|ing|ed)|pwd|passwort|secret|token|cred|auth|api.?key|access.?key|private.?key|^key$|cookie|signature|^sig$"
+    r"|webhook|bearer|dsn|jwt",
+    re.IGNORECASE,
 )
-_NO_KEYS: Final = frozenset({
-    "donkey", "hockey", "hotkey", "jockey", "monkey", "publickey", "pubkey", "turkey", "turnkey", "whiskey",
-})  # fmt: skip
-_SHORT: Final = re.compile(
-    r"(?P<before>.*?)(?P<stem>pass|pw|auth|cred|cookie|dsn|sig|pat)(?P<plural>(?<=cred)s|(?<=cookie)s|)"
-)
-"""Words that are the end of many others (`compass`, `sacred`): secret alone, or after the name of an account."""
-
-_ACCOUNTS: Final = frozenset({
-    "access", "account", "admin", "api", "app", "auth", "aws", "azure", "basic", "bot", "cert", "client", "comet", "db",
-    "docker", "email", "ftp", "gcp", "gcs", "git", "github", "gitlab", "hf", "http", "https", "hub", "imap", "jupyter",
-    "kaggle", "key", "keystore", "ldap", "login", "mail", "mongo", "my", "mysql", "neptune", "netrc", "ngc", "o", "pg",
-    "postgres", "proxy", "redis", "registry", "root", "s", "server", "service", "session", "sftp", "smtp", "sql", "ssh",
-    "sudo", "truststore", "user", "usr", "vault", "wandb", "web",
-})  # fmt: skip
-
-_OF_MODELS: Final = {
-    "token": frozenset({
-        "begin", "bos", "class", "cls", "draft", "end", "eos", "image", "mask", "masked", "max", "min", "multi", "n", "new",
-        "next", "num", "number", "oov", "pad", "padding", "patch", "per", "pre", "prev", "register", "sep", "sos", "special",
-        "start", "stop", "sub", "total", "unk", "word",
-    }),
-    "key": frozenset({
-        "column", "dict", "feature", "features", "field", "foreign", "group", "id", "image", "index", "json", "jump", "label",
-        "labels", "lookup", "max", "min", "n", "num", "number", "partition", "primary", "prng", "query", "random", "rng",
-        "sort", "target", "weight",
-    }),
-    "pass": frozenset({
-        "all", "band", "by", "backward", "first", "forward", "high", "low", "max", "min", "multi", "n", "num", "one",
-        "second", "single", "two",
-    }),
-    "signature": frozenset({"default", "function", "input", "model", "output", "serving"}),
-    "auth": frozenset({"disable", "no", "skip", "without"}),
-}  # fmt: skip
-"""What stands before such a word where it is none of an account."""
-
-_MEASURES: Final = frozenset({
-    "accuracy", "algorithm", "axis", "batch", "bias", "bucket", "budget", "cache", "class", "classes", "column", "count",
-    "counts", "def", "defs", "dim", "dimension", "dims", "dir", "directory", "disabled", "dropout", "dtype", "embed",
-    "embedding", "embeddings", "enabled", "env", "error", "expiry", "file", "filename", "files", "folder", "format", "frame",
-    "frames", "frequency", "hash", "head", "heads", "id", "ids", "index", "init", "initializer", "interval", "kernel",
-    "label", "labels", "len", "length", "lengths", "level", "lifetime", "limit", "loss", "manager", "mask", "masking",
-    "merging", "mixing", "mode", "model", "name", "names", "norm", "num", "number", "order", "padding", "path", "point",
-    "points", "policy", "position", "positions", "prob", "probability", "projection", "provider", "rate", "ratio",
-    "regularizer", "required", "rotation", "second", "seconds", "shape", "shuffle", "size", "sizes", "sort", "space",
-    "step", "steps", "strength", "threshold", "through", "timeout", "ttl", "type", "types", "user", "username", "version",
-    "vocab", "weight", "weights",
-})  # fmt: skip
-"""Last words of names whose value is no credential: sizes, kinds and places of something."""
-
-_SWITCH: Final = re.compile(r"true|false|yes|no|on|off|none|null|", re.IGNORECASE)
-_COUNT: Final = re.compile(r"[\d.,_]+(?:e[+-]?\d+)?[kmbt]?", re.IGNORECASE)
+"""Parts of names whose values are masked in a message; masking too much there costs a reader little."""
 
 
-def is_secret_name(name: str, value: str | None = None) -> bool:
-    """Whether the value of an option, variable or field of this name is a credential.
-
-    `value`, where it is known: a switch is no credential, nor is a number for tokens or keys in the plural.
-    """
-    if value is not None and _SWITCH.fullmatch(value.strip("\"'")):
-        return False
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words or words[-1] in _MEASURES:
-        return False
-    return any(_is_secret(words, place, value) for place in range(len(words)))
-
-
-def takes_several(name: str) -> bool:
-    """Whether an option of this name may have several values."""
-    return name.lower().endswith("s") and not name.lower().endswith("pass")
-
-
-def _is_secret(words: list[str], place: int, value: str | None) -> bool:
-    word = words[place]
-    if word.removesuffix("s") in _NO_KEYS:
-        return False
-    match = _CREDENTIAL.fullmatch(word)
-    if match is None:
-        match = _SHORT.fullmatch(word)
-        if match is None or match["before"] not in {"", *_ACCOUNTS}:
-            return False
-    before = match["before"] or (words[place - 1] if place else "")
-    if before in _OF_MODELS.get(match["stem"], ()):
-        return False
-    return not (match["plural"] and value is not None and _COUNT.fullmatch(value.strip("\"'")))
+def is_secret_name(name: str) -> bool:
+    """Whether the value after this name is masked in a message."""
+    return _SECRET_NAME.search(name.strip("-")) is not None
