@@ -28,12 +28,12 @@ from warnings import catch_warnings, simplefilter
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceview.capture.api import CaptureWarning, keras_callback
-from traceview.capture.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
-from traceview.capture.observer import Observer
-from traceview.capture.step_inputs import StepInputs
-from traceview.capture.step_objects import StepObjects
-from traceview.capture.step_range import StepRange
-from traceview.capture.step_window import StepWindow
+from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
+from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.step_objects import StepObjects
+from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepWindow
 
 ROUNDS = 50
 FAR = 1 << 40

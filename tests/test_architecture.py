@@ -40,6 +40,20 @@ LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
 CAPTURE_MAY_IMPORT = {"base", "xplane"}
+# Its rooms, lowest first. What stands beside them is for training loops that capture themselves, and above all of them.
+CAPTURE_ROOMS = (
+    "process",
+    "sidecar",
+    "window",
+    "sampling",
+    "steps",
+    "record",
+    "remote",
+    "hang",
+    "launch",
+    "check",
+    "demo",
+)
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 
@@ -51,7 +65,7 @@ CONFINED = {
     "distributed": ("trace/cluster.py",),
     "fsspec": ("store/service.py",),
     "google": (),
-    "grpc": ("capture/profiler_service.py",),
+    "grpc": ("capture/remote/profiler_service.py",),
     "jinja2": ("document/html/printer.py",),
     "markupsafe": ("document/html/",),
     "opentelemetry": ("watch/telemetry.py",),
@@ -86,7 +100,7 @@ LAZY_MODULES = (
 
 # What TensorFlow calls the method that a stand-in for its functions has to have.
 NAMES_OF_OTHERS = ("get_concrete_function",)
-ROOMY = ("analysis", "capture", "trace", "xplane")
+ROOMY = ("analysis", "trace", "xplane")
 """Rooms with more modules than can be known at once, still."""
 MOST_MODULES = 15
 EMPTY_NAMES = ("common", "helper", "helpers", "misc", "util", "utils")
@@ -211,6 +225,19 @@ def test_a_package_imports_only_those_before_it() -> None:
         if imported == importer and "/" in found.file:
             continue
         if imported not in allowed_to(importer):
+            wrong.append(str(found))
+    assert wrong == []
+
+
+def test_a_room_of_capture_imports_only_those_before_it() -> None:
+    wrong = []
+    for found in all_imports():
+        room = found.file.split("/")[1] if found.file.startswith(f"{CAPTURE}/") else ""
+        imported = found.module.removeprefix("traceview.capture.").split(".")[0]
+        if room not in CAPTURE_ROOMS or not is_within(found.module, "traceview.capture"):
+            continue
+        before = CAPTURE_ROOMS[: CAPTURE_ROOMS.index(room) + 1]
+        if imported not in before:
             wrong.append(str(found))
     assert wrong == []
 

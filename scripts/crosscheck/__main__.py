@@ -21,7 +21,7 @@ from scripts.crosscheck.xprof import ask
 from traceview.analysis.context import Context, Options
 from traceview.analysis.selection import select
 from traceview.base.errors import TraceviewError
-from traceview.capture.script import terminable
+from traceview.capture.process.script import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
 from traceview.export.viewers import xprof_module

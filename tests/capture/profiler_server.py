@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from traceview.capture.profiler_service import Address
+from traceview.capture.remote.profiler_service import Address
 
 Handler = Callable[[Any, Any], bytes]
 """Gets a `ProfileRequest` and gRPC's context."""

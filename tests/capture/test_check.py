@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from tests.capture.test_check_probes import driver_folder
-from traceview.capture import preflight
-from traceview.capture.preflight import Check, Machine, cheap_failures, examine
-from traceview.capture.preflight.checks_profiler import cupti_cuda
-from traceview.capture.preflight.gpu_inventory import Gpu, GpuInventory, GpuProcess
-from traceview.capture.preflight.libraries import Library
-from traceview.capture.preflight.machine import Answer, Network
-from traceview.capture.preflight.tensorflow_facts import Imported, Installed
+from traceview.capture import check as preflight
+from traceview.capture.check import cheap_failures, examine
+from traceview.capture.check.check import Check
+from traceview.capture.check.checks_profiler import cupti_cuda
+from traceview.capture.check.gpu_inventory import Gpu, GpuInventory, GpuProcess
+from traceview.capture.check.libraries import Library
+from traceview.capture.check.machine import Answer, Machine, Network
+from traceview.capture.check.tensorflow_facts import Imported, Installed
 from traceview.cli.app import app
 from traceview.cli.commands.capture_check import STATUSES, render, render_json
 
@@ -546,7 +547,7 @@ def test_the_table(width: int, unicode: bool) -> None:
 
 
 def test_the_statuses_are_those_of_the_checks(machine: Machine) -> None:
-    from traceview.capture.preflight.check import STATUSES as KNOWN
+    from traceview.capture.check.check import STATUSES as KNOWN
 
     assert tuple(STATUSES) == KNOWN
 

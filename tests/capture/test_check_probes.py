@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.preflight.gpu_inventory import (
+from traceview.capture.check.gpu_inventory import (
     Gpu,
     GpuProcess,
     read_inventory,
@@ -21,9 +21,9 @@ from traceview.capture.preflight.gpu_inventory import (
     read_smi,
     visible_gpus,
 )
-from traceview.capture.preflight.libraries import in_toolkits, load_library, packaged
-from traceview.capture.preflight.machine import Network
-from traceview.capture.preflight.tensorflow_facts import import_tensorflow, read_installed
+from traceview.capture.check.libraries import in_toolkits, load_library, packaged
+from traceview.capture.check.machine import Network
+from traceview.capture.check.tensorflow_facts import import_tensorflow, read_installed
 
 
 class FakeNvml:

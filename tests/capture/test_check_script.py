@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.preflight.check import Check
-from traceview.capture.preflight.checks_script import check_scripts, read_scripts
-from traceview.capture.preflight.script_reading import MOST_BYTES, read_script
+from traceview.capture.check.check import Check
+from traceview.capture.check.checks_script import check_scripts, read_scripts
+from traceview.capture.check.script_reading import MOST_BYTES, read_script
 
 GOOD = """
     import tensorflow as tf

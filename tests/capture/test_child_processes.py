@@ -236,7 +236,7 @@ def test_a_script_that_changes_its_folder(capture: Capture, tmp_path: Path) -> N
 
 def test_a_process_without_traceview_is_spawned_all_the_same(capture: Capture) -> None:
     """Another Python, for instance, which `multiprocessing.set_executable` chose."""
-    hides = "import sys; sys.modules['traceview.capture.child_processes'] = None\n"
+    hides = "import sys; sys.modules['traceview.capture.launch.child_processes'] = None\n"
     done = capture(
         TRAIN
         + IN_MAIN

@@ -16,13 +16,13 @@ from tests.capture.conftest import environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.command import Command
 from traceview.base.errors import UsageError
-from traceview.capture.capture import Settings
 from traceview.capture.demo import run as demo_run
 from traceview.capture.demo.injection import InjectionListener, Injections, Slowdown
 from traceview.capture.demo.run import capture_demo
-from traceview.capture.script import without_our_frames
-from traceview.capture.sidecar import Sidecar
-from traceview.capture.step_range import StepRange
+from traceview.capture.process.script import without_our_frames
+from traceview.capture.record.capture import Settings
+from traceview.capture.sidecar.file import Sidecar
+from traceview.capture.window.ranges import StepRange
 from traceview.ledger.states import IDLE_STATES
 
 WINDOW = StepRange(10, 15)
@@ -178,8 +178,8 @@ import json, sys
 from pathlib import Path
 from traceview.capture.demo.injection import Slowdown
 from traceview.capture.demo.run import capture_demo
-from traceview.capture.capture import Settings
-from traceview.capture.step_range import StepRange
+from traceview.capture.record.capture import Settings
+from traceview.capture.window.ranges import StepRange
 
 for name in sys.argv[1:].copy():
     settings = Settings(Path(name), StepRange(10, 15))

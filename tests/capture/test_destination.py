@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.destination import Destination
-from traceview.capture.sidecar import SCHEMA_VERSION, Sidecar
+from traceview.capture.record.destination import Destination
+from traceview.capture.sidecar.file import SCHEMA_VERSION, Sidecar
 
 
 def prepared(out: Path) -> Destination:
@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traceview.capture.destination.FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("traceview.capture.record.destination.FREE_BYTES", 1 << 62)
     with pytest.raises(CaptureError, match="MiB are free"):
         prepared(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.recorded_markers import markers_of
-from traceview.capture.lock_watcher import GRACE_SECONDS
+from traceview.capture.process.lock_watcher import GRACE_SECONDS
 
 pytestmark = pytest.mark.tensorflow
 QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.generated_code import SHOWN_FILE, origin_of
 from traceview.capture.hang.threads import python_threads
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import Stacks
+from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, origin_of
+from traceview.capture.sampling.python_sampling import Stacks
 
 SCRIPT, GENERATED = "/home/me/job/train.py", "/tmp/__autograph_generated_filex1.py"
 LINES = {4: 31, 6: 32, 9: 30}

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
-from traceview.capture.graph_values import describe_values
+from traceview.capture.steps.graph_values import describe_values
 
 table = tf.random.normal([40, 40])
 weight = tf.Variable(tf.ones([40, 40]))
@@ -92,7 +92,7 @@ def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(values: dict
 
 DEEP = """
 import tensorflow as tf
-from traceview.capture.graph_values import describe_values
+from traceview.capture.steps.graph_values import describe_values
 
 
 def ten_times(function):

@@ -16,16 +16,16 @@ from scripts.xspace import XSpace
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
-from traceview.capture.capture import Settings
 from traceview.capture.hang import peers as peers_module
 from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import described, look, native_groups, python_threads
 from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.step_range import StepRange
-from traceview.capture.step_watch import StepWatch
+from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.record.capture import Settings
+from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.window.ranges import StepRange
 
 LOOP = """
 import time

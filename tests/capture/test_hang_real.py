@@ -17,8 +17,8 @@ import pytest
 
 from tests.capture.conftest import ROOT, environment_with
 from tests.capture.test_workers import free_addresses
-from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.launch import STARTUP
+from traceview.capture.launch.command import STARTUP
+from traceview.capture.launch.environment_variable import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 

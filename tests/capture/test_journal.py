@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.capture.conftest import ROOT
-from traceview.capture.journal import Entry, Journal
+from traceview.capture.launch.journal import Entry, Journal
 
 BARE = """
 import sys
 sys.path.append(sys.argv[1])
 from pathlib import Path
-from traceview.capture.journal import Journal
+from traceview.capture.launch.journal import Journal
 assert not [path for path in sys.path if "site-packages" in path]
 print(Journal(Path(sys.argv[2])).lend_libraries(), "msgspec" in sys.modules)
 if "msgspec" in sys.modules:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.hooks import CallSizes
+from traceview.capture.steps.hooks import CallSizes
 
 
 @pytest.mark.parametrize(

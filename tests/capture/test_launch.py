@@ -18,12 +18,12 @@ import pytest
 from tests.capture.conftest import ROOT, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
-from traceview.capture.capture import Settings
-from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.journal import Journal
-from traceview.capture.launch import STARTUP, capture_command
-from traceview.capture.step_range import StepRange
-from traceview.capture.variable import Request
+from traceview.capture.launch.command import STARTUP, capture_command
+from traceview.capture.launch.environment_variable import VARIABLE
+from traceview.capture.launch.journal import Journal
+from traceview.capture.launch.variable import Request
+from traceview.capture.record.capture import Settings
+from traceview.capture.window.ranges import StepRange
 
 TRAIN = (
     SCRIPT_START
@@ -127,7 +127,7 @@ def test_a_process_that_trains_captures_itself(start: Start) -> None:
 
 @pytest.mark.parametrize("value", ["", " ", "0", None])
 def test_without_a_value_nothing_is_imported_or_captured(start: Start, value: str | None) -> None:
-    code = "import sys; print('traceview.capture.imports' in sys.modules)"
+    code = "import sys; print('traceview.capture.process.imports' in sys.modules)"
     assert start(sys.executable, "-c", code, value=value).out == "False\n"
     done = start(sys.executable, "train.py", value=value)
     assert (done.code, done.err, done.runs) == (0, "", [])

@@ -17,8 +17,8 @@ import traceview
 from tests.capture.conftest import ROOT, Captured, environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
-from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.launch import STARTUP
+from traceview.capture.launch.command import STARTUP
+from traceview.capture.launch.environment_variable import VARIABLE
 from traceview.document import terminal
 from traceview.report.document import document_of
 
@@ -161,10 +161,10 @@ for name, path in json.load(open("loops.json")):
 CAPTURED = """
 import json
 from pathlib import Path
-from traceview.capture.capture import Settings
-from traceview.capture.script import Script
-from traceview.capture.script_capture import capture_script
-from traceview.capture.step_range import StepRange
+from traceview.capture.record.capture import Settings
+from traceview.capture.process.script import Script
+from traceview.capture.launch.script_capture import capture_script
+from traceview.capture.window.ranges import StepRange
 
 for name, path in json.load(open("loops.json")):
     print("LOOP", name, flush=True)

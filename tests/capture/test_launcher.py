@@ -17,11 +17,10 @@ import pytest
 from tests.capture.conftest import Capture, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
-from traceview.capture.cluster import Task
-from traceview.capture.destination import Destination, NameTakenError
-from traceview.capture.environment import describe_cluster
-from traceview.capture.launcher import Rank, own_place, rank_of
-from traceview.capture.run_choice import RunChoice
+from traceview.capture.record.destination import Destination, NameTakenError
+from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.sidecar.cluster import Rank, Task, own_place, rank_of
+from traceview.capture.sidecar.environment import describe_cluster
 
 GLOO = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "7"}
 CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from traceview.capture import machine_load
-from traceview.capture.machine_load import MachineLoadListener
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.sampling import machine_load
+from traceview.capture.sampling.machine_load import MachineLoadListener
+from traceview.capture.sidecar.file import Sidecar
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 

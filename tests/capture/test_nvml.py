@@ -21,12 +21,11 @@ import pytest
 from tests.capture.conftest import ROOT, Capture, environment_with
 from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture import nvml_sampling
-from traceview.capture.gpu_libraries import bus_ids, started_driver
-from traceview.capture.nvml import NOT_ASKED, NvmlListener
-from traceview.capture.nvml_sampling import GpuSamples, Sampler
-from traceview.capture.other_processes import OtherProcesses, OwnProcesses
-from traceview.capture.sidecar import NoAnswerError, Sidecar
+from traceview.capture.sampling import nvml as nvml_sampling
+from traceview.capture.sampling.nvml import NOT_ASKED, GpuSamples, NvmlListener, Sampler
+from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sidecar.file import NoAnswerError, Sidecar
+from traceview.capture.sidecar.gpu_libraries import bus_ids, started_driver
 
 TRACE = Path("trace")
 ELSEWHERE = 4_194_400
@@ -302,8 +301,8 @@ def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
 import os, sys, time
 sys.path.insert(0, {root!r})
 from tests.capture.fake_nvml import BUS_IDS, Nvml
-from traceview.capture.nvml import NvmlListener
-from traceview.capture.sidecar import Sidecar
+from traceview.capture.sampling.nvml import NvmlListener
+from traceview.capture.sidecar.file import Sidecar
 sys.modules["pynvml"] = nvml = Nvml()
 sidecar = Sidecar()
 listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))

@@ -8,12 +8,12 @@ from weakref import ref
 
 import pytest
 
-from traceview.capture.graphs import count_ops, training_loop
-from traceview.capture.live_strategies import find_strategies
-from traceview.capture.placement import PlacementListener, describe_steps
-from traceview.capture.sidecar import Sidecar
-from traceview.capture.step_inputs import StepInputs
-from traceview.capture.step_objects import StepObjects
+from traceview.capture.sidecar.file import Sidecar
+from traceview.capture.steps.graphs import count_ops, training_loop
+from traceview.capture.steps.placement import PlacementListener, describe_steps
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.step_objects import StepObjects
+from traceview.capture.steps.strategy import find_strategies
 
 GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
 

@@ -142,10 +142,10 @@ legacy.fit(data(12), verbose=0)
 DRIVER = """
 import json
 from pathlib import Path
-from traceview.capture.capture import Settings
-from traceview.capture.script import Script
-from traceview.capture.script_capture import capture_script
-from traceview.capture.step_range import StepRange
+from traceview.capture.record.capture import Settings
+from traceview.capture.process.script import Script
+from traceview.capture.launch.script_capture import capture_script
+from traceview.capture.window.ranges import StepRange
 
 for name, path in json.load(open("kinds.json")):
     done = capture_script(Script(path), Settings(Path("logs"), StepRange(4, 6)), say=lambda line: None)
@@ -310,7 +310,7 @@ def test_keras_on_two_devices(sidecars: Sidecars) -> None:
 def test_the_environment(sidecars: Sidecars) -> None:
     groups = sidecars.groups["two replicas"]
     assert groups["variables"]["CUDA_VISIBLE_DEVICES"] == "-1"
-    assert groups["variables"]["NCCL_TEST_TOKEN"] == "***"
+    assert "NCCL_TEST_TOKEN" not in groups["variables"]
     assert groups["versions"]["tensorflow"].startswith("2.")
     assert groups["versions"]["missing"]["nccl"]
     assert groups["precision"]["policy"]["keras"] == "float32"

@@ -14,7 +14,7 @@ import pytest
 import traceview
 from tests.capture.conftest import ROOT, environment_with
 from tests.capture.recorded_markers import markers_of
-from traceview.capture.launch import STARTUP
+from traceview.capture.launch.command import STARTUP
 
 pytestmark = pytest.mark.tensorflow
 

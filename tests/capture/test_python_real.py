@@ -12,7 +12,7 @@ import traceview
 from tests.capture.conftest import Captured, environment_with, run_command
 from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.words import Line
-from traceview.capture.python_stacks import NOT_ASKED
+from traceview.capture.sampling.python_stacks import NOT_ASKED
 from traceview.report.model import Report
 from traceview.trace.load import load
 from traceview.trace.model import NONE

@@ -25,12 +25,16 @@ from weakref import ref
 import msgspec
 import pytest
 
-from traceview.capture import python_sampling
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.python_sampling import StackSampler, StackSamples
-from traceview.capture.python_stacks import NOT_ASKED, PythonListener
-from traceview.capture.sidecar import Sidecar
-from traceview.capture.thread_clocks import UNKNOWN, ThreadClocks
+from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.sampling import python_sampling
+from traceview.capture.sampling.python_sampling import (
+    UNKNOWN,
+    StackSampler,
+    StackSamples,
+    ThreadClocks,
+)
+from traceview.capture.sampling.python_stacks import NOT_ASKED, PythonListener
+from traceview.capture.sidecar.file import Sidecar
 
 TRACE = Path("trace")
 HERE = Path(__file__).name
@@ -497,9 +501,9 @@ def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch
         ("/usr/lib/python3/dist-packages/yaml.py", False, "yaml.py"),
         (os.__file__, False, "os.py"),
         (json.__file__, False, "json/__init__.py"),
-        (python_sampling.__file__, False, "traceview/capture/python_sampling.py"),
+        (python_sampling.__file__, False, "traceview/capture/sampling/python_sampling.py"),
         (
-            str(Path(python_sampling.__file__).parent / "demo" / "training.py"),
+            str(Path(python_sampling.__file__).parents[1] / "demo" / "training.py"),
             True,
             "traceview/capture/demo/training.py",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceview.capture.reason import reason_of
+from traceview.capture.sidecar.file import reason_of
 
 
 def test_a_reason_names_the_error_without_credentials() -> None:

@@ -28,10 +28,10 @@ from tests.capture.profiler_server import (
 )
 from tests.command import Command
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture import remote
-from traceview.capture.duration import parse_duration
-from traceview.capture.profiler_service import Address, parse_addresses, request, trace_of
-from traceview.capture.remote import RemoteCapture, capture_remote
+from traceview.capture.remote import jobs as remote
+from traceview.capture.remote.jobs import RemoteCapture, capture_remote
+from traceview.capture.remote.profiler_service import Address, parse_addresses, request, trace_of
+from traceview.capture.window.ranges import parse_duration
 from traceview.cli import progress
 
 NOWHERE = Address("127.0.0.1", 1)

@@ -17,8 +17,8 @@ import pytest
 import traceview
 from tests.capture.conftest import environment_with
 from traceview.base.errors import CaptureError
-from traceview.capture.profiler_service import Address
-from traceview.capture.remote import RemoteCapture, capture_remote
+from traceview.capture.remote.jobs import RemoteCapture, capture_remote
+from traceview.capture.remote.profiler_service import Address
 
 pytestmark = pytest.mark.tensorflow
 

@@ -13,16 +13,15 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture import rendezvous as module
-from traceview.capture.capture import Settings
-from traceview.capture.cluster import Place, Task, place_of
-from traceview.capture.destination import Destination, run_name
-from traceview.capture.rendezvous import Meeting, Rendezvous, process_age
-from traceview.capture.run_choice import RunChoice
-from traceview.capture.seconds_range import SecondsRange
-from traceview.capture.sidecar import Sidecar
-from traceview.capture.step_range import UNDECIDED, StepRange
-from traceview.capture.step_watch import StepWatch
+from traceview.capture.record import rendezvous as module
+from traceview.capture.record.capture import Settings
+from traceview.capture.record.destination import Destination, run_name
+from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
+from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.sidecar.cluster import Place, Task, place_of
+from traceview.capture.sidecar.file import Sidecar
+from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.trace.locate import find_runs
 
 WINDOW = StepRange(10, 15)

@@ -13,7 +13,7 @@ import traceview
 from tests.capture.conftest import Capture, environment_with, run_command
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import UsageError
-from traceview.capture.destination import output_folder
+from traceview.capture.record.destination import output_folder
 
 FACTS = """
 import json, os, sys

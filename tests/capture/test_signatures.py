@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.signatures import what_differs
+from traceview.capture.steps.placement import what_differs
 
 
 def graph(**arguments: str) -> Any:

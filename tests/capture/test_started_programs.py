@@ -12,12 +12,12 @@ import pytest
 from tests.capture.conftest import Capture, Captured
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
-from traceview.capture.capture import Settings
-from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.launch import STARTUP
-from traceview.capture.started_programs import StartedPrograms
-from traceview.capture.step_range import StepRange
-from traceview.capture.variable import Request
+from traceview.capture.launch.command import STARTUP
+from traceview.capture.launch.environment_variable import VARIABLE
+from traceview.capture.launch.started_programs import StartedPrograms
+from traceview.capture.launch.variable import Request
+from traceview.capture.record.capture import Settings
+from traceview.capture.window.ranges import StepRange
 
 WORKER = SCRIPT_START + "for number in batches(30): train_step(number)\n"
 RUN = "import os, subprocess, sys\nworker = [sys.executable, 'worker.py']\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.conftest import ROOT
-from traceview.capture.environment_variable import VARIABLE
+from traceview.capture.launch.environment_variable import VARIABLE
 
 LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
 MOST_S = 200e-6
@@ -65,21 +66,18 @@ def test_without_the_variable_nothing_is_imported(python: Path) -> None:
 def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Path) -> None:
     done = run(python, LOOK, PYTHONPATH=str(ROOT), **{VARIABLE: "--steps 1:2"})
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        done.stdout
-        == str(
-            [
-                *("traceview", "traceview.capture", "traceview.capture.environment_variable"),
-                *(
-                    "traceview.capture.imports",
-                    "traceview.capture.launched",
-                    "traceview.base.errors",
-                    "traceview.base.version",
-                ),
-            ]
-        )
-        + "\n"
-    )
+    assert ast.literal_eval(done.stdout) == [
+        "traceview",
+        "traceview.base",
+        "traceview.base.errors",
+        "traceview.base.version",
+        "traceview.capture",
+        "traceview.capture.launch",
+        "traceview.capture.launch.environment_variable",
+        "traceview.capture.launch.launched",
+        "traceview.capture.process",
+        "traceview.capture.process.imports",
+    ]
 
 
 def test_without_the_package_python_starts_and_says_so(python: Path) -> None:

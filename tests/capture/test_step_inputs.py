@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.generators import GeneratedSizes
-from traceview.capture.sidecar import NoAnswerError
-from traceview.capture.step_inputs import StepInputs
+from traceview.capture.sidecar.file import NoAnswerError
+from traceview.capture.steps.generators import GeneratedSizes
+from traceview.capture.steps.step_inputs import StepInputs
 
 
 class Tensor:

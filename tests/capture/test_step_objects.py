@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from traceview.capture.step_objects import StepObjects
+from traceview.capture.steps.step_objects import StepObjects
 
 
 class Function:

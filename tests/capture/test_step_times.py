@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.capture.step_times import StepTimes, TimedStep
+from traceview.capture.window.step_times import StepTimes, TimedStep
 
 MS = 1_000_000
 

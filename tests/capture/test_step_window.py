@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.step_range import StepRange
-from traceview.capture.step_window import StepWindow
+from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepWindow
 
 MS = 1_000_000
 
@@ -315,7 +315,7 @@ def test_steps_that_wait_for_input_are_told_from_those_that_have_it_ready(loop: 
 def test_without_a_following_step_the_profile_ends_soon(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = loop(2, 4)
     run.steps(4)
     deadline = time.monotonic() + 10
@@ -331,7 +331,7 @@ def test_without_a_following_step_the_profile_ends_soon(
 def test_the_only_step_of_a_window_is_kept_without_a_following_step(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = loop(2, 3)
     run.steps(3)
     deadline = time.monotonic() + 10
@@ -344,7 +344,7 @@ def test_the_only_step_of_a_window_is_kept_without_a_following_step(
 def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 1_000_000)
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 1_000_000)
     run = loop(6, 8)
     run.steps(3)
     run.clock.now += 150_000_000  # Python that writes a checkpoint every few steps, say
@@ -358,7 +358,7 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
 def test_a_following_step_keeps_the_profile_open(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 20_000_000)
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 20_000_000)
     run = loop(2, 4)
     run.steps(4)
     run.window.input_begins()
@@ -371,7 +371,7 @@ def test_a_following_step_keeps_the_profile_open(
 def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.capture.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = loop(2, 4)
     run.steps(4)
     run.window.input_begins()

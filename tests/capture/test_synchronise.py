@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.profiler import synchronise
+from traceview.capture.record.profiler import synchronise
 
 TASK = "/job:worker/replica:0/task:"
 DeviceNames = Sequence[str]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.capture.conftest import Capture, Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.lock_watcher import GRACE_SECONDS
+from traceview.capture.process.lock_watcher import GRACE_SECONDS
 
 HANG = """
 import ctypes, signal, sys, time
@@ -80,9 +80,7 @@ def test_a_signal_ends_a_script_that_hangs_in_the_window(
 
 def test_a_signal_ends_a_process_that_captures_itself_and_hangs(tmp_path: Path, fake: Path) -> None:
     """As a launcher starts it, with the variable in its environment."""
-    begin = (
-        f"from traceview.capture.launched_capture import begin\nbegin('--out {tmp_path}/logs')\n"
-    )
+    begin = f"from traceview.capture.launch.launched_capture import begin\nbegin('--out {tmp_path}/logs')\n"
     script = LOOP.replace("BODY", "number == 12 and hang()")
     with started(begin + script, tmp_path, fake, by=()) as process:
         process.send_signal(signal.SIGTERM)

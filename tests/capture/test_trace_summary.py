@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.xspace import XSpace
-from traceview.capture.trace_summary import ACTIVITY_LIMIT, TraceSummary, read_summary
+from traceview.capture.record.trace_summary import ACTIVITY_LIMIT, TraceSummary, read_summary
 
 
 def test_a_recorded_trace_is_counted(fixtures: Path) -> None:

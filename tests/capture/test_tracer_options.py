@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.capture.trace_summary import DEFAULT_OPTIONS, describe_options
+from traceview.capture.record.trace_summary import DEFAULT_OPTIONS, describe_options
 
 OTHERS = {**DEFAULT_OPTIONS, "python_tracer_level": 1}
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.observer import Observer
-from traceview.capture.step_inputs import StepInputs
-from traceview.capture.step_objects import StepObjects
-from traceview.capture.step_range import StepRange
-from traceview.capture.step_window import StepWindow
-from traceview.capture.training_clock import NO_STEP_S, TrainingClock
+from traceview.capture.record.training_clock import NO_STEP_S, TrainingClock
+from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.step_objects import StepObjects
+from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepWindow
 
 NO_STEP = 0.2
 

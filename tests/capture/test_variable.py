@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.capture import Settings
-from traceview.capture.seconds_range import SecondsRange
-from traceview.capture.step_range import UNDECIDED, StepRange
-from traceview.capture.variable import Request, option_names, windows
+from traceview.capture.launch.variable import Request, option_names, windows
+from traceview.capture.record.capture import Settings
+from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {

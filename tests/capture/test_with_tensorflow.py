@@ -332,10 +332,10 @@ assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
 DRIVER = """
 import json, sys
 from pathlib import Path
-from traceview.capture.capture import Settings
-from traceview.capture.script import Script
-from traceview.capture.script_capture import capture_script
-from traceview.capture.step_range import StepRange
+from traceview.capture.record.capture import Settings
+from traceview.capture.process.script import Script
+from traceview.capture.launch.script_capture import capture_script
+from traceview.capture.window.ranges import StepRange
 
 for name, path, window, step_function in json.load(open("kinds.json")):
     said = []

@@ -24,7 +24,7 @@ from scripts.xspace import XSpace
 from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
-from traceview.capture.cluster import STOP_RISK
+from traceview.capture.sidecar.cluster import STOP_RISK
 from traceview.trace.locate import find_runs
 
 pytestmark = [

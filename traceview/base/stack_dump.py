@@ -9,7 +9,7 @@ FILE_PREFIX: Final = ".traceview-stacks-"
 """Of the file of a process that is captured; host, number of the process and a random part follow."""
 OWN_CODE: Final = "/traceview/capture/"
 """In the path of every module of a capture."""
-RUNNER: Final = "/traceview/capture/script.py"
+RUNNER: Final = "/traceview/capture/process/script.py"
 """At the end of the path of the module whose frame runs the script; further out is only the command itself."""
 _STARTS: Final = ("Thread 0x", "Current thread 0x")
 _FRAME: Final = re.compile(

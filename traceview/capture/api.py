@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from os import PathLike
 from pathlib import Path
-from threading import Lock
-from types import ModuleType
-from typing import Any, Literal, ParamSpec, TypeVar
+from threading import Event, Lock, get_ident
+from types import FrameType, ModuleType
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.budget import Budget, WindowBudget
-from traceview.capture.capture import Settings
-from traceview.capture.destination import output_folder
-from traceview.capture.fit_watch import FitWatch
-from traceview.capture.hidden_frames import HiddenFrames, hidden, line_of_user
-from traceview.capture.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
-from traceview.capture.outcome import shortcomings
+from traceview.capture.process.hidden_frames import HiddenFrames, hidden, line_of_user
+from traceview.capture.process.own_threads import own_thread
+from traceview.capture.record.capture import Settings
+from traceview.capture.record.destination import output_folder
+from traceview.capture.record.outcome import shortcomings
+from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
-from traceview.capture.sidecar import WindowListener
-from traceview.capture.step_range import StepRange
-from traceview.capture.step_watch import StepWatch
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
+from traceview.capture.window.ranges import StepRange
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -350,3 +351,45 @@ class _Warnings:
             return
         file, number = self._made_at
         warnings.warn_explicit(message, CaptureWarning, file, number)
+
+
+_INTERVAL_SECONDS: Final = 0.1
+"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
+
+
+class FitWatch(WindowListener):
+    """Calls `ended`, in a thread of its own, if `fit` ends while the window is open.
+
+    It looks whether the frame of `fit` is still on the stack of its thread: an exception that is kept keeps the frame
+    alive, but not there.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._is_over = Event()
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to look."""
+        fit = _frame_of_fit()
+        if fit is not None:
+            own_thread("fit", self._look, get_ident(), fit).start()
+
+    def finished(self) -> None:
+        """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
+        self._is_over.set()
+
+    def _look(self, thread: int, fit: FrameType) -> None:
+        while not self._is_over.wait(_INTERVAL_SECONDS):
+            frame = sys._current_frames().get(thread)
+            while frame is not None and frame is not fit:
+                frame = frame.f_back
+            if frame is None:
+                self._ended()
+                return
+
+
+def _frame_of_fit() -> FrameType | None:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "fit":
+        frame = frame.f_back
+    return frame

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.base.errors import UsageError
-from traceview.capture.destination import RUNS, TRACE_SUFFIX, Kept
-from traceview.capture.sidecar import SUFFIX as SIDECAR_SUFFIX
-from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.record.destination import RUNS, TRACE_SUFFIX, Kept
+from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _GROUP: Final = "recurring"
 _EDGES: Final = 3

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import traceview
 from traceview.base.errors import CaptureError, TraceviewError
-from traceview.capture.process_capture import ProcessCapture
-from traceview.capture.script import ScriptEnd, without_our_frames
-from traceview.capture.variable import Request
+from traceview.capture.launch.process_capture import ProcessCapture
+from traceview.capture.launch.variable import Request
+from traceview.capture.process.script import ScriptEnd, without_our_frames
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
 from traceview.report.screen import Invocation

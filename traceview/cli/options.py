@@ -66,7 +66,7 @@ def folder_of(text: str) -> Path:
 
 def output_folder(text: str) -> Path:
     """The folder that `--out` of a capture names; raises `UsageError` for an empty text or an address."""
-    from traceview.capture import destination
+    from traceview.capture.record import destination
 
     return destination.output_folder(text)
 

@@ -20,7 +20,7 @@ from traceview.base.record import (
 
 
 class Command(Record, frozen=True):
-    """The command line of the process; the capture masks credentials when it writes it.
+    """The command line of the process; names of options, numbers, booleans and scripts; every other value is `***`.
 
     Attributes:
         python: How Python was started.

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import Final
 
-from traceview.capture.sidecar import Sidecar, WindowListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 
 class Slowdown(str, Enum):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from traceview.base.errors import UsageError
-from traceview.capture.capture import Settings
 from traceview.capture.demo.injection import INJECTED, InjectionListener, Slowdown
-from traceview.capture.script import Script
-from traceview.capture.script_capture import ScriptCapture, capture_script
+from traceview.capture.launch.script_capture import ScriptCapture, capture_script
+from traceview.capture.process.script import Script
+from traceview.capture.record.capture import Settings
 
 _SCRIPT: Final = Path(__file__).with_name("training.py")
 _STEPS_AFTER: Final = 2

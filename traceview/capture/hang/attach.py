@@ -19,13 +19,13 @@ from typing import Any, Final
 from traceview.base.errors import UsageError
 from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
 from traceview.base.version import VERSION
-from traceview.capture.cluster import Place, place_of
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
 from traceview.capture.hang.peers import unseen
-from traceview.capture.own_threads import OWN_THREADS
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.reason import reason_of
+from traceview.capture.process.own_threads import OWN_THREADS
+from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.sidecar.cluster import Place, place_of
+from traceview.capture.sidecar.file import reason_of
 
 LOOK_S: Final = 1.0
 """The kernel counts processor time in hundredths of a second, so this shows a hundredth of a core."""

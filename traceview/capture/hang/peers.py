@@ -16,11 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.cluster import Place, Task, place_of
-from traceview.capture.rendezvous import Rendezvous
-from traceview.capture.seconds_range import SecondsRange
-from traceview.capture.step_range import StepRange
-from traceview.capture.whole_file import write_whole
+from traceview.capture.record.rendezvous import Rendezvous
+from traceview.capture.sidecar.cluster import Place, Task, place_of
+from traceview.capture.sidecar.file import write_whole
+from traceview.capture.window.ranges import SecondsRange, StepRange
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3

@@ -18,10 +18,9 @@ from time import monotonic_ns
 from types import FrameType
 from typing import Any, Final
 
-from traceview.capture.generated_code import SHOWN_FILE, Origin, origin_of
-from traceview.capture.own_threads import OWN_THREADS
-from traceview.capture.python_code import CodePlaces
-from traceview.capture.script import Script
+from traceview.capture.process.own_threads import OWN_THREADS
+from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
+from traceview.capture.process.script import Script
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
@@ -20,11 +21,10 @@ from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import python_threads
-from traceview.capture.own_threads import block_signals, own_thread
-from traceview.capture.python_code import CodePlaces, folders_of_script
-from traceview.capture.reason import reason_of
-from traceview.capture.step_watch import StepWatch
-from traceview.capture.whole_file import write_whole
+from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.sidecar.file import reason_of, write_whole
 
 SUFFIX: Final = ".hang"
 _TICK_S: Final = 0.25
@@ -269,3 +269,22 @@ class HangWatch:
 
 def _places() -> CodePlaces:
     return CodePlaces(folders_of_script())
+
+
+_REPORTS: Final = "traceview.analysis.hang.section"
+
+
+def hang_settings(after_s: float | None, say: Callable[[str], None]) -> HangSettings | None:
+    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report.
+
+    None without a time, or where the analysis cannot be imported, which `say` reports.
+    """
+    if after_s is None:
+        return None
+    try:
+        # By name: a capture does without the analysis, and here is nobody else to bring it.
+        write_up = import_module(_REPORTS).write_up
+    except ImportError as error:
+        say(f"note: --on-hang is off in this process: {error}")
+        return None
+    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))

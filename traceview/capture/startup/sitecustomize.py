@@ -14,7 +14,7 @@ sys.path[:] = [path for path in sys.path if path != _folder]
 if sys.version_info >= (3, 10) and os.environ.get("TRACEVIEW_CAPTURE"):
     try:
         try:
-            _launched = import_module("traceview.capture.launched")
+            _launched = import_module("traceview.capture.launch.launched")
         except ImportError:
             # Another environment, or an older traceview in it: it gets this package, and nothing beside it.
             for _name in [name for name in sys.modules if name.partition(".")[0] == "traceview"]:
@@ -22,7 +22,7 @@ if sys.version_info >= (3, 10) and os.environ.get("TRACEVIEW_CAPTURE"):
             _root = _folder.rsplit(os.sep, 3)[0]
             sys.path.insert(0, _root)
             try:
-                _launched = import_module("traceview.capture.launched")
+                _launched = import_module("traceview.capture.launch.launched")
             finally:
                 sys.path.remove(_root)
         _launched.arm()

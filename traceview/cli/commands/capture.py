@@ -17,11 +17,11 @@ from msgspec import Struct
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.base.text import in_bytes, is_plain
 from traceview.capture.demo.injection import Slowdown
-from traceview.capture.destination import DEFAULT_OUT
-from traceview.capture.ending import end_by_signal
-from traceview.capture.environment_variable import VARIABLE
-from traceview.capture.step_range import DEFAULT_STEPS
-from traceview.capture.variable import switches
+from traceview.capture.launch.environment_variable import VARIABLE
+from traceview.capture.launch.variable import switches
+from traceview.capture.process.termination import end_by_signal
+from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli import ScriptInterrupted
 from traceview.cli.hang import hang_settings
 from traceview.cli.options import (
@@ -38,9 +38,9 @@ from traceview.cli.progress import waiting
 from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from traceview.capture.remote import RemoteCapture
-    from traceview.capture.script_capture import ScriptCapture
-    from traceview.capture.variable import Request
+    from traceview.capture.launch.script_capture import ScriptCapture
+    from traceview.capture.launch.variable import Request
+    from traceview.capture.remote.jobs import RemoteCapture
 
 
 _REMOTE_ONLY: Final = ("duration", "timeout")
@@ -89,10 +89,10 @@ def capture_running(
     say: Callable[[str], None],
 ) -> RemoteCapture:
     """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
-    from traceview.capture.duration import parse_duration
-    from traceview.capture.profiler_service import parse_addresses
-    from traceview.capture.remote import capture_remote
-    from traceview.capture.script import terminable
+    from traceview.capture.process.script import terminable
+    from traceview.capture.remote.jobs import capture_remote
+    from traceview.capture.remote.profiler_service import parse_addresses
+    from traceview.capture.window.ranges import parse_duration
 
     addresses = parse_addresses(remote)
     duration_ms = parse_duration("--duration", duration)
@@ -214,14 +214,14 @@ def capture(
         _end(console, received.run, received.problem, code, analyze)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
-    from traceview.capture.capture import Settings
+    from traceview.capture.check import cheap_failures
     from traceview.capture.demo.run import capture_demo
-    from traceview.capture.launched import disarm
-    from traceview.capture.preflight import cheap_failures
-    from traceview.capture.programs import command_of
-    from traceview.capture.script import Script
-    from traceview.capture.script_capture import capture_script
-    from traceview.capture.variable import Request, hang_seconds, windows
+    from traceview.capture.launch.launched import disarm
+    from traceview.capture.launch.programs import command_of
+    from traceview.capture.launch.script_capture import capture_script
+    from traceview.capture.launch.variable import Request, hang_seconds, windows
+    from traceview.capture.process.script import Script
+    from traceview.capture.record.capture import Settings
 
     # The options of this command count, not those of TRACEVIEW_CAPTURE.
     disarm()
@@ -273,7 +273,7 @@ def say_in_child(line: str) -> None:
 
 def _launch(console: _Console, command: list[str], request: Request, analyze: bool) -> NoReturn:
     """Run a command, name the runs of all processes below it, and end as it ended."""
-    from traceview.capture.launch import capture_command
+    from traceview.capture.launch.command import capture_command
 
     launched = capture_command(command, request, say=console.say)
     if launched.problem is not None:
@@ -305,7 +305,7 @@ class _Console(Struct, frozen=True):
 
     def say(self, line: str) -> None:
         """Print a line for the user, after what the script has printed."""
-        from traceview.capture.secrets import masked_message
+        from traceview.capture.sidecar.secrets import masked_message
 
         self.print(f"traceview: {sanitize(masked_message(line))}")
 

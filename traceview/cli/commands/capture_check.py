@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.base.version import VERSION
-from traceview.capture.preflight.check import Check
+from traceview.capture.check.check import Check
 from traceview.cli.output import Target
 from traceview.document import numbers
 from traceview.document.json_text import dumped
@@ -36,7 +36,7 @@ def show_checks(
 
     `scripts`: read, never run. `asks_tensorflow`: import it in another process to ask for its GPUs.
     """
-    from traceview.capture.preflight import examine
+    from traceview.capture.check import examine
 
     target = Target(None)
     if asks_tensorflow and sys.stderr.isatty():

@@ -99,8 +99,8 @@ def watch(
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
-    from traceview.capture.duration import parse_duration
-    from traceview.capture.script import terminable
+    from traceview.capture.process.script import terminable
+    from traceview.capture.window.ranges import parse_duration
     from traceview.trace.locate import find_runs
     from traceview.watch.follow import Follower
 

@@ -1,0 +1,1 @@
+"""Captures processes: a script, its children, and whatever Python a command starts."""

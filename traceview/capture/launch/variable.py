@@ -1,0 +1,157 @@
+"""Reads and writes the options of a capture in the environment variable TRACEVIEW_CAPTURE.
+
+The value holds options of `traceview capture`, as on a command line. It is read in the process that trains, which may
+lack the libraries of the command line, so only the standard library is used here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from traceview.base.errors import UsageError
+from traceview.capture.launch.environment_variable import VARIABLE
+from traceview.capture.record.capture import Settings
+from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.window.ranges import (
+    DEFAULT_STEPS,
+    UNDECIDED,
+    SecondsRange,
+    StepRange,
+    parse_duration,
+)
+
+_EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
+SWITCHES: Final = {
+    "sync": "is_synchronised",
+    "nvml": "is_nvml_sampled",
+    "python": "is_python_sampled",
+}
+"""What `--without NAME` switches off, and the setting that it unsets."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a process that trains captures.
+
+    `on_hang_s`: report if no step ends for that many seconds; None without. `journal`: the folder in which `traceview capture -- COMMAND` reads how it ended.
+    """
+
+    settings: Settings
+    step_functions: tuple[str, ...] = ()
+    serve: int | None = None
+    on_hang_s: float | None = None
+    journal: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Request:
+        """Read the value of the variable; raises `UsageError` with the reason."""
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
+        options = vars(_parser().parse_args(words))
+        steps, seconds = windows(options["steps"], options["seconds"])
+        settings = Settings(
+            options["out"],
+            steps,
+            max_events=options["max_events"],
+            run=options["run"],
+            seconds=seconds,
+            **switches(options["without"]),
+        )
+        return cls(
+            settings,
+            tuple(options["step_function"]),
+            options["serve"],
+            None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
+            options["journal"],
+        )
+
+    def as_variable(self) -> str:
+        """The value that `parse` reads as this request, with absolute paths."""
+        settings = self.settings
+        values: dict[str, object] = {
+            "steps": settings.steps if settings.seconds is None else None,
+            "seconds": settings.seconds,
+            "out": Path.cwd() / settings.out,
+            "run": settings.run,
+            "max-events": settings.max_events,
+            "serve": self.serve,
+            "on-hang": None if self.on_hang_s is None else f"{round(self.on_hang_s * 1000)}ms",
+            "journal": None if self.journal is None else Path.cwd() / self.journal,
+        }
+        words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+        words += [f"--step-function={name}" for name in self.step_functions]
+        off = [name for name, setting in SWITCHES.items() if not getattr(settings, setting)]
+        words += [f"--without={','.join(off)}"] if off else []
+        return shlex.join(words)
+
+
+def windows(steps: str | None, seconds: str | None) -> tuple[StepRange, SecondsRange | None]:
+    """Read --steps or --seconds; raises `UsageError` if both are given or one cannot be read."""
+    if seconds is None:
+        return StepRange.parse(DEFAULT_STEPS if steps is None else steps), None
+    if steps is not None:
+        raise UsageError(
+            "--seconds cannot be combined with --steps",
+            hint="--seconds is for scripts in which no steps are recognized",
+        )
+    return UNDECIDED, SecondsRange.parse(seconds)
+
+
+def switches(without: Sequence[str], also: Collection[str] = ()) -> dict[str, bool]:
+    """The settings that --without leaves on and switches off; raises `UsageError` for a name that is not in `also`."""
+    names = [name.strip() for value in without for name in value.split(",")]
+    for name in names:
+        if name not in (*SWITCHES, *also):
+            raise UsageError(
+                f"--without {name}: no such choice", hint=f"one of {', '.join((*SWITCHES, *also))}"
+            )
+    return {setting: name not in names for name, setting in SWITCHES.items()}
+
+
+def hang_seconds(text: str) -> float:
+    """Read the time of --on-hang; raises `UsageError`."""
+    return parse_duration("--on-hang", text) / 1000
+
+
+def option_names() -> set[str]:
+    """The options that a user may write into the variable."""
+    names = {name for action in _parser()._actions for name in action.option_strings}
+    return names - {"--journal"}
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=_EXAMPLE)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--steps")
+    parser.add_argument("--seconds")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    parser.add_argument("--run")
+    parser.add_argument("--step-function", action="append", default=[])
+    parser.add_argument("--max-events", type=_number(1))
+    parser.add_argument("--on-hang")
+    parser.add_argument("--serve", type=_number(1, 65535))
+    parser.add_argument("--without", action="append", default=[])
+    parser.add_argument("--journal", type=Path)
+    return parser
+
+
+def _number(least: int, most: int | None = None) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else -1
+        if number < least or (most is not None and number > most):
+            limits = f"from {least} on" if most is None else f"from {least} to {most}"
+            raise ArgumentTypeError(f"{text}: not a number {limits}")
+        return number
+
+    return read

@@ -1,0 +1,359 @@
+"""Starts and stops one profile, keeps it, and writes its sidecar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from traceview.base.errors import CaptureError
+from traceview.capture.process.termination import interrupts_held
+from traceview.capture.record.destination import (
+    TRACE_SUFFIX,
+    Destination,
+    Kept,
+    NameTakenError,
+    kept_name,
+    run_name,
+)
+from traceview.capture.record.event_limits import (
+    FEWEST_CALLS,
+    MAX_BUFFER_RATIO,
+    CallEvents,
+    EventLimits,
+    ops_per_call,
+)
+from traceview.capture.record.profiler import Marker, Profiler, check_enabled, synchronise
+from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.trace_summary import describe_options, read_summary
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.secrets import masked
+from traceview.capture.steps.step_objects import StepObjects
+from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.step_window import StepWindow
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to capture.
+
+    `max_events`: the window ends early rather than hold more events of all kinds together; None leaves only the
+    limits of the GPU tracer. `run`: the name of the run, by default that of the cluster, or the time. Raises
+    `UsageError` if it cannot name a folder. With `seconds`, time decides when to record, and `steps` is `UNDECIDED`.
+    """
+
+    out: Path
+    steps: StepRange
+    is_synchronised: bool = True
+    max_events: int | None = None
+    run: str | None = None
+    is_nvml_sampled: bool = True
+    is_python_sampled: bool = True
+    seconds: SecondsRange | None = None
+
+    @property
+    def asked(self) -> StepRange | SecondsRange:
+        """The range that the user asked for."""
+        return self.steps if self.seconds is None else self.seconds
+
+    def __post_init__(self) -> None:
+        if self.run is not None:
+            run_name(self.run)
+
+
+class Capture:
+    """One profile of a process. `say` gets one line per message for the user.
+
+    `step_objects` knows the graphs of the step functions, whose ops are counted where no call can be probed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        say: Callable[[str], None],
+        listeners: Sequence[WindowListener],
+        step_objects: StepObjects,
+    ) -> None:
+        self.settings = settings
+        self.sidecar = Sidecar()
+        self.kept: Kept | None = None
+        self._is_prepared = False
+        self._say = say
+        self._listeners = listeners
+        self._step_objects = step_objects
+        self._limits = EventLimits(settings.max_events)
+        self._notes: dict[str, list[str]] = {}
+        self._destination = Destination(settings.out)
+        self._choice = RunChoice(self._destination, settings.run, say)
+        self._profiler = Profiler(self._note_script)
+        self._sync_ns: dict[str, int] = {}
+
+    def prepare(self) -> None:
+        """Check all that can be checked before the run; raises `CaptureError`.
+
+        A capture that nobody has prepared prepares itself when its window is near.
+        """
+        check_enabled()
+        self._choice.check()
+        self._destination.prepare()
+        self.sidecar.path = self._destination.sidecar
+        self.sidecar.add(
+            "process", {"pid": os.getpid(), "host": socket.gethostname(), "python": _python()}
+        )
+        self.sidecar.add("cores", _cores())
+        self.sidecar.add("window", _asked(self.settings))
+        self.sidecar.add("clock", {"prepared": _clocks()})
+        self._write()
+        for folder in self._destination.left_behind():
+            self._say(f"note: {folder} was left by a capture that was killed")
+        self._is_prepared = True
+
+    @property
+    def is_profiling(self) -> bool:
+        """Whether a profile of this capture runs, of the window or of a probe."""
+        return self._profiler.is_running
+
+    def finish(self, window: StepWindow) -> None:
+        """The run has ended: keep what there is and leave nothing else behind.
+
+        What went wrong is in `window.failures`.
+        """
+        if self._profiler.is_running:
+            # An interruption came while the window was closed.
+            with suppress(CaptureError):
+                self.close(window)
+        self._notify("finished")
+        if self.kept is None:
+            self._choice.abandon()
+        if self.kept is None and self._destination.has_trace():
+            self._say(f"note: the unfinished trace is in {self._destination.private}")
+        else:
+            self._destination.clean()
+
+    def report_place(self) -> tuple[Path, str]:
+        """The folder of the run and the name of this host's files in it, for what is written beside a trace.
+
+        A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
+        """
+        if self.kept is None:
+            folder = self._choice.begin(self.settings.asked, self.sidecar)
+            return folder, f"{socket.gethostname()}{self._choice.suffix}"
+        return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
+
+    # Called by the window
+
+    def open(self) -> None:
+        """Start the profile, after warming it up and waiting for the devices."""
+        self._prepare_once()
+        self._choice.settle(self.settings.asked, self.sidecar)
+        self._notify("opening", self.sidecar)
+        begun_ns = time.perf_counter_ns()
+        self._profiler.warm_up()
+        warmed_ns = time.perf_counter_ns()
+        self._synchronise("before")
+        starting = _clocks()
+        self._profiler.start(self._destination.private / "profile")
+        self.sidecar.state = "recording"
+        # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
+        self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
+        self.sidecar.add("profiler", {"warm_up_ns": warmed_ns - begun_ns})
+        self.sidecar.add("versions", _versions())
+        try:
+            self.sidecar.write()
+        except OSError as error:
+            # The profile runs, and there may be room again when it ends.
+            self._note("sidecar", str(error))
+        self._notify("opened", self.sidecar)
+
+    def synchronise(self) -> None:
+        """Wait for the devices before the profile stops."""
+        self._synchronise("after")
+
+    def close(self, window: StepWindow) -> None:
+        """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
+        with interrupts_held():
+            self._close(window)
+
+    def _close(self, window: StepWindow) -> None:
+        begun_ns = time.perf_counter_ns()
+        self.sidecar.add("clock", {"stopped": _clocks()})
+        try:
+            self._profiler.stop()
+            self.sidecar.add("profiler", {"stop_ns": time.perf_counter_ns() - begun_ns})
+            self._keep(window)
+        except Exception as error:
+            self.sidecar.state = "failed"
+            self.sidecar.add("failure", {"reason": masked(str(error))})
+            with suppress(OSError):
+                self.sidecar.write()
+            raise
+        finally:
+            self._notify("finished")
+
+    def probe(self) -> None:
+        """Profile one call; this also initialises CUPTI, long before the window."""
+        self._prepare_once()
+        self._synchronise("before_probe")
+        self._profiler.start(self._destination.private / "probe")
+
+    def end_probe(self, wanted_calls: int) -> int | None:
+        """Count its events, warn if the window has too many, and return how many calls may be recorded."""
+        self._synchronise("after_probe")
+        self._profiler.stop()
+        directory = self._destination.private / "probe"
+        summary = read_summary(self._destination.written(directory))
+        shutil.rmtree(directory, ignore_errors=True)
+        return self._limit(CallEvents.of_trace(summary), "probe", wanted_calls)
+
+    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
+        """The same without a probe, from the graphs of the step functions."""
+        has_gpus = bool(sys.modules["tensorflow"].config.list_logical_devices("GPU"))
+        ops = None
+        try:
+            ops = ops_per_call(functions, self._step_objects, count)
+        except Exception as error:
+            self._note("events", f"the ops of the graph were not counted: {error!r}")
+        if ops is not None:
+            return self._limit(CallEvents.of_ops(ops, has_gpus=has_gpus), "graph", wanted_calls)
+        if has_gpus or self.settings.max_events is not None:
+            self._say(
+                f"note: the limit ({self._limits}) is not enforced: no call before the window was probed, and "
+                "the graph of the step function is unknown"
+            )
+        return None
+
+    def marker(self) -> Marker:
+        """Open a step marker."""
+        return Marker()
+
+    # Inside
+
+    def _prepare_once(self) -> None:
+        if not self._is_prepared:
+            self.prepare()
+
+    def _limit(
+        self, call: CallEvents, source: Literal["probe", "graph"], wanted_calls: int
+    ) -> int | None:
+        self.sidecar.add("events", self._limits.describe(call, source, wanted=wanted_calls))
+        warning = self._limits.warning(call, source, wanted=wanted_calls)
+        if warning is not None:
+            self._say(f"note: {warning}")
+        allowed = self._limits.allowed_calls(call)
+        return None if allowed is None else max(allowed, FEWEST_CALLS)
+
+    def _synchronise(self, edge: str) -> None:
+        if not self.settings.is_synchronised:
+            return
+        try:
+            self._sync_ns[edge] = synchronise()
+        except CaptureError as error:
+            self._note("profiler", error.message)
+
+    def _keep(self, window: StepWindow) -> None:
+        trace = self._destination.written(self._destination.private / "profile")
+        summary = read_summary(trace)
+        self.sidecar.add("window", window.as_json())
+        if window.recorded_s is not None:
+            recorded = {
+                "recorded_seconds": window.recorded_s,
+                "first_step_seconds": window.first_step_s,
+            }
+            self.sidecar.add("window", recorded)
+        self.sidecar.add("overhead", window.times().as_json())
+        self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
+        version = str(self.sidecar.groups.get("versions", {}).get("tensorflow", ""))
+        self.sidecar.add("options", describe_options(version, summary.options))
+        self.sidecar.add("events", {"recorded": CallEvents.of_trace(summary).times(1)})
+        if summary.fullest_ratio > MAX_BUFFER_RATIO:
+            self._say(
+                f"note: the GPU tracer's buffers were {summary.fullest_ratio:.0%} full; record fewer steps"
+            )
+        for warning in summary.warnings:
+            self._note("trace", warning)
+            self._say(f"note: {warning}")
+        self._choice.describe(self.sidecar)
+        self._notify("closed", self.sidecar, trace)
+        # After the listeners, whose failures are among them.
+        self.sidecar.add("notes", self._notes)
+        self.sidecar.state = "saved"
+        self.sidecar.add("file", {"bytes": summary.size, "sha256": summary.sha256})
+        self.kept = self._moved(trace)
+        # The script may go on for days; a kill in between should not leave the folder behind.
+        self._destination.clean()
+        self.sidecar.path = None
+
+    def _moved(self, trace: Path) -> Kept:
+        """Move both files to the run, under the first name that no process beside this one has taken."""
+        suffix = self._choice.suffix
+        while True:
+            self.sidecar.add("file", {"name": kept_name(trace, suffix)})
+            self._write()
+            try:
+                return self._destination.keep(
+                    trace, self._destination.sidecar, run=self._choice.run, suffix=suffix
+                )
+            except NameTakenError as taken:
+                suffix = self._choice.next_suffix(taken)
+
+    def _notify(self, moment: str, *arguments: Any) -> None:
+        for listener in self._listeners:
+            try:
+                getattr(listener, moment)(*arguments)
+            except Exception as error:
+                self._note("listeners", f"{type(listener).__name__}.{moment}: {error!r}")
+
+    def _note(self, about: str, text: str) -> None:
+        notes = self._notes.setdefault(about, [])
+        text = masked(text)
+        if text not in notes:
+            notes.append(text)
+
+    def _note_script(self, text: str) -> None:
+        self._note("script", text)
+        self._say(f"note: {text}")
+
+    def _write(self) -> None:
+        try:
+            self.sidecar.write()
+        except OSError as error:
+            raise self._destination.error(error) from error
+
+
+def _asked(settings: Settings) -> dict[str, Any]:
+    """The fields of the group `window` that are known before the run."""
+    if settings.seconds is not None:
+        return {"asked": None, "asked_seconds": [settings.seconds.first, settings.seconds.last]}
+    return {"asked": [settings.steps.first, settings.steps.last]}
+
+
+def _clocks() -> dict[str, int]:
+    return {"wall_ns": time.time_ns(), "monotonic_ns": time.perf_counter_ns()}
+
+
+def _python() -> str:
+    return ".".join(str(part) for part in sys.version_info[:3])
+
+
+def _cores() -> dict[str, int | None]:
+    """Cores of the machine, and those that this process may run on; a container's quota is not among them."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return {"machine_count": os.cpu_count(), "usable_count": usable}
+
+
+def _versions() -> dict[str, str | None]:
+    """Versions of what the script has imported; an installed package need not be the one that runs."""
+    names = ("tensorflow", "keras", "tf_keras", "numpy")
+    imported = {
+        name: getattr(sys.modules[name], "__version__", None)
+        for name in names
+        if name in sys.modules
+    }
+    return {"python": _python(), **imported}

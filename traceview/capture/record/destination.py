@@ -1,0 +1,272 @@
+"""Writes a trace to a private folder and moves it to its run, without ever replacing another trace.
+
+TensorFlow names runs by the second and files by the host, so that two captures into one folder may silently overwrite
+each other. Here each is written to its own folder inside the output folder, and then moved by a link, which fails if the
+name is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from traceview.base.errors import CaptureError, UsageError
+from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
+from traceview.capture.sidecar.secrets import masked_message
+
+DEFAULT_OUT: Final = Path("logs")
+TRACE_SUFFIX: Final = ".xplane.pb"
+RUNS: Final = Path("plugins", "profile")
+PRIVATE_PREFIX: Final = ".traceview-"
+RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
+"""`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
+_LONGEST_NAME: Final = 200
+"""Bytes; file systems allow 255, and a number may be appended."""
+_TAKEN_TO_RUN_S: Final = 3600
+"""How long after the last change of its folder a capture of another host is taken to run; a choice of ours."""
+FREE_BYTES: Final = 64 << 20
+"""Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The files of one capture in their places."""
+
+    run: Path
+    trace: Path
+    sidecar: Path
+
+
+class NameTakenError(CaptureError):
+    """A run has a file of this name already. `trace`: the path of the trace."""
+
+    def __init__(self, trace: Path, *, hint: str) -> None:
+        super().__init__(f"{trace} already exists and is not replaced", hint=hint)
+        self.trace = trace
+
+
+class Destination:
+    """An output folder and the private folder of one capture in it."""
+
+    def __init__(self, out: Path) -> None:
+        # The script may change its working directory.
+        self.out = Path.cwd() / out
+        self.private: Path
+        self._made_out = False
+
+    def prepare(self) -> None:
+        """Make the folders and write to them once; raises `CaptureError` with the reason if that fails."""
+        try:
+            if not self.out.exists():
+                if not self.out.parent.is_dir():
+                    raise CaptureError(
+                        f"--out {self.out}: the directory {self.out.parent} does not exist",
+                        hint="create it, or choose another --out",
+                    )
+                # Another worker may make it at the same time.
+                with suppress(FileExistsError):
+                    self.out.mkdir()
+                    self._made_out = True
+            self.private = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=self.out))
+            (self.private / "probe").write_bytes(b"\0" * 4096)
+            (self.private / "probe").unlink()
+            free = shutil.disk_usage(self.out).free
+        except OSError as error:
+            self.clean()
+            raise self.error(error) from error
+        if free < FREE_BYTES:
+            self.clean()
+            raise CaptureError(
+                f"--out {self.out}: only {free >> 20} MiB are free; a trace may need {FREE_BYTES >> 20} MiB",
+                hint="free some space, or choose an --out on another disk",
+            )
+
+    def error(self, error: OSError, hint: str | None = None) -> CaptureError:
+        """What to raise when the folder cannot be written."""
+        return CaptureError(f"--out {self.out}: {error.strerror or error}", hint=hint)
+
+    @property
+    def sidecar(self) -> Path:
+        """Where the sidecar is written until the capture is kept."""
+        return self.private / f"{socket.gethostname()}{SIDECAR_SUFFIX}"
+
+    def written(self, directory: Path) -> Path:
+        """The one trace that TensorFlow wrote below a private folder."""
+        traces = [path for path in directory.rglob(f"*{TRACE_SUFFIX}") if path.stat().st_size]
+        if len(traces) != 1:
+            raise CaptureError(
+                f"TensorFlow wrote {len(traces)} traces instead of one below {directory}"
+            )
+        return traces[0]
+
+    def has_trace(self) -> bool:
+        """Whether a trace of the window is in the private folder."""
+        private = getattr(self, "private", None)
+        return private is not None and any((private / "profile").rglob(f"*{TRACE_SUFFIX}"))
+
+    def check_vacant(self, run: str, name: str) -> None:
+        """Raise `NameTakenError` if a run has a trace `name` (without its suffix) already."""
+        trace = self.out / RUNS / run / f"{name}{TRACE_SUFFIX}"
+        if trace.exists():
+            raise NameTakenError(trace, hint="choose another --run")
+
+    def new_run(self) -> Path:
+        """Make the folder of a new run, named by the time; raises `OSError`."""
+        runs = self.out / RUNS
+        runs.mkdir(parents=True, exist_ok=True)
+        return _new_run(runs)
+
+    def drop_run(self, run: str) -> None:
+        """Remove the folder of a run if it is empty."""
+        with suppress(OSError):
+            (self.out / RUNS / run).rmdir()
+
+    def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
+        """Move both files to a run: a new one named by the time, or `run`, which others may share.
+
+        `suffix` follows the host's name. Raises `NameTakenError` if a file of that name exists.
+        """
+        hint = f"the capture is kept in {self.private}"
+        try:
+            folder = self.new_run() if run is None else self.out / RUNS / run
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self.error(error, hint) from error
+        name = kept_name(trace, suffix)
+        host = name.removesuffix(TRACE_SUFFIX)
+        kept = Kept(folder, folder / name, folder / f"{host}{SIDECAR_SUFFIX}")
+        try:
+            # First the one that says whose the name is.
+            _move(sidecar, kept.sidecar)
+            try:
+                _move(trace, kept.trace)
+            except OSError:
+                kept.sidecar.replace(sidecar)
+                raise
+        except FileExistsError as error:
+            raise NameTakenError(kept.trace, hint=hint) from error
+        except OSError as error:
+            raise self.error(error, hint) from error
+        return kept
+
+    def clean(self) -> None:
+        """Remove the private folder, and the output folder if it is new and empty."""
+        private = getattr(self, "private", None)
+        if private is not None:
+            shutil.rmtree(private, ignore_errors=True)
+        if self._made_out:
+            with suppress(OSError):
+                self.out.rmdir()
+
+    def unfinished(self) -> list[Path]:
+        """Private folders of other captures into this folder, which run or were killed."""
+        private = getattr(self, "private", None)
+        return [
+            path
+            for path in sorted(self.out.glob(f"{PRIVATE_PREFIX}*"))
+            if path.is_dir() and path != private and not path.name.startswith(RENDEZVOUS_PREFIX)
+        ]
+
+    def left_behind(self) -> list[Path]:
+        """The unfinished captures whose process has ended, as far as this host can say.
+
+        A process on another host, most likely a worker of the same cluster, is taken to run for an hour.
+        """
+        return [path for path in self.unfinished() if not _may_run(path)]
+
+
+def kept_name(trace: Path, suffix: str) -> str:
+    """The name in its run of a trace that TensorFlow wrote."""
+    return f"{trace.name.removesuffix(TRACE_SUFFIX)}{suffix}{TRACE_SUFFIX}"
+
+
+def output_folder(text: str | os.PathLike[str]) -> Path:
+    """The folder that `text` names; raises `UsageError` if it is empty or an address such as `gs://bucket/logs`."""
+    name = os.fspath(text)
+    if not name:
+        raise UsageError("--out is empty", hint="the current directory is .")
+    if _ADDRESS.match(name):
+        raise UsageError(
+            f"--out {masked_message(name)}: traceview captures into a local or mounted folder, not to an address",
+            hint="capture into a folder such as --out logs, and copy the run afterwards",
+        )
+    return Path(name)
+
+
+def run_name(name: str) -> str:
+    """Return `name` if it can name a folder; raises `UsageError` if not."""
+    fault = None
+    if not name.strip() or name != name.strip():
+        fault = "must not be blank, or begin or end with a blank"
+    elif "/" in name or "\\" in name:
+        fault = "must not be a path"
+    elif name.startswith("."):
+        fault = "must not begin with a dot"
+    elif not name.isprintable():
+        fault = "must be printable"
+    elif len(name.encode()) > _LONGEST_NAME:
+        fault = f"must not be longer than {_LONGEST_NAME} bytes"
+    elif masked_message(name) != name:
+        fault = "becomes the name of a folder and must not hold a credential"
+    if fault:
+        raise UsageError(
+            f"run {masked_message(name)!r}: the name {fault}",
+            hint="for example --run before-the-change",
+        )
+    return name
+
+
+def _may_run(private: Path) -> bool:
+    try:
+        is_recent = time.time() - private.stat().st_mtime < _TAKEN_TO_RUN_S
+    except OSError:
+        # It has been removed since, as at the end of every capture.
+        return True
+    try:
+        (sidecar,) = private.glob(f"*{SIDECAR_SUFFIX}")
+        process = json.loads(sidecar.read_text(encoding="utf-8"))["process"]
+        if process["host"] == socket.gethostname():
+            os.kill(process["pid"], 0)
+            return True
+    except ProcessLookupError:
+        return False
+    except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
+        # It has just been made, or belongs to another user.
+        return is_recent
+    return is_recent
+
+
+def _new_run(runs: Path) -> Path:
+    name = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
+    for count in range(1, 1000):
+        folder = runs / (name if count == 1 else f"{name}_{count}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(None, "too many runs in one second", str(runs / name))
+
+
+def _move(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without links: an exclusive name first, then the file over it.
+        target.open("xb").close()
+        source.replace(target)
+    else:
+        source.unlink()

@@ -1,0 +1,172 @@
+"""Says in words what a capture lacks, and what to pass next time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from traceview.base.errors import CaptureError
+from traceview.capture.process.script import ScriptEnd
+from traceview.capture.record.profiler import SCRIPT_PROFILES
+from traceview.capture.sidecar.file import Sidecar
+from traceview.capture.steps.observer import Observer
+from traceview.capture.window.step_window import StepWindow
+
+_MOST_CALLEES: Final = 8
+"""The most frequent ones, of which one is the step; the message stays a few lines long."""
+LATE_TRAINING_RATIO: Final = 0.5
+"""Where the first step begins later than this share of what is recorded by time, most of that shows no training."""
+_MARK_STEPS: Final = (
+    "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
+    "--seconds 100:105"
+)
+
+
+def shortcomings(
+    window: StepWindow, sidecar: Sidecar, observer: Observer | None = None
+) -> Iterator[str]:
+    """What the user should know about a capture that was kept, one line each."""
+    steps, got = window.steps, window.got
+    if window.recorded_s is not None:
+        yield _recorded_by_time(window, window.recorded_s, sidecar)
+    elif got is None:
+        yield f"no step of {steps} was recorded completely"
+    elif got[0] > steps.first or got[1] < steps.last:
+        yield f"only steps {got[0]}:{got[1]} of the requested {steps} were recorded"
+    elif got != (steps.first, steps.last):
+        count = max(call.count for call in window.calls)
+        yield (
+            f"steps {got[0]}:{got[1]} were recorded instead of {steps}: one call of "
+            f"{window.calls[0].function} runs {count} steps"
+        )
+    unfollowed = window.unfollowed
+    if unfollowed is not None:
+        yield (
+            f"step {unfollowed.number + unfollowed.count - 1} is left out: no step followed it in time, so nothing "
+            "shows where it ends"
+        )
+    for call in window.cut_calls:
+        yield f"{_listed(range(call.number, call.number + call.count))} is left out: it ended with {call.error}"
+    traced = [call.number for call in window.calls if call.is_traced and not call.is_edge]
+    if traced:
+        are_included = "its time includes" if len(traced) == 1 else "their times include"
+        yield f"the step function was retraced in {_listed(traced)}; {are_included} the tracing"
+    yield from window.failures
+    functions = observer.step_functions if observer is not None else []
+    if len(functions) > 1:
+        counts = ", ".join(f"{callee.name} × {callee.step_count}" for callee in functions)
+        yield (
+            f"calls of {len(functions)} functions were counted as steps ({counts}); choose one with "
+            "--step-function NAME"
+        )
+    if observer is not None and observer.has_moved:
+        yield "another thread than the main one trains; its steps were counted"
+    if observer is not None and functions and observer.elsewhere:
+        calls = ", ".join(f"{name} × {count}" for name, count in observer.elsewhere.items())
+        yield f"calls in other threads were recorded, but not counted as steps: {calls}"
+    yield from sidecar.groups.get("notes", {}).get("steps", ())
+
+
+def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -> str:
+    first_s = window.first_step_s
+    if first_s is not None and window.is_first_unended:
+        began = f"began {_seconds(first_s)} after recording did and had not ended"
+        if first_s >= recorded_s:
+            began = "had not begun"
+        return f"the first step {began} when the {_seconds(recorded_s)} of recording were over: choose later --seconds"
+    if first_s is not None and first_s >= LATE_TRAINING_RATIO * recorded_s:
+        return (
+            f"only the last {_seconds(recorded_s - first_s)} of the {_seconds(recorded_s)} that were recorded hold training "
+            f"steps, because the first step began {_seconds(first_s)} after recording did: choose later --seconds"
+        )
+    asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
+    if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
+        return f"{asked}, and no op of TensorFlow ended in them: choose other --seconds"
+    return f"{asked}; no steps are marked in them"
+
+
+def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> CaptureError:
+    """Why there is no trace, and what to pass; a script that failed gets no advice."""
+    steps, count = window.steps, window.next_number - window.failed_steps
+    hint = None
+    if window.failures:
+        reason = "; ".join(window.failures)
+        if window.failures == [SCRIPT_PROFILES]:
+            hint = "choose --steps in which the script does not profile itself"
+    elif (end.is_failure or end.is_interrupted) and (count or not _has_repeated_call(observer)):
+        how = "was interrupted" if end.is_interrupted else "failed"
+        reason = f"the script {how} before its first step ended"
+        if window.seconds is not None:
+            reason = f"the script {how} before {window.seconds.first:g} s of training"
+        elif count:
+            reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
+    elif "tensorflow" not in sys.modules:
+        reason = "the script did not import TensorFlow"
+        hint = (
+            "traceview follows a script into the Python processes that it starts, unless they have another environment; "
+            "then: traceview capture -- python SCRIPT"
+        )
+    elif window.seconds is not None:
+        reason = f"the script ended before {window.seconds.first:g} s of training"
+        hint = "choose earlier --seconds"
+    elif count:
+        reason = (
+            f"the script ran {_count(count)}, and the window {steps} opens at step {steps.first}"
+        )
+        hint = _earlier(count, window)
+    elif not observer.summary():
+        reason = "no tf.function was called"
+        hint = _MARK_STEPS
+    elif observer.names:
+        names = ", ".join(sorted(observer.names))
+        reason = f"{names} was not called. {described_calls(observer)}"
+        hint = candidates(observer)
+    else:
+        reason = f"no function that computes gradients was called. {described_calls(observer)}"
+        hint = candidates(observer)
+    return CaptureError(f"nothing was captured: {reason}", hint=hint)
+
+
+def described_calls(observer: Observer) -> str:
+    """What was called how often, in one sentence."""
+    lines = observer.summary()
+    more = len(lines) - _MOST_CALLEES
+    return f"Called: {'; '.join(lines[:_MOST_CALLEES])}" + (
+        f"; and {more} more" if more > 0 else ""
+    )
+
+
+def _has_repeated_call(observer: Observer) -> bool:
+    """Whether something was called repeatedly that could be the unrecognized step."""
+    calls = [callee.calls for callee in observer.callees]
+    return max([*calls, observer.eager.gradients, *observer.elsewhere.values()], default=0) > 1
+
+
+def _earlier(count: int, window: StepWindow) -> str:
+    length = window.steps.last - window.steps.first
+    if count < 2:
+        return "let the script run more steps: the first one traces and compiles"
+    last = count if count <= length + 1 else count - 1
+    return f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
+
+
+def candidates(observer: Observer) -> str:
+    """How to capture a script in which no step is recognized."""
+    likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
+    if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:
+        return _MARK_STEPS
+    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {_MARK_STEPS}"
+
+
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
+def _seconds(length_s: float) -> str:
+    return f"{length_s:.1f} s" if length_s >= 1 else f"{1000 * length_s:.0f} ms"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    word = "step" if len(numbers) == 1 else "steps"
+    return f"{word} {', '.join(map(str, numbers))}"

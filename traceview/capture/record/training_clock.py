@@ -1,0 +1,142 @@
+"""Watches the time since training began: opens the window of --seconds, and says once that no step is recognized.
+
+Training begins when TensorFlow first runs something for the script: a function, replicas, a gradient, a session, or a
+server. Where steps are recognized by then, --seconds records the whole steps that take about as long. Otherwise a
+thread starts and stops the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import Condition, Thread, current_thread
+from time import monotonic
+from typing import Final
+
+from traceview.capture.process.own_threads import own_thread
+from traceview.capture.record.outcome import candidates, described_calls
+from traceview.capture.steps.observer import Observer
+from traceview.capture.window.ranges import SecondsRange
+from traceview.capture.window.step_window import StepWindow
+
+NO_STEP_S: Final = 60.0
+"""After this time without a step the user should know, while the run can still be changed."""
+_LONGEST_COMPILATION: Final = 5
+"""A first call that takes this many times as long does more than compile."""
+_POLL_S: Final = 0.2
+"""How exactly the beginning of training is known."""
+_LATE_S: Final = 1.0
+"""For what is under way to end: the step that the window ends with, or the call of the profiler."""
+
+
+class TrainingClock:
+    """The clock of one capture, from `start` to `stop`. `say` gets lines for the user."""
+
+    def __init__(
+        self,
+        window: StepWindow,
+        observer: Observer,
+        say: Callable[[str], None],
+        no_step_s: float = NO_STEP_S,
+    ) -> None:
+        self._window = window
+        self._observer = observer
+        self._say = say
+        self._no_step_s = no_step_s
+        self._changed = Condition()
+        self._is_stopped = False
+        self._thread: Thread | None = None
+        self.elsewhere: Callable[[], Iterable[str]] = tuple
+        """Lines to say where TensorFlow runs nothing in this process."""
+
+    def start(self) -> None:
+        """Let the time run."""
+        self._thread = own_thread("training-clock", self._watch)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. What it records is kept by closing the window."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        thread = self._thread
+        if thread is not None and thread is not current_thread():
+            thread.join(timeout=_LATE_S)
+
+    def _watch(self) -> None:
+        seconds = self._window.seconds
+        if seconds is None:
+            self._await_step()
+        else:
+            self._record(seconds)
+
+    def _await_step(self) -> None:
+        """Say once that no step is recognized, unless one is, or runs for the first time."""
+        deadline_s = monotonic() + self._no_step_s
+        longest_s = monotonic() + _LONGEST_COMPILATION * self._no_step_s
+        while self._sleep_until(deadline_s) and not self._window.next_number:
+            began_s, current = self._observer.began_s, self._observer.current
+            if began_s is not None and monotonic() < began_s + self._no_step_s:
+                deadline_s = began_s + self._no_step_s
+            elif current is not None and current.calls < 2 and monotonic() < longest_s:
+                # It is being traced and compiled.
+                deadline_s = monotonic() + self._no_step_s
+            else:
+                self._say_no_step()
+                return
+
+    def _say_no_step(self) -> None:
+        after = f"after {self._no_step_s:g} s"
+        if self._observer.began_s is None:
+            self._say(
+                f"note: {after}, TensorFlow has not run anything yet; traceview goes on waiting"
+            )
+            for line in self.elsewhere():
+                self._say(line)
+            return
+        self._say(
+            f"note: {after} of training, no step is recognized. {described_calls(self._observer)}"
+        )
+        self._say(f"hint: {candidates(self._observer)}")
+
+    def _record(self, seconds: SecondsRange) -> None:
+        if not self._await_training():
+            return
+        began_s = self._observer.began_s or monotonic()
+        if not self._sleep_until(began_s + seconds.first):
+            return
+        window = self._window
+        if window.choose_steps(seconds.length):
+            if not self._sleep_until(began_s + seconds.last):
+                return
+            if not window.choose_no_steps():
+                self._end_steps(window, seconds.length)
+                return
+        if window.begin_now() and self._sleep_until(monotonic() + seconds.length):
+            window.end_now()
+
+    def _end_steps(self, window: StepWindow, length_s: float) -> None:
+        """Let the chosen steps end, which began late; at last end them."""
+        if self._sleep_until(monotonic() + length_s):
+            window.end_steps()
+            if self._sleep_until(monotonic() + length_s + _LATE_S):
+                window.end_now()
+
+    def _await_training(self) -> bool:
+        warn_s = monotonic() + self._no_step_s
+        while self._observer.began_s is None:
+            if not self._sleep_until(monotonic() + _POLL_S):
+                return False
+            if monotonic() > warn_s:
+                self._say_no_step()
+                warn_s = float("inf")
+        return True
+
+    def _sleep_until(self, deadline_s: float) -> bool:
+        """False if the run has ended, or the window has closed, before."""
+        with self._changed:
+            while not self._is_stopped and self._window.state != "closed":
+                left_s = deadline_s - monotonic()
+                if left_s <= 0:
+                    return True
+                self._changed.wait(left_s)
+        return False

@@ -1,0 +1,1 @@
+"""Records jobs through profiler servers, and offers one in a script."""

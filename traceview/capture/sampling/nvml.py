@@ -1,0 +1,328 @@
+"""Samples NVML while the profile runs, and adds to the sidecar what the trace itself does not show.
+
+These are clocks and what holds them down, power, load, memory, and other processes on the same GPU. They form the group
+`outside_view`.
+
+A thread samples ten times a second. Signals are left to the script's threads. The thread ends when it is stopped, when the
+recording is over in any other way, and with the process. A question that a GPU does not answer is not asked again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+from time import perf_counter, time_ns
+from typing import Any, Final, TypeAlias
+
+from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
+from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
+
+NOT_ASKED: Final = "switched off (--without nvml, or nvml=False)"
+_IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts together"
+
+
+class NvmlListener(WindowListener):
+    """Samples NVML from the start of the profile to its stop.
+
+    The group holds `source` ("nvml", or None with the `reason`), `window_ns`, `interval_ms`, `sampling_ms` (the time
+    that all questions took) and `devices`, by CUDA's numbers. All times are Unix nanoseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_wanted: bool = True,
+        find_bus_ids: Callable[[], list[str]] = lambda: bus_ids(started_driver()),
+    ) -> None:
+        self._is_wanted = is_wanted
+        self._find_bus_ids = find_bus_ids
+        self._stack = ExitStack()
+        self._pid = os.getpid()
+        self._devices: list[tuple[dict[str, Any], GpuSamples | None]] = []
+        self._sampler: Sampler | None = None
+        self._started_ns = 0
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Start NVML and find the GPUs, which takes longer than sampling them."""
+        with sidecar.timed("outside_view_opening"):
+            try:
+                self._find_devices()
+            except NoAnswerError as reason:
+                sidecar.add("outside_view", _without_samples(str(reason)))
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
+        gpus = [samples for _, samples in self._devices if samples is not None]
+        self._started_ns = time_ns()
+        if gpus:
+            self._sampler = Sampler(gpus, lambda: sidecar.state == "recording")
+            self._sampler.start()
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples of the time in which the profile ran."""
+        if not self._devices or os.getpid() != self._pid:
+            # A child that was forked in the window does not have the thread.
+            return
+        with sidecar.timed("outside_view"):
+            sampler, self._sampler = self._sampler, None
+            if sampler is None or sampler.stop():
+                with self._stack:
+                    sidecar.add("outside_view", self._describe(sidecar, sampler))
+            else:
+                # The thread is still inside NVML, which must not be used or shut down before it returns.
+                sampler.held = self._stack.pop_all()
+                reason = "NVML stopped answering while the profile ran"
+                sidecar.add("outside_view", _without_samples(reason))
+
+    def _find_devices(self) -> None:
+        if not self._is_wanted:
+            raise NoAnswerError(NOT_ASKED)
+        ids = self._find_bus_ids()
+        if not ids:
+            raise NoAnswerError("no GPU is visible to this process")
+        with ExitStack() as stack:
+            nvml = stack.enter_context(opened_nvml())
+            own = OwnProcesses()
+            self._devices = [
+                _device(nvml, ordinal, bus_id, own) for ordinal, bus_id in enumerate(ids)
+            ]
+            self._stack = stack.pop_all()
+
+    def _describe(self, sidecar: Sidecar, sampler: Sampler | None) -> dict[str, Any]:
+        clock = sidecar.groups.get("clock", {})
+        started = clock.get("started", {}).get("wall_ns", self._started_ns)
+        stopped = clock.get("stopped", {}).get("wall_ns", time_ns())
+        problem = sampler.problem if sampler is not None else None
+        return {
+            "source": "nvml",
+            "reason": None,
+            **({"problem": problem} if problem else {}),
+            "window_ns": stopped - started,
+            "interval_ms": round(sampler.interval_seconds * 1000) if sampler is not None else None,
+            "sampling_ms": round(sampler.spent_seconds * 1000) if sampler is not None else None,
+            "devices": [
+                _with_samples(device, samples, started, stopped)
+                for device, samples in self._devices
+            ],
+        }
+
+
+def _without_samples(reason: str) -> dict[str, Any]:
+    return {"source": None, "reason": reason, "devices": []}
+
+
+def _device(
+    nvml: Any, ordinal: int, bus_id: str, own: OwnProcesses
+) -> tuple[dict[str, Any], GpuSamples | None]:
+    """The constant fields of a GPU, and what samples the others; None where NVML does not report it."""
+    facts = Facts()
+    facts.values.update(ordinal=ordinal, bus_id=bus_id)
+    handle = facts.find("samples", lambda: _handle(nvml, bus_id))
+    if handle is None:
+        return facts.as_group(), None
+    facts.ask_each(
+        {
+            "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
+            "sm_clock_max_hz": lambda: (
+                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * HZ_PER_MHZ
+            ),
+            "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+            "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        }
+    )
+    return facts.as_group(), GpuSamples(nvml, handle, OtherProcesses(nvml, handle, own))
+
+
+def _handle(nvml: Any, bus_id: str) -> Any:
+    handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+    try:
+        is_divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except Exception:
+        # A GPU that cannot be divided has no such mode.
+        is_divided = False
+    if is_divided:
+        raise NoAnswerError(_IS_DIVIDED)
+    return handle
+
+
+def _with_samples(
+    device: dict[str, Any], samples: GpuSamples | None, started_ns: int, stopped_ns: int
+) -> dict[str, Any]:
+    if samples is None:
+        return device
+    facts = Facts()
+    facts.ask("samples", lambda: samples.between(started_ns, stopped_ns))
+    facts.ask("other_processes", lambda: samples.others.describe(started_ns, stopped_ns))
+    missing = {**device.get("missing", {}), **samples.missing, **facts.missing}
+    return {**device, **facts.values, **({"missing": missing} if missing else {})}
+
+
+INTERVAL_SECONDS: Final = 0.1
+"""NVML updates utilization at most six times a second (nvml.h)."""
+MOST_SAMPLES: Final = 600
+"""Of one GPU; beyond that every second sample is dropped, and the interval doubles."""
+_PROCESS_INTERVAL_SECONDS: Final = 1.0
+"""Other processes come and go slowly."""
+_STOP_TIMEOUT_SECONDS: Final = 2.0
+"""A driver that hangs must not hold up the script; others answer within milliseconds."""
+HZ_PER_MHZ: Final = 1_000_000
+_BYTES_PER_KB: Final = 1000
+
+_FIELDS: Final = (
+    "gpu_utilization_ratio",
+    "memory_utilization_ratio",
+    "memory_used_bytes",
+    "sm_clock_hz",
+    "memory_clock_hz",
+    "throttle_reasons",
+    "power_watts",
+    "pcie_rx_bytes_per_second",
+    "pcie_tx_bytes_per_second",
+)
+
+
+_Questions: TypeAlias = dict[tuple[str, ...], Callable[[], tuple[Any, ...]]]
+"""Questions by the fields that each answers."""
+
+
+class GpuSamples:
+    """The samples of one GPU: columns of equal length, None where a question was not asked or not answered.
+
+    `t_ns`: Unix nanoseconds. `missing`: fields without a column, and the reasons.
+    """
+
+    def __init__(self, nvml: Any, handle: Any, others: OtherProcesses) -> None:
+        self.others = others
+        self.missing: dict[str, str] = {}
+        self._nvml = nvml
+        self._handle = handle
+        self._columns: dict[str, list[Any]] = {"t_ns": [], **{field: [] for field in _FIELDS}}
+        self._questions: _Questions = {
+            _FIELDS[:2]: self._utilization,
+            _FIELDS[2:3]: lambda: (int(nvml.nvmlDeviceGetMemoryInfo(handle).used),),
+            _FIELDS[3:4]: lambda: (self._clock_hz(nvml.NVML_CLOCK_SM),),
+            _FIELDS[4:5]: lambda: (self._clock_hz(nvml.NVML_CLOCK_MEM),),
+            _FIELDS[5:6]: lambda: (self._throttle_reasons(),),
+            _FIELDS[6:7]: lambda: (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,),
+        }
+        self._pcie: _Questions = {
+            _FIELDS[7:8]: lambda: (self._throughput(nvml.NVML_PCIE_UTIL_RX_BYTES),),
+            _FIELDS[8:9]: lambda: (self._throughput(nvml.NVML_PCIE_UTIL_TX_BYTES),),
+        }
+
+    def take(self, *, with_pcie: bool) -> None:
+        """Add one sample."""
+        sample: dict[str, Any] = {"t_ns": time_ns()}
+        questions = self._questions | self._pcie if with_pcie else self._questions
+        for fields, question in questions.items():
+            if fields[0] not in self.missing:
+                sample.update(zip(fields, self._answers(fields, question), strict=True))
+        for field, column in self._columns.items():
+            column.append(sample.get(field))
+
+    def thin(self) -> bool:
+        """Drop every second sample if there are too many; whether that was so."""
+        if len(self._columns["t_ns"]) < MOST_SAMPLES:
+            return False
+        for column in self._columns.values():
+            del column[1::2]
+        return True
+
+    def between(self, started_ns: int, stopped_ns: int) -> dict[str, list[Any]]:
+        """The samples of a time span, by field. A field without any answer is named in `missing` instead."""
+        # The thread may still be running, where it did not end in time.
+        columns = {field: list(column) for field, column in self._columns.items()}
+        length = min(map(len, columns.values()))
+        kept = [i for i in range(length) if started_ns <= columns["t_ns"][i] <= stopped_ns]
+        samples = {field: [column[i] for i in kept] for field, column in columns.items()}
+        for field in _FIELDS:
+            if all(value is None for value in samples[field]):
+                del samples[field]
+                self.missing.setdefault(field, "the window closed before it was sampled")
+        return samples
+
+    def _answers(
+        self, fields: tuple[str, ...], question: Callable[[], tuple[Any, ...]]
+    ) -> tuple[Any, ...]:
+        try:
+            return question()
+        except Exception as error:
+            if all(value is None for value in self._columns[fields[0]]):
+                reason = reason_of(error)
+                self.missing.update(dict.fromkeys(fields, reason))
+            return (None,) * len(fields)
+
+    def _utilization(self) -> tuple[float, float]:
+        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        return rates.gpu / 100, rates.memory / 100
+
+    def _clock_hz(self, clock: int) -> int:
+        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * HZ_PER_MHZ
+
+    def _throttle_reasons(self) -> int:
+        try:
+            return int(self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle))
+        except Exception:
+            # Drivers before 535, and their packages, name the same bits throttle reasons.
+            return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
+
+    def _throughput(self, counter: int) -> int:
+        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _BYTES_PER_KB
+
+
+class Sampler:
+    """Samples GPUs from `start` to `stop`, as long as `is_open()`."""
+
+    def __init__(self, gpus: Sequence[GpuSamples], is_open: Callable[[], bool]) -> None:
+        self.interval_seconds = INTERVAL_SECONDS
+        self.spent_seconds = 0.0
+        self.problem: str | None = None
+        self.held: object = None
+        """What must not be released before the thread has ended."""
+        self._gpus = gpus
+        self._is_open = is_open
+        self._stopping = Event()
+        self._thread = own_thread("nvml", self._run)
+
+    def start(self) -> None:
+        """Take the first sample now."""
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """Take no more samples; False if the thread hangs inside NVML."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        block_signals()
+        try:
+            self._sample()
+        except Exception as error:
+            self.problem = reason_of(error)
+
+    def _sample(self) -> None:
+        rounds, listed_s = 0, float("-inf")
+        while not self._stopping.is_set() and self._is_open():
+            begun_s = perf_counter()
+            for index, gpu in enumerate(self._gpus):
+                # Reading a PCIe counter takes 20 ms (nvml.h), so each round reads those of one GPU.
+                gpu.take(with_pcie=index == rounds % len(self._gpus))
+            if begun_s - listed_s >= _PROCESS_INTERVAL_SECONDS:
+                listed_s = begun_s
+                for gpu in self._gpus:
+                    gpu.others.update()
+            thinned = [gpu.thin() for gpu in self._gpus]
+            if any(thinned):
+                self.interval_seconds *= 2
+            rounds += 1
+            spent_s = perf_counter() - begun_s
+            self.spent_seconds += spent_s
+            # With a slow driver, half of the time is still left to the script.
+            self._stopping.wait(max(self.interval_seconds - spent_s, self.interval_seconds / 2))

@@ -1,0 +1,369 @@
+"""Samples the Python stacks of all threads about every millisecond, in a thread of its own.
+
+A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. Waiting for the
+GIL comes before the reading of the clock: a sample says what ran at its time. Of a stack only the frames from the
+innermost to the first one in code of the user are read, and equal stacks are kept once.
+
+A thread that runs Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls
+TensorFlow: most samples would lie at such calls, however short they are. So while no thread but the main one was seen
+to run Python, or to wait in code of the script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several
+threads share the GIL, that would change who waits for whom, and the 5 ms stay. A signal could interrupt Python without
+the GIL, but code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
+without a graph died of a broken heap (TensorFlow 2.21).
+
+Python gives the clock of a thread by the address that pthread_self returns, and reads memory there: of a thread that has
+ended it may be gone. A thread with a Python frame cannot end while another one holds the GIL, because it has to leave the
+frame first. So the frames are listed and the clocks asked for in one call of native code, in which the GIL stays where it
+is. The clock itself is a number in the kernel: reading that of a thread that has ended is an error and no more.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import chain, starmap, tee
+from threading import get_ident, main_thread
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from traceview.capture.process.own_threads import OWN_THREADS, block_signals, own_thread
+from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
+from traceview.capture.sidecar.file import reason_of
+
+INTERVAL_NS: Final = 1_000_000
+"""Shows what a device waits for from a few milliseconds on."""
+MOST_SAMPLES: Final = 1 << 19
+"""Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
+MOST_STACKS: Final = 1 << 16
+"""Different ones; beyond that new stacks are not sampled."""
+MOST_FRAMES: Final = 64
+"""Of one stack, the innermost ones."""
+LARGEST_COST_RATIO: Final = 0.05
+"""The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
+SOON_SECONDS: Final = 1e-4
+"""The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
+GOLDEN_RATIO: Final = 0.6180339887498949
+"""Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
+_STOP_TIMEOUT_SECONDS: Final = 2.0
+"""A round takes milliseconds, with hundreds of threads tens of them."""
+NOT_KEPT: Final = -1
+"""Instead of the number of a stack."""
+
+
+class Stacks:
+    """The different stacks so far, by number. A stack is a tuple of pairs: id of the code, and instruction in it."""
+
+    def __init__(self, places: CodePlaces) -> None:
+        self.keys: dict[tuple[int, ...], int] = {}
+        self.of_user: set[int] = set()
+        """Those that reach code of the user."""
+        self.codes: dict[int, CodeType] = {}
+        """By id; what is kept here cannot give its id to another."""
+        self._places = places
+        self._is_user: dict[int, bool] = {}
+        self._is_standard: dict[int, bool] = {}
+        self._origins: dict[int, Origin] = {}
+        """Of generated code."""
+
+    def number_of(self, frame: FrameType | None) -> int:
+        """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
+
+        It says nothing if all of it is in the standard library: the thread serves, or waits for work.
+        """
+        key: list[int] = []
+        is_user, is_standard = False, True
+        while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
+            code = frame.f_code
+            place = id(code)
+            if place not in self._is_user:
+                self._learn(place, code)
+            is_user = self._is_user[place]
+            is_standard &= self._is_standard[place]
+            key += (place, frame.f_lasti)
+            frame = frame.f_back
+        if not key or (is_standard and not is_user):
+            return NOT_KEPT
+        number = self.keys.get(tuple(key))
+        if number is None:
+            if len(self.keys) >= MOST_STACKS:
+                return NOT_KEPT
+            number = self.keys[tuple(key)] = len(self.keys)
+            if is_user:
+                self.of_user.add(number)
+        return number
+
+    def _learn(self, place: int, code: CodeType) -> None:
+        self.codes[place] = code
+        origin = origin_of(code)
+        if origin is not None:
+            self._origins[place] = origin
+        file = code.co_filename if origin is None else origin.file
+        self._is_standard[place] = file is not None and self._places.is_standard(file)
+        self._is_user[place] = file is not None and self._places.is_user(file)
+
+    def described(self) -> dict[str, list[Any]]:
+        """Tables of texts, frames and stacks, by their numbers.
+
+        `frames`: file, function, line and whether it is code of the user; `stacks`: frames, the innermost first.
+        """
+        files: dict[str, int] = {}
+        functions: dict[str, int] = {}
+        frames: dict[tuple[int, int, int, int], int] = {}
+        lines = {place: _LineTable(code) for place, code in self.codes.items()}
+        stacks: list[list[int]] = [[] for _ in self.keys]
+        for key, number in list(self.keys.items()):
+            stack = stacks[number]
+            for place, instruction in zip(key[::2], key[1::2], strict=True):
+                file, function, line = self._shown(place, lines[place].line_of(instruction))
+                frame = (
+                    files.setdefault(file, len(files)),
+                    functions.setdefault(function, len(functions)),
+                    line,
+                    int(self._is_user[place]),
+                )
+                stack.append(frames.setdefault(frame, len(frames)))
+        return {
+            "files": list(files),
+            "functions": list(functions),
+            "frames": [list(frame) for frame in frames],
+            "stacks": stacks,
+        }
+
+    def _shown(self, place: int, line: int) -> tuple[str, str, int]:
+        """File, function and line of the script, or of a library."""
+        code, origin = self.codes[place], self._origins.get(place)
+        if origin is None:
+            return self._places.shown(code.co_filename), code.co_name, line
+        file = SHOWN_FILE if origin.file is None else self._places.shown(origin.file)
+        return file, origin.function, origin.line_of(line)
+
+
+class _LineTable:
+    """The lines of a code object by instruction."""
+
+    def __init__(self, code: CodeType) -> None:
+        known = [(start, line) for start, _, line in code.co_lines() if line is not None]
+        self._starts = [start for start, _ in known]
+        self._lines = [line for _, line in known]
+        self._first = code.co_firstlineno
+
+    def line_of(self, instruction: int) -> int:
+        """The line of an instruction."""
+        place = bisect_right(self._starts, instruction) - 1
+        return self._lines[place] if place >= 0 else self._first
+
+
+class StackSamples:
+    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
+
+    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.t_ns = array("q")
+        self.thread = array("i")
+        self.stack = array("i")
+        self.cpu_us = array("q")
+        self.threads: dict[int, int] = {}
+        """Number of each thread by its identifier, which is the address that pthread_self returns."""
+
+    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int) -> None:
+        """Add one; a thread without a number gets the next one."""
+        self.t_ns.append(t_ns)
+        self.thread.append(self.threads.setdefault(ident, len(self.threads)))
+        self.stack.append(stack)
+        self.cpu_us.append(cpu_us)
+
+    def halve(self) -> None:
+        """Drop every second round; samples of one round have the same time."""
+        kept, is_dropped, before = [], True, None
+        for row, t_ns in enumerate(self.t_ns):
+            if t_ns != before:
+                is_dropped, before = not is_dropped, t_ns
+            if not is_dropped:
+                kept.append(row)
+        self.t_ns = array("q", (self.t_ns[row] for row in kept))
+        self.thread = array("i", (self.thread[row] for row in kept))
+        self.stack = array("i", (self.stack[row] for row in kept))
+        self.cpu_us = array("q", (self.cpu_us[row] for row in kept))
+
+
+class SwitchInterval:
+    """The time that a thread may keep the GIL where others want it: the script's, or a short one meanwhile."""
+
+    def __init__(self) -> None:
+        self._before: float | None = None
+        self._short = SOON_SECONDS
+
+    def shorten(self) -> None:
+        """Make it `SOON_SECONDS`, or leave it where the script's own is shorter."""
+        if self._before is None and sys.getswitchinterval() > SOON_SECONDS:
+            self._before = sys.getswitchinterval()
+            sys.setswitchinterval(SOON_SECONDS)
+            self._short = sys.getswitchinterval()
+
+    def restore(self) -> None:
+        """Make it the script's again, unless the script has set another one meanwhile."""
+        before, self._before = self._before, None
+        if before is not None and sys.getswitchinterval() == self._short:
+            sys.setswitchinterval(before)
+
+
+class StackSampler:
+    """Samples from `start` to `stop`, as long as `is_open()`.
+
+    `cost_ns`: processor time of its thread.
+    """
+
+    def __init__(self, places: CodePlaces, is_open: Callable[[], bool]) -> None:
+        self.stacks = Stacks(places)
+        self.interval_ns = INTERVAL_NS
+        self.round_count = 0
+        self.cost_ns = 0
+        self.problem: str | None = None
+        self.names: dict[int, tuple[str, int | None]] = {}
+        """Name and native identifier of each thread that Python itself started, by identifier."""
+        self._is_open = is_open
+        self._is_stopping = False
+        self._is_collecting = False
+        self._spent_ns = 0
+        self._phase = 0.0
+        self._samples = StackSamples()
+        self._switch_interval = SwitchInterval()
+        self._is_shared = False
+        """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
+        self._places: dict[int, tuple[int, int]] = {}
+        self._main = main_thread().ident
+        self._clocks = ThreadClocks()
+        self._thread = own_thread("python", self._run)
+
+    def start(self) -> None:
+        """Take the first sample now."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._is_stopping = True
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_TIMEOUT_SECONDS)
+
+    def samples(self) -> StackSamples:
+        """All samples, after `stop`."""
+        return self._samples
+
+    def _run(self) -> None:
+        self._hold_garbage()
+        block_signals()
+        try:
+            while not self._is_stopping and self._is_open():
+                self._round()
+        except Exception as error:
+            self.problem = reason_of(error)
+        finally:
+            self._switch_interval.restore()
+            if self._is_collecting:
+                gc.enable()
+            self.cost_ns += time.thread_time_ns()
+
+    def _round(self) -> None:
+        self._sample()
+        self.round_count += 1
+        if self._is_shared:
+            self._switch_interval.restore()
+        else:
+            self._switch_interval.shorten()
+        if len(self._samples.t_ns) >= MOST_SAMPLES:
+            self._samples.halve()
+            self.interval_ns *= 2
+        # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
+        spent_ns = time.thread_time_ns()
+        cost_ns, self._spent_ns = spent_ns - self._spent_ns, spent_ns
+        least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
+        # Equal distances would meet a loop of the same length always in the same line.
+        self._phase = (self._phase + GOLDEN_RATIO) % 1
+        rest_ns = max(self.interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)
+        rest_s = rest_ns / 1e9
+        # Between the rounds the thread makes no object that could begin a collection.
+        if self._is_collecting:
+            gc.enable()
+        time.sleep(rest_s)
+        self._hold_garbage()
+
+    def _hold_garbage(self) -> None:
+        """Collect no garbage in this thread: finalizers of the script would run here, and some wait for others."""
+        self._is_collecting = gc.isenabled()
+        gc.disable()
+
+    def _sample(self) -> None:
+        """Sample every thread once. The frames are let go at the end, with what the script's variables hold."""
+        frames = sys._current_frames()
+        # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
+        del frames[get_ident()]
+        t_ns = time.time_ns()
+        for ident, frame in frames.items():
+            if not self._is_of_script(ident):
+                continue
+            place = id(frame.f_code), frame.f_lasti
+            stack = self.stacks.number_of(frame)
+            if ident != self._main:
+                has_moved = self._places.setdefault(ident, place) != place
+                self._is_shared |= has_moved or stack in self.stacks.of_user
+            if stack != NOT_KEPT:
+                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident))
+
+    def _is_of_script(self, ident: int) -> bool:
+        """Whether it is no thread of traceview. Native threads that call Python have no name."""
+        if ident not in self.names and ident not in self._samples.threads:
+            for thread in threading.enumerate():
+                # A native thread that has asked Python who it is stands among them as a dummy.
+                if thread.ident is not None and not isinstance(thread, threading._DummyThread):
+                    self.names[thread.ident] = thread.name, thread.native_id
+        return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)
+
+
+UNKNOWN: Final = -1
+"""Instead of a processor time."""
+
+
+class ThreadClocks:
+    """The clocks of threads by identifier, each asked for once."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[int, int] = {}
+
+    def cpu_us(self, ident: int) -> int:
+        """Microseconds of processor time that a thread has taken; `UNKNOWN` where that is not known, or it has ended."""
+        if ident in self._clocks:
+            try:
+                return _read_us(self._clocks[ident])
+            except OSError:
+                # It has ended, and another thread may have its address.
+                del self._clocks[ident]
+        try:
+            self._clocks.update(_clocks_now())
+            return _read_us(self._clocks[ident])
+        except (KeyError, OSError):
+            return UNKNOWN
+
+
+def _read_us(clock: int) -> int:
+    return time.clock_gettime_ns(clock) // 1000
+
+
+def _clocks_now() -> dict[int, int]:
+    """The clock of each thread that is in Python; empty where the system has none, or Python has no GIL."""
+    if not hasattr(time, "pthread_getcpuclockid") or not _has_lock():
+        return {}
+    # Nothing of this runs before `dict` does, and nothing in it is code of Python, which could let go of the GIL.
+    idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
+    return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
+
+
+def _has_lock() -> bool:
+    is_enabled = getattr(sys, "_is_gil_enabled", None)
+    return is_enabled is None or bool(is_enabled())

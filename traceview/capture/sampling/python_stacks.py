@@ -1,0 +1,128 @@
+"""Adds to the sidecar what Python did in the window: samples of the stacks of its threads, in the group `python`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import zlib
+from array import array
+from base64 import b64encode
+from itertools import pairwise
+from pathlib import Path
+from time import time_ns
+from typing import Any, Final
+
+from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.sampling.python_sampling import INTERVAL_NS, StackSampler
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.secrets import masked
+
+NOT_ASKED: Final = "switched off (--without python, or python=False)"
+
+
+class PythonListener(WindowListener):
+    """Samples Python stacks from the start of the profile to its stop.
+
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
+    (rounds that were due and not done), `window_ns`,
+    `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
+    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_wanted = is_wanted
+        self._pid = os.getpid()
+        self._sampler: StackSampler | None = None
+        self._started_ns = 0
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
+        if not self._is_wanted:
+            sidecar.add("python", {"reason": NOT_ASKED})
+            return
+        if not hasattr(sys, "_current_frames"):
+            sidecar.add("python", {"reason": "this Python does not show the stacks of its threads"})
+            return
+        self._started_ns = time_ns()
+        self._sampler = StackSampler(
+            CodePlaces(folders_of_script()),
+            lambda: sidecar.state == "recording" and "stopped" not in sidecar.groups["clock"],
+        )
+        self._sampler.start()
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples."""
+        sampler, self._sampler = self._sampler, None
+        if sampler is None or os.getpid() != self._pid:
+            # A child that was forked in the window does not have the thread.
+            return
+        with sidecar.timed("python"):
+            sampler.stop()
+            clock = sidecar.groups.get("clock", {})
+            stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
+            sidecar.add("python", _described(sampler, max(stopped_ns - self._started_ns, 0)))
+
+    def finished(self) -> None:
+        """Stop where the profile failed."""
+        if self._sampler is not None and os.getpid() == self._pid:
+            self._sampler.stop()
+
+
+def cost_of_sampling(sidecar: Sidecar) -> str | None:
+    """What the sampling took, in one line; None without samples."""
+    group = sidecar.groups.get("python", {})
+    if group.get("reason") or not group.get("window_ns"):
+        return None
+    count, missed_count = group["round_count"], group["missed_count"]
+    missed = f", {missed_count} more were due" if missed_count else ""
+    ratio = group["cost_ns"] / group["window_ns"]
+    return f"Python: {count} samples of its stacks{missed}; they took {ratio:.1%} of one core"
+
+
+def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
+    samples = sampler.samples()
+    due_count = window_ns // INTERVAL_NS
+    return {
+        "reason": None if samples.t_ns else sampler.problem or "no thread ran code of the script",
+        **({"problem": sampler.problem} if sampler.problem else {}),
+        "interval_ns": sampler.interval_ns,
+        "round_count": sampler.round_count,
+        "missed_count": max(due_count - sampler.round_count, 0),
+        "window_ns": window_ns,
+        "cost_ns": sampler.cost_ns,
+        "threads": [
+            {
+                "ident": ident,
+                "name": None if name is None else masked(name),
+                "native_id": native_id,
+            }
+            for ident in samples.threads
+            for name, native_id in [sampler.names.get(ident, (None, None))]
+        ],
+        "stacks": _compressed(json.dumps(sampler.stacks.described()).encode()),
+        "samples": _compressed(
+            b"".join(
+                map(
+                    _little_endian,
+                    (_differences(samples.t_ns), samples.thread, samples.stack),
+                )
+            )
+        ),
+        "cpu": _compressed(_little_endian(samples.cpu_us)),
+    }
+
+
+def _differences(t_ns: array[int]) -> array[int]:
+    """The first time, and what follows as distances, which compress better."""
+    return array("q", [*t_ns[:1], *(later - earlier for earlier, later in pairwise(t_ns))])
+
+
+def _little_endian(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def _compressed(content: bytes) -> str:
+    return b64encode(zlib.compress(content)).decode("ascii")

@@ -1,0 +1,198 @@
+"""Reads from TF_CONFIG or a launcher which process of which cluster this is, and warns of a crash at the end of its profile.
+
+TensorFlow documents TF_CONFIG under `tf.distribute.cluster_resolver.TFConfigClusterResolver`: lists of addresses by
+role, the same in all processes, and the role and index of the process that reads it.
+
+A worker among several can crash when its profile stops (seen with TensorFlow 2.19, 2.20 and 2.21 for Linux).
+`TraceMeRecorder::Consume` pairs the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
+`std::vector` has kept copies and freed the originals. A request to another worker for the parameters of a collective
+(`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has written its own
+pointers over the freed end, moving the name there frees one of those. jemalloc keeps its pointers elsewhere.
+
+Without a TF_CONFIG, the environment of a launcher such as horovodrun, mpirun or srun gives the rank. Ranks of Horovod make
+their steps together, so they share a run as the workers of a TF_CONFIG do. What another launcher starts may just as well
+be independent trainings, which share a run only where `--run` names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+
+_EVALUATOR: Final = "evaluator"
+"""Evaluates checkpoints by itself, at steps of its own."""
+_SERVER: Final = "ps"
+"""Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
+_SHORT: Final = {"worker": "w", "rank": "r"}
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
+_LONGEST_ROLE: Final = 40
+"""Of the name of a file, which may have 255 bytes with the name of the host; real roles have ten letters at most."""
+
+STOP_RISK: Final = (
+    "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
+    "checkpoint before the window, or preload jemalloc"
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of a cluster."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.index}"
+
+    @property
+    def label(self) -> str:
+        """Distinguishes its files from those of the other tasks: `w1` for worker 1, `r1` for rank 1, `chief0`."""
+        role = _SHORT.get(self.role) or _NOT_IN_NAMES.sub("-", self.role[:_LONGEST_ROLE])
+        return f"{role}{self.index}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of this process. `cluster`: all addresses, as a text that is the same in every process.
+
+    `partners`: the tasks that run the same steps at the same time, this one among them; empty if it is alone.
+    """
+
+    task: Task
+    cluster: str
+    partners: tuple[Task, ...]
+
+
+def place_of(environment: Mapping[str, str]) -> Place | None:
+    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid.
+
+    TensorFlow refuses an invalid one too.
+    """
+    try:
+        config = json.loads(environment.get("TF_CONFIG", ""))
+        cluster, task = config["cluster"], config["task"]
+        own = Task(str(task["type"]), int(task["index"]))
+        tasks = [
+            Task(str(role), index)
+            for role, addresses in sorted(cluster.items())
+            for index in _indices(addresses)
+        ]
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+    if own.index < 0 or not {own, *tasks} - {own}:
+        return None
+    partners = tuple(task for task in tasks if task.role != _EVALUATOR)
+    is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
+    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners)
+
+
+def _indices(addresses: Any) -> list[int]:
+    # A cluster that leaves tasks out is an object, with the index as key.
+    return (
+        [int(key) for key in addresses] if isinstance(addresses, dict) else [*range(len(addresses))]
+    )
+
+
+def is_stop_risky(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers and jemalloc is not preloaded."""
+    place = place_of(environment)
+    if place is None or not place.partners:
+        return False
+    return "jemalloc" not in environment.get("LD_PRELOAD", "")
+
+
+class StopRiskListener(WindowListener):
+    """Warns once: before the run, or when the window opens if the script has set TF_CONFIG by then."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._has_warned = False
+
+    def check(self) -> None:
+        """Warn if there is a risk now."""
+        if not self._has_warned and is_stop_risky(os.environ):
+            self._has_warned = True
+            self._say(f"note: {STOP_RISK}")
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Check again, before anything is recorded."""
+        self.check()
+
+
+ROLE: Final = "rank"
+_HOROVOD: Final = "horovod"
+_VARIABLES: Final = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    # Not SLURM_NTASKS, which sbatch sets in its own script too.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("RANK", "WORLD_SIZE"),
+)
+"""Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
+
+_JOBS: Final = (
+    ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
+    ("PMIX_NAMESPACE",),
+    ("OMPI_MCA_ess_base_jobid",),
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+)
+"""What is the same in all ranks of a job, and different in another job."""
+
+_MOST_RANKS: Final = 1_000_000
+"""More than any cluster has."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One of `size` processes, counted from 0. `are_together`: all ranks make their steps together."""
+
+    number: int
+    size: int
+    are_together: bool
+
+
+def rank_of(environment: Mapping[str, str], modules: Collection[str] | None = None) -> Rank | None:
+    """The rank of this process; None if it is alone. `modules`: those imported, by default by this process."""
+    is_horovod = "HOROVOD_RANK" in environment or _HOROVOD in (
+        sys.modules if modules is None else modules
+    )
+    for rank, size in _VARIABLES:
+        number, count = _count(environment.get(rank)), _count(environment.get(size))
+        if number is not None and count is not None and max(number, 1) < count:
+            return Rank(number, count, is_horovod)
+    return None
+
+
+def own_place(environment: Mapping[str, str]) -> Place | None:
+    """The place of this process in the cluster of TF_CONFIG, else among the ranks of its launcher."""
+    place = place_of(environment)
+    rank = rank_of(environment)
+    if place is not None or rank is None:
+        return place
+    job = next((values for names in _JOBS if all(values := _values(environment, names))), None)
+    partners = tuple(Task(ROLE, number) for number in range(rank.size))
+    return Place(
+        Task(ROLE, rank.number),
+        f"{rank.size} ranks of {job}",
+        partners if rank.are_together and job is not None else (),
+    )
+
+
+def _values(environment: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(environment.get(name, "") for name in names)
+
+
+def _count(text: str | None) -> int | None:
+    if text is None or not (text.isascii() and text.isdecimal()):
+        return None
+    return int(text) if len(text) < len(str(_MOST_RANKS)) else None

@@ -1,0 +1,137 @@
+"""Writes the sidecar: a JSON file beside the trace with what the trace itself does not say.
+
+`<host>.traceview.json` is one object with `schema_version`, `state` and named groups of fields. Any group may be
+missing, and readers ignore groups they do not know. The file is always replaced as a whole, so that after a crash it
+shows how far the run came: `waiting` for the window, `recording` it, then `saved` or `failed`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Final, Literal
+
+SCHEMA_VERSION: Final = 1
+SUFFIX: Final = ".traceview.json"
+
+State = Literal["waiting", "recording", "saved", "failed"]
+
+
+@dataclass
+class Sidecar:
+    """The fields so far. `path` is where they are written; None while there is no place for them."""
+
+    path: Path | None = None
+    state: State = "waiting"
+    groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def add(self, group: str, values: Mapping[str, Any]) -> None:
+        """Set fields of a group, replacing only those of the same name."""
+        self.groups[group] = {**self.groups.get(group, {}), **values}
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Note in the group `listener_cost_ns` how long the body takes."""
+        begun_ns = perf_counter_ns()
+        yield
+        self.add("listener_cost_ns", {part: perf_counter_ns() - begun_ns})
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole object."""
+        return {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
+
+    def write(self) -> None:
+        """Replace the file by the current fields; raises `OSError`."""
+        if self.path is None:
+            return
+        text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, default=str)
+        write_whole(self.path, f"{text}\n".encode("utf-8", "replace"))
+
+
+class WindowListener:
+    """Adds groups to the sidecar of a capture; a subclass overrides the moments it needs.
+
+    The methods run in the script's process, where TensorFlow is imported. What they raise is noted in the sidecar
+    (`notes.listeners`) and stops nothing.
+    """
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """The window is about to open; what happens here is not recorded."""
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """The profile runs; what happens here is in the trace."""
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """The profile is written to `trace`, which moves later; the sidecar is written after this."""
+
+    def finished(self) -> None:
+        """Nothing more will be recorded. May be called more than once."""
+
+
+class NoAnswerError(Exception):
+    """A field has no value; the message is the reason. Often nothing has failed: there is no such thing here."""
+
+
+class Facts:
+    """The fields of one group. A field without a value is never guessed: `missing` names it with the reason."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.missing: dict[str, str] = {}
+
+    def ask(self, field: str, question: Callable[[], Any]) -> Any:
+        """Set a field to the answer and return it; None without an answer."""
+        answer = self.find(field, question)
+        if answer is not None:
+            self.values[field] = answer
+        return answer
+
+    def ask_each(self, questions: Mapping[str, Callable[[], Any]]) -> None:
+        """Ask one question per field."""
+        for name, question in questions.items():
+            self.ask(name, question)
+
+    def find(self, field: str, question: Callable[[], Any]) -> Any:
+        """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
+        try:
+            answer = question()
+        except NoAnswerError as reason:
+            self.missing[field] = str(reason)
+            return None
+        except Exception as error:
+            self.missing[field] = reason_of(error)
+            return None
+        if answer is None:
+            self.missing[field] = "not known to this TensorFlow"
+        return answer
+
+    def as_group(self) -> dict[str, Any]:
+        """The fields, and `missing` unless it is empty."""
+        return {**self.values, **({"missing": self.missing} if self.missing else {})}
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace the content; raises `OSError`."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+_LONGEST: Final = 200
+"""Characters; messages of TensorFlow go on with stacks and dumps, and the cause is at their start."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Its kind and its message, without credentials."""
+    # Compiling the patterns takes longer than what a script without an error does here.
+    from traceview.capture.sidecar.secrets import masked
+
+    return masked(f"{type(error).__name__}: {error}")[:_LONGEST]

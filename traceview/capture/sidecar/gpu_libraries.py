@@ -1,0 +1,230 @@
+"""Asks the GPU libraries: NVML, and CUDA, cuDNN and NCCL where this process has loaded them.
+
+Nothing is loaded that is not loaded already, except NVML, because loading a library changes the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+from traceview.capture.sidecar.file import Facts, NoAnswerError
+
+_MAPS: Final = Path("/proc/self/maps")
+_LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
+_CUDA_DRIVER: Final = "libcuda.so.1"
+_BUS_ID_BYTES: Final = 32
+"""Room for `domain:bus:device.function`, which takes 13; cuda.h, cuDeviceGetPCIBusId."""
+
+
+@contextmanager
+def opened_nvml() -> Iterator[Any]:
+    """NVML, through nvidia-ml-py (the `capture` extra); raises `NoAnswerError` where it is missing or does not start."""
+    try:
+        nvml = import_module("pynvml")
+    except ImportError as error:
+        raise NoAnswerError("nvidia-ml-py is not installed") from error
+    try:
+        nvml.nvmlInit()
+    except Exception as error:
+        raise NoAnswerError(f"NVML does not start: {error}") from error
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def decoded(value: str | bytes) -> str:
+    """A text of NVML; older versions of nvidia-ml-py return bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def started_driver() -> Any:
+    """The CUDA driver library that this process has loaded; raises `NoAnswerError` if it has loaded none."""
+    try:
+        return ctypes.CDLL(_CUDA_DRIVER, mode=_LOADED_ONLY)
+    except OSError as error:
+        raise NoAnswerError("this process uses no GPU: CUDA is not loaded") from error
+
+
+def bus_ids(driver: Any) -> list[str]:
+    """The PCI bus id of each CUDA device, in CUDA's order; raises `NoAnswerError` if CUDA gives an error.
+
+    That order is also the trace's. It follows `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` as they were when CUDA
+    started, which only CUDA itself knows later.
+    """
+    count = ctypes.c_int(0)
+    _check("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
+    return [_bus_id(driver, ordinal) for ordinal in range(count.value)]
+
+
+def _bus_id(driver: Any, ordinal: int) -> str:
+    device = ctypes.c_int(0)
+    _check("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), ctypes.c_int(ordinal)))
+    text = ctypes.create_string_buffer(_BUS_ID_BYTES)
+    status = driver.cuDeviceGetPCIBusId(text, ctypes.c_int(_BUS_ID_BYTES), device)
+    _check("cuDeviceGetPCIBusId", status)
+    return text.value.decode("ascii", "replace")
+
+
+def _check(function: str, status: int) -> None:
+    if status != 0:
+        raise NoAnswerError(f"this process uses no GPU: {function} returns {status}")
+
+
+def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
+    """Versions of the CUDA libraries that this process has loaded, as they report them."""
+    facts = Facts()
+    paths = facts.find("loaded", lambda: _loaded_libraries(maps))
+    if paths is not None:
+        facts.ask_each(
+            {
+                "cuda": lambda: cuda_version(
+                    _reported(paths, "libcudart.so", "cudaRuntimeGetVersion")
+                ),
+                "cudnn": lambda: _cudnn_version(
+                    _function(paths, "libcudnn.so", "cudnnGetVersion")()
+                ),
+                "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
+            }
+        )
+    return facts.as_group()
+
+
+def _loaded_libraries(maps: Path) -> list[str]:
+    try:
+        text = maps.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise NoAnswerError(f"{maps} cannot be read") from error
+    paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
+    return sorted(path for path in paths if path.startswith("/"))
+
+
+def _function(paths: list[str], stem: str, name: str) -> Callable[..., int]:
+    path = next((path for path in paths if Path(path).name.startswith(stem)), None)
+    if path is None:
+        raise NoAnswerError("the library is not loaded in this process")
+    function: Callable[..., int] = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
+    return function
+
+
+def _reported(paths: list[str], stem: str, name: str) -> int:
+    version = ctypes.c_int(0)
+    status = _function(paths, stem, name)(ctypes.byref(version))
+    if status != 0:
+        raise NoAnswerError(f"{name} returns {status}")
+    return version.value
+
+
+def cuda_version(number: int) -> str:
+    """`12.4` from 12040."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _cudnn_version(number: int) -> str:
+    # cudnn_version.h: major × 1000 + minor × 100 + patch up to 8, × 10000 since 9.
+    return _dotted(number, 10_000 if number >= 90_000 else 1000)
+
+
+def nccl_version(number: int) -> str:
+    """`2.21.5` from 22105."""
+    # nccl.h: major × 1000 + minor × 100 + patch up to 2.8, × 10000 since 2.9.
+    return _dotted(number, 10_000 if number >= 10_000 else 1000)
+
+
+def _dotted(number: int, major: int) -> str:
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+_TOPOLOGY: Final = {
+    "NVML_TOPOLOGY_INTERNAL": "same board",
+    "NVML_TOPOLOGY_SINGLE": "one PCIe switch",
+    "NVML_TOPOLOGY_MULTIPLE": "several PCIe switches",
+    "NVML_TOPOLOGY_HOSTBRIDGE": "host bridge",
+    "NVML_TOPOLOGY_NODE": "one NUMA node",
+    "NVML_TOPOLOGY_SYSTEM": "between NUMA nodes",
+}
+_FALLBACK_MAX_LINKS: Final = 18
+"""NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
+
+
+def describe_drivers(nvml: Any) -> dict[str, Any]:
+    """The version of the driver, and the newest CUDA that it supports."""
+    facts = Facts()
+    facts.ask("driver", lambda: decoded(nvml.nvmlSystemGetDriverVersion()))
+    facts.ask("cuda_of_driver", lambda: cuda_version(nvml.nvmlSystemGetCudaDriverVersion_v2()))
+    return facts.as_group()
+
+
+def describe_links(nvml: Any) -> dict[str, Any]:
+    """All GPUs of the host, visible to TensorFlow or not; `bus_id` identifies them."""
+    facts = Facts()
+    handles: list[Any] = []
+
+    def gpus() -> list[dict[str, Any]]:
+        handles.extend(
+            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
+        )
+        return [_gpu(nvml, handle) for handle in handles]
+
+    if facts.ask("gpus", gpus) is not None:
+        facts.ask("paths", lambda: _paths(nvml, handles))
+    return facts.as_group()
+
+
+def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
+    facts = Facts()
+    facts.ask_each(
+        {
+            "name": lambda: decoded(nvml.nvmlDeviceGetName(handle)),
+            "bus_id": lambda: decoded(nvml.nvmlDeviceGetPciInfo(handle).busId),
+            "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+            "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+            "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+            "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+            "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "nvlinks": lambda: _nvlinks(nvml, handle),
+        }
+    )
+    return facts.as_group()
+
+
+def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
+    """Active links by the bus id of the other end, a GPU or a switch."""
+    peers: dict[str, int] = {}
+    unknown = 0
+    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", _FALLBACK_MAX_LINKS)):
+        try:
+            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
+                continue
+        except nvml.NVMLError as error:
+            # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
+            if link == 0:
+                raise NoAnswerError(f"no NVLink: {error}") from error
+            break
+        try:
+            peer = decoded(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
+        except nvml.NVMLError:
+            unknown += 1
+        else:
+            peers[peer] = peers.get(peer, 0) + 1
+    return {"active": sum(peers.values()) + unknown, "peers": peers}
+
+
+def _paths(nvml: Any, handles: list[Any]) -> list[dict[str, Any]]:
+    names = {
+        getattr(nvml, constant): text
+        for constant, text in _TOPOLOGY.items()
+        if hasattr(nvml, constant)
+    }
+    paths = []
+    for first, second in combinations(range(len(handles)), 2):
+        level = nvml.nvmlDeviceGetTopologyCommonAncestor(handles[first], handles[second])
+        paths.append({"gpus": [first, second], "over": names.get(level, f"level {level}")})
+    return paths

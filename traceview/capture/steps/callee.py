@@ -1,0 +1,140 @@
+"""Describes what the script calls: whether its calls are steps or evaluation, what it is named, and how often it ran.
+
+A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
+one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
+too, the call only prepared this batch.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any, Final, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.window.step_window import StepWindow
+
+Kind = Literal["function", "replicas", "keras", "eager"]
+
+_KINDS: Final[dict[Kind, str]] = {
+    "function": "tf.function",
+    "replicas": "strategy.run",
+    "keras": "Keras",
+    "eager": "outside any function",
+}
+
+_OF_KERAS: Final = {
+    "multi_step_on_iterator": "evaluate",
+    "one_step_on_data_distributed": "predict",
+    "multi_step_on_data": "predict",
+    "test_function": "evaluate",
+    "predict_function": "predict",
+}
+"""What the functions inside Keras do for the user where they do not train."""
+KERAS: Final = ("keras", "tf_keras")
+
+
+@dataclass
+class Callee:
+    """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
+
+    `calls` counts the outermost calls from the watched thread.
+    """
+
+    name: str
+    kind: Kind
+    is_train: bool = False
+    has_replicas: bool = False
+    is_named: bool = False
+    is_left_out: bool = False
+    calls: int = 0
+    step_count: int = 0
+    is_of_keras: bool = False
+    runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
+    """Calls of `Strategy.run` while each graph was made."""
+
+    @property
+    def runs_per_call(self) -> int:
+        """How often the graph of one call has `Strategy.run`, one after the other; 0 if Python calls it."""
+        return max(self.runs_in_graph.values(), default=0)
+
+    @property
+    def between_name(self) -> str:
+        """What a call between steps does for the user."""
+        return _OF_KERAS.get(self.name, self.name) if self.is_of_keras else self.name
+
+    @property
+    def is_step(self) -> bool:
+        """Whether each call is one step or more."""
+        return self.is_named or (self.is_train and not self.is_left_out)
+
+    @property
+    def is_evaluation(self) -> bool:
+        """Whether it runs replicas and trains nothing, as its first call has shown when a second one begins."""
+        return self.has_replicas and not self.is_train and self.calls > 1
+
+    @property
+    def words(self) -> str:
+        """What it is and does: `tf.function, trains`."""
+        if self.is_train:
+            return f"{_KINDS[self.kind]}, trains"
+        return f"{_KINDS[self.kind]}, evaluates" if self.has_replicas else _KINDS[self.kind]
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, or of its class without one."""
+    for attribute in ("__name__", "_name"):
+        name = getattr(function, attribute, None)
+        if isinstance(name, str):
+            return name
+    return type(function).__name__
+
+
+def name_of_concrete(function: Any) -> str:
+    """`train_step` for the concrete function `__inference_train_step_123`."""
+    name = function.name
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+    return re.sub(r"^__inference_(.+?)_\d+$", r"\1", text)
+
+
+class _Call(NamedTuple):
+    """A call that has returned. `iterator`: the one asked before it, by its `id`, or None if it got its input itself."""
+
+    function: str
+    iterator: int | None
+    begun_ns: int
+    ended_ns: int
+
+
+class CallsBetween:
+    """The calls since the last step. `inputs` knows the iterators."""
+
+    def __init__(self, inputs: StepInputs) -> None:
+        self._inputs = inputs
+        self._calls: list[_Call] = []
+        self._iterator: int | None = None
+        self._begun_ns = 0
+
+    def begin(self, *arguments: object) -> bool:
+        """A call that is no step begins; whether it may be evaluation."""
+        if self._inputs.holds_source(arguments):
+            self._iterator = None
+        elif self._inputs.has_other_input:
+            self._iterator = self._inputs.last_asked
+        else:
+            return False
+        self._begun_ns = perf_counter_ns()
+        return True
+
+    def returned(self, function: str) -> None:
+        """That call has returned."""
+        self._calls.append(_Call(function, self._iterator, self._begun_ns, perf_counter_ns()))
+
+    def end(self, window: StepWindow) -> None:
+        """The next step is called, and has its batch: report what was evaluated before it."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            if call.iterator is None or call.iterator != self._inputs.last_asked:
+                window.evaluated(call.function, call.begun_ns, call.ended_ns)

@@ -1,0 +1,287 @@
+"""Describes which device the graph of each step function requests, and which device holds its variables.
+
+This shows, before any kernel runs, that all ops of a graph request one device, or that variables were created outside
+`strategy.scope()`, so that one device holds them for all. Groups `strategy`, `batch`, `training` and `placement`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.steps.graph_values import describe_values
+from traceview.capture.steps.graphs import count_ops, training_loop
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.step_objects import StepObjects, traces
+from traceview.capture.steps.strategy import describe_batch, describe_strategy, find_strategies
+
+_MOST_NAMES: Final = 20
+"""Enough to recognize the layers; a model may have thousands of variables."""
+_FEWEST_DEVICES: Final = 2
+
+
+class PlacementListener(WindowListener):
+    """Describes the step functions of the window. `steps` knows them by name, `inputs` what they are given."""
+
+    def __init__(self, steps: StepObjects, inputs: StepInputs) -> None:
+        self._steps = steps
+        self._inputs = inputs
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Find and describe them; before, they may not be traced."""
+        with sidecar.timed("placement"):
+            calls = sidecar.groups.get("window", {}).get("calls", ())
+            names = list(dict.fromkeys(call["function"] for call in calls))
+            try:
+                for group, values in describe_steps(names, self._steps, self._inputs).items():
+                    sidecar.add(group, values)
+            finally:
+                self._inputs.forget()
+            single = {call["function"] for call in calls if call["count"] == 1}
+            loops = list(_looping(sidecar.groups["placement"]["functions"], single))
+            if loops:
+                sidecar.add("notes", {"steps": loops})
+
+
+def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) -> Iterator[str]:
+    """A line for each function whose calls count as one step but run more."""
+    for described in functions:
+        loop = described.get("training_loop")
+        if loop is not None and described["step"] in single:
+            yield (
+                f"one call of {described['step']} counts as one step, but runs a whole training loop inside its "
+                f"graph ({loop}); to record single steps, call the function that runs one step from Python"
+            )
+
+
+def describe_steps(
+    names: Sequence[str], steps: StepObjects, inputs: StepInputs
+) -> dict[str, dict[str, Any]]:
+    """The groups for step functions of these names."""
+    facts = Facts()
+    functions: list[Any] = []
+    uses: dict[int, VariableUse] = {}
+    described = []
+    frozen = _frozen(steps)
+    for name in names:
+        for function in facts.find(name, partial(_step_functions, name, steps)) or ():
+            functions.append(function)
+            of_function = _variable_uses(traces(function)[-1], frozen)
+            uses.update(of_function)
+            described.append({"step": name, **_describe_function(function, of_function.values())})
+    facts.values["functions"] = described
+    strategy_group, strategy = describe_strategy(
+        (use.strategy for use in uses.values()), inputs.strategies(), find_strategies
+    )
+    devices = {device for function in described for device in function.get("ops_per_device", ())}
+    if strategy_group.get("found_by") == "memory" and len(devices) < _FEWEST_DEVICES:
+        # The script has a strategy, but these functions do not use it: their batch is not divided.
+        strategy = None
+    return {
+        "strategy": strategy_group,
+        "batch": describe_batch(inputs, strategy),
+        "training": {
+            **_describe_training(list(uses.values()), has_functions=bool(functions)),
+            **_accumulation(steps),
+        },
+        "placement": facts.as_group(),
+        "graphs": _describe_graphs(functions),
+    }
+
+
+def _describe_graphs(functions: Sequence[Any]) -> dict[str, Any]:
+    facts = Facts()
+    graphs = [traces(function)[-1].graph for function in functions if traces(function)]
+    values = facts.find("ops", lambda: describe_values(graphs))
+    return {**(values or {}), **facts.as_group()}
+
+
+def _step_functions(name: str, steps: StepObjects) -> list[Any]:
+    functions = steps.functions(name)
+    if not functions:
+        raise NoAnswerError(
+            "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
+        )
+    return functions
+
+
+def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, Any]:
+    facts = Facts()
+    facts.ask("name", lambda: str(function._name))
+    facts.ask("traces", lambda: len(traces(function)))
+    facts.ask("traced_by", lambda: what_differs(traces(function)))
+    facts.values["jit_compile"] = bool(getattr(function, "_jit_compile", None))
+    counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
+    if counts is not None:
+        facts.values.update(counts.as_json())
+        facts.values["training_loop"] = training_loop(traces(function)[-1].graph)
+    facts.ask("variables", lambda: _describe_variables(list(uses)))
+    return facts.as_group()
+
+
+@dataclass(frozen=True)
+class VariableUse:
+    """A variable on one device, as a graph uses it.
+
+    `container`: the variable that mirrors it, or None. `is_frozen`: a Keras model says that it is not trainable,
+    which TensorFlow's own variable need not know.
+    """
+
+    variable: Any
+    container: Any
+    is_frozen: bool = False
+
+    @property
+    def owner(self) -> Any:
+        """The variable as the script knows it, however many devices mirror it."""
+        return self.variable if self.container is None else self.container
+
+    @property
+    def strategy(self) -> Any:
+        """The strategy under which it was created."""
+        return getattr(self.owner, "_distribute_strategy", None)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether it has a gradient: not what Keras has frozen, and no counter."""
+        kind = self.variable.dtype
+        has_gradient = bool(kind.is_floating or kind.is_complex)
+        return has_gradient and bool(self.variable.trainable) and not self.is_frozen
+
+    @property
+    def count(self) -> int:
+        """Number of its elements."""
+        number = self.variable.shape.num_elements()
+        if number is None:
+            raise NoAnswerError(f"{self.variable.name} has no fixed shape")
+        return int(number)
+
+    @property
+    def size(self) -> int:
+        """Number of its bytes."""
+        return self.count * int(self.variable.dtype.size)
+
+
+def _frozen(steps: StepObjects) -> set[int]:
+    """The variables, by `id`, that Keras models do not train."""
+    return {
+        id(getattr(variable, "_value", variable))
+        for model in steps.models()
+        for variable in model.non_trainable_variables
+    }
+
+
+def _variable_uses(trace: Any, frozen: set[int]) -> dict[int, VariableUse]:
+    """The variables of a graph, by the `id` of each copy on a device."""
+    uses: dict[int, VariableUse] = {}
+    for variable in trace.graph.variables:
+        # A variable that is used outside of replicas has all its copies here.
+        parts = getattr(variable, "_values", None) or (variable,)
+        for part in parts:
+            container = _container(part) if len(parts) == 1 else variable
+            is_frozen = id(part if container is None else container) in frozen
+            uses[id(part)] = VariableUse(part, container, is_frozen)
+    return uses
+
+
+def _container(variable: Any) -> Any:
+    for owner in (variable, getattr(variable, "handle", None)):
+        reference = getattr(owner, "_distributed_container", None)
+        container = reference() if callable(reference) else None
+        if container is not None:
+            return container
+    return None
+
+
+def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
+    devices: dict[str, dict[str, int]] = {}
+    for use in uses:
+        device = devices.setdefault(
+            use.variable.device, {"count": 0, "bytes": 0, "mirrored": 0, "trainable": 0}
+        )
+        device["count"] += 1
+        device["bytes"] += use.size
+        device["mirrored"] += use.container is not None
+        device["trainable"] += use.is_trainable
+    alone = [use for use in uses if use.container is None]
+    owners = {id(use.owner): use.owner for use in uses}.values()
+    classes = Counter(type(owner).__name__ for owner in owners)
+    return {
+        "per_device": dict(sorted(devices.items())),
+        "classes": dict(classes.most_common()),
+        "not_mirrored": {
+            "count": len(alone),
+            "trainable": sum(use.is_trainable for use in alone),
+            "names": sorted(str(use.variable.name) for use in alone)[:_MOST_NAMES],
+        },
+    }
+
+
+def _accumulation(steps: StepObjects) -> dict[str, int]:
+    """The steps over which the optimizer of a Keras model accumulates gradients, where it does."""
+    for model in steps.models():
+        count = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None)
+        if isinstance(count, int) and count > 1:
+            return {"accumulation_steps": count}
+    return {}
+
+
+def _describe_training(uses: list[VariableUse], *, has_functions: bool) -> dict[str, Any]:
+    """The trainable variables of the step functions, each once and not once per replica.
+
+    `gradient_bytes` are those of dense gradients; the sparse gradient of an embedding is smaller.
+    """
+    facts = Facts()
+    fields = ("parameters", "parameter_bytes", "gradient_bytes", "trainable_variables")
+    if not has_functions:
+        facts.missing = dict.fromkeys(fields, "no graph of a step function was found")
+        return facts.as_group()
+    trainable = {id(use.owner): use for use in uses if use.is_trainable}.values()
+    facts.ask_each(
+        {
+            "trainable_variables": lambda: len(trainable),
+            "parameters": lambda: sum(use.count for use in trainable),
+            "parameter_bytes": lambda: sum(use.size for use in trainable),
+            "gradient_bytes": lambda: sum(use.size for use in trainable),
+        }
+    )
+    return facts.as_group()
+
+
+_SHAPE: Final = re.compile(r"shape=(?:<unknown>|\([^)]*\)|None)")
+_PYTHON: Final = re.compile(r"Literal\[(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\]]{0,999})\]")
+"""How the signature of a graph writes the shape of a tensor and a value of Python (TensorFlow 2.15 to 2.21)."""
+
+_KINDS: Final = (("python", _PYTHON), ("shape", _SHAPE))
+
+
+def what_differs(graphs: Sequence[Any]) -> list[str]:
+    """`python`: a value of Python, `shape`: the shape of a tensor, `other`: anything else; empty for one graph.
+
+    `graphs`: concrete functions.
+    """
+    if len(graphs) < 2:
+        return []
+    return list(_differences([_signature(graph) for graph in graphs]))
+
+
+def _signature(graph: Any) -> list[str]:
+    """The arguments of a graph, as text."""
+    parameters = graph.function_type.parameters
+    return [f"{name}: {parameter.type_constraint}" for name, parameter in parameters.items()]
+
+
+def _differences(signatures: Sequence[Sequence[str]]) -> Iterator[str]:
+    rests = [" ".join(signature) for signature in signatures]
+    for kind, pattern in _KINDS:
+        if len({" ".join(pattern.findall(rest)) for rest in rests}) > 1:
+            yield kind
+        rests = [pattern.sub("", rest) for rest in rests]
+    if len(set(rests)) > 1:
+        yield "other"

@@ -1,0 +1,203 @@
+"""Compares step times with and without the profiler, and says whether the difference exceeds their spread.
+
+A step that takes its input from a full buffer is short whatever the profiler does, and buffers fill while the first
+step is traced or the profile starts. So steps that wait for input are compared with such steps only, and the others
+with the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import median, quantiles
+from typing import Any, Final, NamedTuple
+
+from traceview.capture.window.recorded_calls import RecordedCall
+
+_FEWEST: Final = 3
+"""Fewer steps have no meaningful median or quartiles."""
+
+_LEAST_SPREAD: Final = 0.02
+"""Where step times vary by less than this, an overhead within their spread is small."""
+
+_WAITING_RATIO: Final = 0.1
+"""From this share of its time on, a step waits for input."""
+_LEAST_WAIT_NS: Final = 50_000
+"""A call for input that takes less found it ready; XProf draws the line there, too."""
+
+
+class TimedStep(NamedTuple):
+    """A step of `ns` nanoseconds, of which it waited `input_ns` for its input."""
+
+    ns: float
+    input_ns: float = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its input was not ready."""
+        return self.input_ns >= max(_WAITING_RATIO * self.ns, _LEAST_WAIT_NS)
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Median and quartiles of the time per step without and with the profiler, and how many calls they are from.
+
+    A median of no call is None, and so are quartiles of fewer than three. `is_comparable`: both waited for their input,
+    or both had it ready.
+    """
+
+    is_comparable: bool
+    unprofiled_ns: int | None
+    unprofiled_count: int
+    unprofiled_quartiles_ns: tuple[int, int] | None
+    profiled_ns: int | None
+    profiled_count: int
+    profiled_quartiles_ns: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, unprofiled: Sequence[TimedStep], profiled: Sequence[TimedStep]) -> StepTimes:
+        """Take the steps that can be compared, or all where there are too few of them on one side."""
+        alike = [
+            [
+                [step.ns for step in steps if step.is_waiting is is_waiting]
+                for steps in (unprofiled, profiled)
+            ]
+            for is_waiting in (False, True)
+        ]
+        before, after = max(alike, key=lambda times: min(map(len, times)))
+        is_comparable = min(len(before), len(after)) >= _FEWEST
+        if not is_comparable:
+            before, after = [step.ns for step in unprofiled], [step.ns for step in profiled]
+        return cls(
+            is_comparable,
+            int(median(before)) if before else None,
+            len(before),
+            _quartiles(before),
+            int(median(after)) if after else None,
+            len(after),
+            _quartiles(after),
+        )
+
+    @property
+    def overhead_ratio(self) -> float | None:
+        """What profiling adds to a step, as a share of the unprofiled step; None with too few steps that compare."""
+        if (
+            not self.is_comparable
+            or not self.unprofiled_ns
+            or self.profiled_ns is None
+            or self.spread_ratio is None
+        ):
+            return None
+        return self.profiled_ns / self.unprofiled_ns - 1
+
+    @property
+    def spread_ratio(self) -> float | None:
+        """The spread of step times, as a share of the unprofiled step: the mean of both interquartile ranges.
+
+        A difference of the medians within it may be chance.
+        """
+        before, after = self.unprofiled_quartiles_ns, self.profiled_quartiles_ns
+        if not self.unprofiled_ns or before is None or after is None:
+            return None
+        return (before[1] - before[0] + after[1] - after[0]) / 2 / self.unprofiled_ns
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `overhead` of the sidecar."""
+        return {**asdict(self), "ratio": self.overhead_ratio, "spread_ratio": self.spread_ratio}
+
+    def __str__(self) -> str:
+        """The overhead in one line, or why there is none."""
+        ratio, spread = self.overhead_ratio, self.spread_ratio
+        if spread is None:
+            return "note: too few steps to measure the overhead of the profiler"
+        if ratio is None:
+            start = "overhead: not measurable, steps waited for input only before the profile or only in it"
+        elif ratio > spread:
+            start = f"overhead: {ratio:+.0%} per step"
+        elif spread >= max(_LEAST_SPREAD, -ratio):
+            start = f"overhead: less than the spread of step times with and without it (mean IQR {spread:.0%})"
+        elif spread >= _LEAST_SPREAD:
+            start = f"overhead: not measurable, because steps with the profiler were {-ratio:.0%} shorter"
+        else:
+            start = "overhead: too small to measure"
+        before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)
+        after = _described(self.profiled_ns, self.profiled_quartiles_ns, self.profiled_count)
+        return f"{start}. Median step: {before} without the profiler, {after} with it"
+
+
+def _quartiles(times: Sequence[float]) -> tuple[int, int] | None:
+    if len(times) < _FEWEST:
+        return None
+    lower, _, upper = quantiles(times, n=4, method="inclusive")
+    return int(lower), int(upper)
+
+
+def _described(median_ns: int | None, quartiles_ns: tuple[int, int] | None, count: int) -> str:
+    low, high = quartiles_ns or (0, 0)
+    spread = f"quartiles {low / 1e6:.2f} to {high / 1e6:.2f}, {count} calls"
+    return f"{(median_ns or 0) / 1e6:.2f} ms ({spread})"
+
+
+_TIMED_STEPS: Final = 51
+"""Unprofiled steps whose time is kept: the median of 50 is steady, and older ones are warm-up."""
+
+
+class Start(NamedTuple):
+    """Where a call began that ran `step_count` steps. `is_disturbed`: it took longer for a reason that is no step's."""
+
+    begun_ns: int
+    input_ns: int
+    step_count: int
+    is_disturbed: bool
+
+
+class StepPace:
+    """The newest calls before the profile, beside which those in the profile are held."""
+
+    def __init__(self) -> None:
+        self._starts: deque[Start] = deque(maxlen=_TIMED_STEPS)
+
+    def add(self, start: Start) -> None:
+        """A call without the profile has returned."""
+        self._starts.append(start)
+
+    def times(self, calls: Sequence[RecordedCall]) -> StepTimes:
+        """Step times before and in the window.
+
+        Calls that traced are left out, and so is the first recorded one, in which the profile starts.
+        """
+        recorded = [
+            Start(call.begun_ns, call.input_ns, call.count, call.is_traced) for call in calls
+        ]
+        return StepTimes.of(
+            _timed_steps([*self._starts, *recorded[:1]]), _timed_steps(recorded[1:])
+        )
+
+    def longest_ns(self, calls: Sequence[RecordedCall]) -> int:
+        """The longest step, with the Python up to the next one.
+
+        The first recorded call is left out, because the profile starts in it, and so are calls that traced.
+        """
+        starts = [(start.begun_ns, start.is_disturbed) for start in self._starts]
+        starts.append((calls[0].begun_ns, False))
+        recorded = [(call.begun_ns, call.is_traced) for call in calls[1:]]
+        between = [
+            after[0] - begun_ns
+            for followed in (starts, recorded)
+            for (begun_ns, is_traced), after in pairwise(followed)
+            if not is_traced
+        ]
+        return max([*between, *(call.ended_ns - call.begun_ns for call in calls)])
+
+
+def _timed_steps(starts: Sequence[Start]) -> list[TimedStep]:
+    """Nanoseconds per step between starts that follow each other."""
+    return [
+        TimedStep(
+            (after.begun_ns - start.begun_ns) / start.step_count, start.input_ns / start.step_count
+        )
+        for start, after in pairwise(starts)
+        if not start.is_disturbed
+    ]

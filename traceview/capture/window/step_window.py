@@ -1,0 +1,411 @@
+"""Counts the steps of a run and decides when the profile starts and stops.
+
+The hooks report where the input of a step is fetched, where its call begins and where it returns. Outside the window
+this only counts and reads a clock; around the window it starts, marks and stops the profile.
+
+A marker opens when the input of its step is first asked for and closes when the call returns. The profile itself
+starts at a call: that of the edge step, whose wait for input nobody asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from time import perf_counter_ns
+from typing import Any, Final, Literal, Protocol
+
+from traceview.base.errors import TraceviewError
+from traceview.capture.sidecar.secrets import masked_message
+from traceview.capture.window.call_limit import CallLimit, EventCounter
+from traceview.capture.window.edge_timeout import EdgeTimeout
+from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
+from traceview.capture.window.recorded_calls import (
+    Evaluation,
+    RecordedCall,
+    cut_calls,
+    described,
+    is_whole,
+    recorded_range,
+)
+from traceview.capture.window.step_times import Start, StepPace, StepTimes
+
+State = Literal["waiting", "recording", "closed"]
+
+_EDGE_TIMEOUT_NS: Final = 1_000_000_000
+_EDGE_TIMEOUT_STEPS: Final = 2
+"""The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
+
+
+class OpenMarker(Protocol):
+    """A step marker that is open."""
+
+    def finish(self, number: int) -> None:
+        """Close it as the marker of step `number`."""
+
+    def abandon(self) -> None:
+        """Close it as the marker of no step."""
+
+
+class Recording(EventCounter, Protocol):
+    """Does what the window decides; every method may raise."""
+
+    def open(self) -> None:
+        """Start the profile."""
+
+    def synchronise(self) -> None:
+        """Wait until the devices have done what was asked of them."""
+
+    def close(self, window: StepWindow) -> None:
+        """Stop the profile and keep it."""
+
+    def marker(self) -> OpenMarker:
+        """Open a marker now."""
+
+
+class StepWindow:
+    """The part of a run in which `recording` records the steps `steps`."""
+
+    def __init__(
+        self, steps: StepRange, recording: Recording, clock_ns: Callable[[], int] = perf_counter_ns
+    ) -> None:
+        self.steps = steps
+        self.state: State = "waiting"
+        self.calls: list[RecordedCall] = []
+        self.evaluations: list[Evaluation] = []
+        self.failures: list[str] = []
+        self.next_number = 0
+        self.failed_steps = 0
+        self.unfollowed: RecordedCall | None = None
+        """The last call, if it is left out because no step followed it in time."""
+        self.seconds: SecondsRange | None = None
+        """What was asked for instead of steps."""
+        self.recorded_s: float | None = None
+        """How long was recorded without regard to steps."""
+        self.first_begun_ns: int | None = None
+        """When the first step began, None as long as none has ended."""
+        self.is_first_unended = False
+        """Whether the first step had not ended when the recording of time ended."""
+        self.functions: set[str] = set()
+        """The names of the step functions that have returned."""
+        self._recording = recording
+        self._clock_ns = clock_ns
+        self._begun_ns = 0
+        self._input_ns = 0
+        self._opened_ns: int | None = None
+        self._is_traced = False
+        self._marker: OpenMarker | None = None
+        self._edge_timeout = EdgeTimeout(self._edge_timed_out)
+        self._lock = RLock()
+        self._limit = CallLimit(recording, self._attempt)
+        self._pace = StepPace()
+        self._is_late = False
+        self._largest_count = 1
+
+    # Called by the hooks
+
+    def input_begins(self) -> None:
+        """The script asks for input: the step of that input begins here."""
+        if self._begun_ns:
+            return
+        self._begun_ns = self._clock_ns()
+        if self.next_number < self.steps.first or self.state == "closed":
+            return
+        self._edge_timeout.cancel()
+        if self.state == "waiting" and self.steps.overlaps(self.next_number, 1):
+            # No step before it could be an edge.
+            self._open()
+        self._mark()
+
+    def begin(self, count: int = 1) -> None:
+        """The call of a step function begins; it runs `count` steps."""
+        now_ns = self._clock_ns()
+        self._begun_ns = self._begun_ns or now_ns
+        self._input_ns = now_ns - self._begun_ns
+        number = self.next_number
+        # The last call of an epoch may be a short one, but the next one is not.
+        ahead = self._largest_count = max(count, self._largest_count)
+        if number + 3 * ahead <= self.steps.first or self.state == "closed":
+            return
+        self._edge_timeout.cancel()
+        if self.state == "waiting":
+            self._prepare(number, count, ahead)
+        self._mark()
+
+    def end(self, function: str, count: int = 1, called_ns: int | None = None) -> None:
+        """The call has returned. `called_ns`: when a call was made of which only its return shows that it is a step."""
+        number, begun_ns = self.next_number, self._begun_ns
+        if number == 0:
+            self.first_begun_ns = begun_ns or called_ns
+        self.next_number = number + count
+        self._begun_ns = 0
+        self.functions.add(function)
+        is_traced, self._is_traced = self._is_traced, False
+        if self.state == "waiting":
+            is_disturbed = is_traced or number == 0 or self._limit.is_probing
+            self._pace.add(Start(begun_ns, self._input_ns, count, is_disturbed))
+            if self._limit.is_probing:
+                self._limit.end_probe(count, self.steps)
+        elif self.state == "recording":
+            self._record(number, count, function, begun_ns, is_traced=is_traced)
+
+    def fail(self, function: str, error: BaseException, count: int = 1) -> None:
+        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets."""
+        number, begun_ns = self.next_number, self._begun_ns
+        self.next_number = number + count
+        self.failed_steps += count
+        self._begun_ns = 0
+        self._is_traced = False
+        if self._limit.is_probing:
+            self._limit.end_probe(count, self.steps)
+        if self.state == "recording" and self._marker is not None:
+            self._add_call(number, count, function, begun_ns, error=type(error).__name__)
+            self._close_after(number, count)
+
+    def abandon(self) -> None:
+        """What has begun was no step: evaluation, or the end of the data."""
+        self._begun_ns = 0
+        if self._marker is not None:
+            marker, self._marker = self._marker, None
+            marker.abandon()
+        if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
+            # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
+            self._wait_for_edge()
+
+    def evaluated(self, function: str, begun_ns: int, ended_ns: int) -> None:
+        """Before the step that has begun, a call evaluated."""
+        if self.state != "recording" or not self.calls:
+            return
+        after = self.next_number - 1
+        if not self.evaluations or self.evaluations[-1].after != after:
+            self.evaluations.append(Evaluation(after, {}, begun_ns, begun_ns))
+        last = self.evaluations[-1]
+        last.functions[function] = last.functions.get(function, 0) + 1
+        last.ended_ns = ended_ns
+
+    def traced(self) -> None:
+        """A `tf.function` is being traced in the call that has begun."""
+        self._is_traced = True
+
+    def finish(self, *, is_synchronised: bool = True) -> None:
+        """The script has ended: close what is open."""
+        # Another thread may be closing it.
+        with self._lock:
+            if self._limit.is_probing:
+                self._limit.end_probe(1, self.steps)
+            if self.state == "recording":
+                self.abandon()
+                self._close(is_synchronised=is_synchronised)
+            self.state = "closed"
+
+    # Called where time decides
+
+    def choose_steps(self, length_s: float) -> bool:
+        """Choose the coming steps that take about `length_s` seconds; False if no steps are known so far."""
+        step_ns = self.times().unprofiled_ns
+        if not step_ns:
+            return False
+        first = self.next_number + 3 * self._largest_count
+        self.steps = StepRange(first, first + max(1, round(length_s * 1e9 / step_ns)))
+        return True
+
+    def choose_no_steps(self) -> bool:
+        """Drop the chosen steps, which do not come; False if they are being recorded."""
+        with self._lock:
+            if self.state == "waiting":
+                self.steps = UNDECIDED
+            return self.state == "waiting"
+
+    def end_steps(self) -> None:
+        """The chosen steps take longer than expected: the one that runs is the last."""
+        self.steps = StepRange(self.steps.first, max(self.steps.first, self.next_number) + 1)
+
+    def begin_now(self) -> bool:
+        """Start the profile at once; False if it does not start, or has been started for steps."""
+        with self._lock:
+            if self.state != "waiting" or not self._attempt(self._recording.open):
+                return False
+            self.state = "recording"
+            self._opened_ns = self._clock_ns()
+        return True
+
+    def end_now(self) -> None:
+        """Stop the profile at once."""
+        self._close(is_synchronised=False)
+
+    def close_early(self) -> None:
+        """No step has ended for long: keep what was recorded. Called from another thread than the steps'."""
+        with self._lock:
+            if self.state == "recording":
+                self._close(is_synchronised=False)
+
+    # Results
+
+    @property
+    def got(self) -> tuple[int, int] | None:
+        """The recorded range: first step and first step left out, without edges and calls that were cut."""
+        return recorded_range(self.calls)
+
+    @property
+    def cut_calls(self) -> list[RecordedCall]:
+        """Requested calls that ended by an exception."""
+        return cut_calls(self.calls)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all requested steps were recorded."""
+        return is_whole(self.calls, self.steps)
+
+    @property
+    def first_step_s(self) -> float | None:
+        """How long was recorded by time when the first step began; None if it began before, or is not known."""
+        opened_ns, first_ns = self._opened_ns, self.first_begun_ns
+        if opened_ns is None or first_ns is None or first_ns < opened_ns:
+            return None
+        return (first_ns - opened_ns) / 1e9
+
+    def now_ns(self) -> int:
+        """The time by the clock of the window."""
+        return self._clock_ns()
+
+    def times(self) -> StepTimes:
+        """Step times before and in the window, each from the beginning of one call to that of the next."""
+        return self._pace.times(self.calls)
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `window` of the sidecar."""
+        return described(self.calls, self.evaluations, self.steps)
+
+    # Inside
+
+    def _prepare(self, number: int, count: int, ahead: int) -> None:
+        if number >= self.steps.last:
+            self.state = "closed"
+        elif self.steps.opens_at(number, ahead):
+            self._open()
+        elif (
+            not self._limit.has_probed
+            and self.steps.opens_at(number + count, ahead)
+            and number > 0
+            and count == ahead
+        ):
+            self._limit.begin_probe()
+
+    def _estimate(self) -> None:
+        self._limit.estimate(self.functions, self._largest_count, self.steps)
+
+    def _open(self) -> None:
+        if self.next_number > 0:
+            # Before the profile starts: counting the ops of a large graph takes a while.
+            self._estimate()
+        with self._lock:
+            # Time may have opened it, or dropped the steps.
+            if not self.steps.opens_at(self.next_number, self._largest_count):
+                return
+            if self.state != "waiting":
+                return
+            if self._attempt(self._recording.open):
+                self.state = "recording"
+                self._edge_timeout.prepare()
+            else:
+                # Another profile was running: when ours starts at last, its first step is the edge.
+                self._is_late = True
+
+    def _attempt(self, action: Callable[[], None]) -> bool:
+        """Do it; a failure must not end the script that is being recorded."""
+        try:
+            action()
+        except Exception as error:
+            self._add_failure(error)
+            return False
+        return True
+
+    def _add_failure(self, error: Exception) -> None:
+        message = error.message if isinstance(error, TraceviewError) else repr(error)
+        message = masked_message(message)
+        if message not in self.failures:
+            self.failures.append(message)
+
+    def _mark(self) -> None:
+        if self.state == "recording" and self._marker is None:
+            try:
+                self._marker = self._recording.marker()
+            except Exception as error:
+                self._add_failure(error)
+
+    def _add_call(
+        self,
+        number: int,
+        count: int,
+        function: str,
+        begun_ns: int,
+        *,
+        is_traced: bool = False,
+        error: str | None = None,
+    ) -> None:
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            marker.finish(number)
+        is_first = not self.calls
+        is_edge = not self.steps.overlaps(number, count) or (is_first and self._is_late)
+        now_ns, is_cut = self._clock_ns(), error is not None
+        self.calls.append(
+            RecordedCall(
+                number,
+                count,
+                function,
+                begun_ns,
+                self._input_ns,
+                now_ns,
+                is_edge,
+                is_traced,
+                is_cut,
+                error,
+            )
+        )
+
+    def _record(
+        self, number: int, count: int, function: str, begun_ns: int, *, is_traced: bool
+    ) -> None:
+        self._add_call(number, count, function, begun_ns, is_traced=is_traced)
+        # The very first call has no graph before it has returned.
+        self._estimate()
+        self._close_after(number, count)
+
+    def _close_after(self, number: int, count: int) -> None:
+        if self._limit.is_reached(len(self.calls)) or number >= self.steps.last:
+            self._close()
+        elif number + count >= self.steps.last:
+            self._wait_for_edge()
+
+    def _wait_for_edge(self) -> None:
+        longest_ns = _EDGE_TIMEOUT_STEPS * self._pace.longest_ns(self.calls)
+        self._edge_timeout.start(max(_EDGE_TIMEOUT_NS, longest_ns) / 1e9)
+
+    def _edge_timed_out(self) -> None:
+        # In a thread of its own: the script may be busy with anything but steps.
+        with self._lock:
+            if self._edge_timeout.is_running and self.state == "recording":
+                self._leave_out_last()
+                self._close(is_synchronised=False)
+
+    def _leave_out_last(self) -> None:
+        """Nothing shows where the last call ends; if it is the only one, it is better than nothing."""
+        *others, last = self.calls
+        if any(not call.is_edge and not call.is_cut for call in others):
+            self.unfollowed = last
+            last.is_edge = True
+
+    def _close(self, *, is_synchronised: bool = True) -> None:
+        self._edge_timeout.cancel()
+        if is_synchronised and self.state == "recording":
+            # Not under the lock: if the devices never come, the profile can still be stopped from another thread.
+            self._attempt(self._recording.synchronise)
+        with self._lock:
+            if self.state != "recording":
+                return
+            self.state = "closed"
+            self._edge_timeout.stop()
+            if self._opened_ns is not None:
+                self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
+                self.is_first_unended = not self.next_number
+            self._attempt(lambda: self._recording.close(self))
