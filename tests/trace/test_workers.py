@@ -24,11 +24,11 @@ from traceview.base.errors import StoreError, TraceFormatError, WorkerError
 from traceview.base.timing import measured
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace import workers
-from traceview.trace.load import load
-from traceview.trace.messages import send
 from traceview.trace.model import Trace
-from traceview.trace.worker import Request
+from traceview.trace.reading import workers
+from traceview.trace.reading.load import load
+from traceview.trace.reading.messages import send
+from traceview.trace.reading.worker import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_SEVERAL_HOSTS = sorted(
@@ -401,7 +401,7 @@ def test_nonsense_is_one_line(
 def test_without_dask_there_is_no_scheduler(
     command: Command, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.trace.cluster.find_spec", lambda _: None)
+    monkeypatch.setattr("traceview.trace.reading.cluster.find_spec", lambda _: None)
     done = command("analyze", str(fixtures / FIXTURES[0]), "--workers", "tcp://a:1")
     assert (done.code, done.out) == (2, "")
     assert done.err == (

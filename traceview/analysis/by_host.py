@@ -22,10 +22,10 @@ from traceview.analysis.registry import ANALYSES
 from traceview.analysis.selection import Selection
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
-from traceview.trace.host_of_run import KnownOfRun, host_of_run, known_by_file
-from traceview.trace.load import Readers
 from traceview.trace.model import Step, Trace
-from traceview.trace.part import HostFile
+from traceview.trace.reading.host_of_run import KnownOfRun, host_of_run, known_by_file
+from traceview.trace.reading.load import Readers
+from traceview.trace.reading.part import HostFile
 from traceview.trace.windows import Window
 
 _JOINED = tuple(topic for topic in ANALYSES if topic.join)

@@ -31,12 +31,12 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
-from traceview.trace.cause import Cause
-from traceview.trace.collectives import Collectives
-from traceview.trace.gaps import Gaps, IdleSpans
-from traceview.trace.host_states import HostStates
+from traceview.trace.device.side_work import side_work_of
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import Gaps, IdleSpans
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
-from traceview.trace.side_work import side_work_of
+from traceview.trace.strategy.collectives import Collectives
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
