@@ -196,7 +196,7 @@ def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: 
 
 COMPUTED_BY_HOSTS = (
     "analysis.facts.idle_time.gaps_of_device",
-    "trace.host_states.stacked",
+    "trace.host.host_states.stacked",
     "analysis.ops.op_table",
     "analysis.launches.computing_gpus",
     "analysis.facts.transfers.copies_of",

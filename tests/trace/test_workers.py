@@ -162,7 +162,7 @@ def test_all_hosts_damaged_is_the_error_of_the_first(tmp_path: Path) -> None:
 
 def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """What a process does before it reads its first file."""
-    begin = "import sys; sys.path[:] = sys.argv[1:]\nfrom traceview.trace import worker\n"
+    begin = "import sys; sys.path[:] = sys.argv[1:]\nfrom traceview.trace.reading import worker\n"
     monkeypatch.setattr(workers, "START", f"{begin}{code}\nworker.main()")
 
 
@@ -189,7 +189,7 @@ def test_a_bug_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 KILLED_WHILE_DECODING = """
 import os, signal
 from pathlib import Path
-from traceview.trace import part
+from traceview.trace.reading import part
 build_table = part.build_table
 def killed(plane, lines, origin):
     mark = Path({mark!r})

@@ -7,7 +7,7 @@
 What a device does at an instant is what comes first in the order of `ActivityClass`. Each instant of compute belongs to
 the event that began first of those that run; to side work, such as `tf.print`, only where no op of the model runs. Time
 in a collective before the last device has come is a wait for that device. Idle time has the state that the host shows
-(`trace/gaps.py`).
+(`trace/host/gaps.py`).
 """
 
 from __future__ import annotations
