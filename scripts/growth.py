@@ -24,7 +24,7 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps, new_trace
 from traceview.report.build import analyze
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 
 Write = Callable[[Path, int], Path]
 

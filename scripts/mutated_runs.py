@@ -37,7 +37,7 @@ from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
 from traceview.report.screen import screen_of
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 
 FIXTURES: Final = Path(__file__).resolve().parent.parent / "fixtures"

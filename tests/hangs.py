@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceview.trace.hang import Hang, HangCollective, HangThread, HangWorker
+from traceview.trace.sidecar.hang import Hang, HangCollective, HangThread, HangWorker
 
 SECOND = 10**9
 EXECUTE = "tensorflow/python/eager/execute.py:53 in quick_execute"

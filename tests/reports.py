@@ -53,10 +53,10 @@ from traceview.report.model import (
     Source,
     Verdict,
 )
-from traceview.trace.environment import RecordedEnvironment
-from traceview.trace.fields import read_as
 from traceview.trace.model import Problem
-from traceview.trace.placement import (
+from traceview.trace.sidecar.environment import RecordedEnvironment
+from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.placement import (
     FunctionPlacement,
     FunctionVariables,
     NotMirrored,

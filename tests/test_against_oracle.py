@@ -21,9 +21,9 @@ from traceview.analysis.selection import select
 from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.cause import Cause
-from traceview.trace.load import load
+from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
 from traceview.trace.windows import StepRange, WindowKind
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))

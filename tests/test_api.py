@@ -145,7 +145,7 @@ def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
 
 def test_frames_are_described_by_their_columns() -> None:
     """The docstring of each frame names its columns, in order."""
-    from traceview.trace import frames
+    from traceview.trace.frames import frames
 
     for frame_name, columns in COLUMNS.items():
         text = getattr(frames, f"{frame_name}_frame").__doc__

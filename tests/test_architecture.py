@@ -40,20 +40,24 @@ LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Stands beside the analysis, which does without it; only the facade may import it.
 CAPTURE = "capture"
 CAPTURE_MAY_IMPORT = {"base", "xplane"}
-# Its rooms, lowest first. What stands beside them is for training loops that capture themselves, and above all of them.
-CAPTURE_ROOMS = (
-    "process",
-    "sidecar",
-    "window",
-    "sampling",
-    "steps",
-    "record",
-    "remote",
-    "hang",
-    "launch",
-    "check",
-    "demo",
-)
+# The rooms inside of a package, lowest first; "" is what stands beside them.
+ROOMS = {
+    CAPTURE: (
+        "process",
+        "sidecar",
+        "window",
+        "sampling",
+        "steps",
+        "record",
+        "remote",
+        "hang",
+        "launch",
+        "check",
+        "demo",
+        "",
+    ),
+    "trace": ("sidecar", "", "device", "strategy", "host", "reading", "frames"),
+}
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 
@@ -62,14 +66,14 @@ WALKS = ("registry", "beside", "by_host")
 # Third-party module → the parts of the package that may import it. A descriptor that protobuf keeps could collide with TensorFlow's.
 CONFINED = {
     "aiohttp": ("store/service.py",),
-    "distributed": ("trace/cluster.py",),
+    "distributed": ("trace/reading/cluster.py",),
     "fsspec": ("store/service.py",),
     "google": (),
     "grpc": ("capture/remote/profiler_service.py",),
     "jinja2": ("document/html/printer.py",),
     "markupsafe": ("document/html/",),
     "opentelemetry": ("watch/telemetry.py",),
-    "pandas": ("trace/frames.py", "ledger/table.py"),
+    "pandas": ("trace/frames/frames.py", "ledger/table.py"),
     "pyarrow": ("export/parquet.py",),
     "rich": ("document/", "cli/"),
     "tensorflow": ("capture/",),
@@ -95,12 +99,12 @@ LAZY_MODULES = (
     "traceview.document.html.printer",
     "traceview.store.remote",
     "traceview.store.writing",
-    "traceview.trace.frames",
+    "traceview.trace.frames.frames",
 )
 
 # What TensorFlow calls the method that a stand-in for its functions has to have.
 NAMES_OF_OTHERS = ("get_concrete_function",)
-ROOMY = ("analysis", "trace", "xplane")
+ROOMY = ("analysis",)
 """Rooms with more modules than can be known at once, still."""
 MOST_MODULES = 15
 EMPTY_NAMES = ("common", "helper", "helpers", "misc", "util", "utils")
@@ -229,17 +233,28 @@ def test_a_package_imports_only_those_before_it() -> None:
     assert wrong == []
 
 
-def test_a_room_of_capture_imports_only_those_before_it() -> None:
+@pytest.mark.parametrize("package", ROOMS)
+def test_a_room_imports_only_those_before_it(package: str) -> None:
+    rooms = ROOMS[package]
     wrong = []
     for found in all_imports():
-        room = found.file.split("/")[1] if found.file.startswith(f"{CAPTURE}/") else ""
-        imported = found.module.removeprefix("traceview.capture.").split(".")[0]
-        if room not in CAPTURE_ROOMS or not is_within(found.module, "traceview.capture"):
+        if not found.file.startswith(f"{package}/") or not is_within(
+            found.module, f"traceview.{package}"
+        ):
             continue
-        before = CAPTURE_ROOMS[: CAPTURE_ROOMS.index(room) + 1]
-        if imported not in before:
+        importer, imported = (
+            room_in(package, path)
+            for path in (found.file, found.module.removeprefix("traceview.").replace(".", "/"))
+        )
+        if rooms.index(imported) > rooms.index(importer):
             wrong.append(str(found))
     assert wrong == []
+
+
+def room_in(package: str, path: str) -> str:
+    """The room of a module by its path in the package."""
+    name = path.removeprefix(f"{package}/").split("/")[0]
+    return name if name in ROOMS[package] else ""
 
 
 def test_a_topic_imports_no_other_topic() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scripts.growth import write_hosts
 from traceview.base.intervals import union
 from traceview.trace.collective_peers import peers_of
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 
 _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 8)), max_size=24)
 

@@ -17,7 +17,7 @@ from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.report.build import analyze
 from traceview.report.model import Report
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 
 SEEDS: Final = range(60)
 """Half a second each; `python -m scripts.mutated_runs` tries others."""
@@ -165,7 +165,7 @@ def test_kernels_that_last_for_days(length_ps: int, tmp_path: Path) -> None:
 
 
 def test_more_devices_than_a_run_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 5)
+    monkeypatch.setattr("traceview.trace.reading.part.MOST_DEVICES", 5)
     trace = new_trace()
     for ordinal in range(9):
         trace.gpu(ordinal)

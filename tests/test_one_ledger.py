@@ -19,8 +19,8 @@ from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
 from traceview.report.screen import screen_of
-from traceview.trace.load import load
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 SHARED = Path("..") / "shared" / "traces"

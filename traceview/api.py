@@ -16,8 +16,8 @@ from traceview.comparison import model as comparison_model
 from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
 from traceview.report import build, formats, model, saved
-from traceview.trace import load as loading
 from traceview.trace import model as trace_model
+from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -42,43 +42,43 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """One row per device; see `traceview.trace.frames.devices_frame`."""
-        from traceview.trace import frames
+        """One row per device; see `traceview.trace.frames.frames.devices_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.devices_frame(self)
 
     @cached_property
     def device_events(self) -> pd.DataFrame:
-        """One row per device event; see `traceview.trace.frames.device_events_frame`."""
-        from traceview.trace import frames
+        """One row per device event; see `traceview.trace.frames.frames.device_events_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.device_events_frame(self)
 
     @cached_property
     def copies(self) -> pd.DataFrame:
-        """One row per copy; see `traceview.trace.frames.copies_frame`."""
-        from traceview.trace import frames
+        """One row per copy; see `traceview.trace.frames.frames.copies_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.copies_frame(self)
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """One row per collective and device; see `traceview.trace.frames.collectives_frame`."""
-        from traceview.trace import frames
+        """One row per collective and device; see `traceview.trace.frames.frames.collectives_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.collectives_frame(self)
 
     @cached_property
     def host_events(self) -> pd.DataFrame:
-        """One row per host event; see `traceview.trace.frames.host_events_frame`."""
-        from traceview.trace import frames
+        """One row per host event; see `traceview.trace.frames.frames.host_events_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.host_events_frame(self)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.steps_frame`."""
-        from traceview.trace import frames
+        """One row per step; see `traceview.trace.frames.frames.steps_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.steps_frame(self)
 
@@ -93,7 +93,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         from traceview.analysis.context import Context
         from traceview.analysis.selection import select
         from traceview.ledger.gaps import gap_events
-        from traceview.trace.frames import frame_of
+        from traceview.trace.frames.frames import frame_of
 
         context = Context(self, select(self))
         rows = gap_events(context.ledger, context.idle.gaps)
@@ -101,22 +101,22 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def ops(self) -> pd.DataFrame:
-        """One row per device, op and kernel; see `traceview.trace.frames.ops_frame`."""
-        from traceview.trace import frames
+        """One row per device, op and kernel; see `traceview.trace.frames.frames.ops_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.ops_frame(self)
 
     @cached_property
     def active_devices(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.active_devices_frame`."""
-        from traceview.trace import frames
+        """One row per step; see `traceview.trace.frames.frames.active_devices_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.active_devices_frame(self)
 
     @cached_property
     def input_stages(self) -> pd.DataFrame:
-        """One row per stage of the input pipelines; see `traceview.trace.frames.input_stages_frame`."""
-        from traceview.trace import frames
+        """One row per stage of the input pipelines; see `traceview.trace.frames.frames.input_stages_frame`."""
+        from traceview.trace.frames import frames
 
         return frames.input_stages_frame(self)
 
@@ -269,7 +269,7 @@ def _listed(side: Source | Sequence[Source]) -> list[Source]:
 
 
 def _frame(rows: Iterable[Any]) -> pd.DataFrame:
-    from traceview.trace.frames import records_frame
+    from traceview.trace.frames.frames import records_frame
 
     return records_frame(row if isinstance(row, dict) else asdict(row) for row in rows)
 

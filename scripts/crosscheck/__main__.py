@@ -27,9 +27,9 @@ from traceview.document.terminal import render_section
 from traceview.export.viewers import xprof_module
 from traceview.report.build import report_of
 from traceview.store.address import location_of
-from traceview.trace.load import load
-from traceview.trace.locate import choose_run, find_runs
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
+from traceview.trace.reading.locate import choose_run, find_runs
 
 WIDTH = 100
 

@@ -13,7 +13,7 @@ from traceview.base.errors import ViewerError
 from traceview.export.run_copy import copied_run
 from traceview.export.viewer_server import environment, last_words
 from traceview.export.viewers import XPROF_MODULES, xprof_module
-from traceview.trace.locate import RunFiles
+from traceview.trace.reading.locate import RunFiles
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from traceview.analysis.rule import CRITICAL_LIMIT, LIMIT
 from traceview.analysis.selection import select
 from traceview.ledger.states import State
 from traceview.report.model import Report
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"

@@ -29,7 +29,7 @@ from traceview.analysis.hang.section import (
 from traceview.analysis.registry import RULES
 from traceview.document import markdown, terminal
 from traceview.report.redaction import redacted_record
-from traceview.trace.hang import Hang, HangGpu, hang_of
+from traceview.trace.sidecar.hang import Hang, HangGpu, hang_of
 
 NEXT = "tensorflow/python/data/ops/iterator_ops.py:826 in __next__"
 GENERATOR = (

@@ -15,7 +15,7 @@ from traceview.analysis.context import Context
 from traceview.analysis.facts.idle_report import TOP_GAPS, Gap, Idle, IdleRow, compute
 from traceview.analysis.selection import select
 from traceview.report.model import Report
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))

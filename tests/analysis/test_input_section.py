@@ -31,7 +31,7 @@ from traceview.analysis.input.result import (
 from traceview.analysis.input.section import BEHIND, BRIEF_ROWS, BRIEF_STAGES, WORK, section
 from traceview.analysis.selection import select
 from traceview.api import load
-from traceview.trace.pipeline import InputStage
+from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9
 

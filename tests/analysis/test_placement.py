@@ -13,7 +13,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import LOCAL, graph, mirrored, write_sidecar
 from traceview.analysis.facts.placement import HostPlacement
-from traceview.trace.placement import local_device
+from traceview.trace.sidecar.placement import local_device
 
 
 def gpus(*steps_of: str, host: str = "host0") -> CudaTrace:

@@ -20,8 +20,8 @@ from traceview.analysis.steps.table import step_sections, step_table
 from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.ledger.states import IDLE_STATES
-from traceview.trace.load import load
-from traceview.trace.table import Table
+from traceview.trace.device.table import Table
+from traceview.trace.reading.load import load
 from traceview.trace.windows import StepRange
 
 

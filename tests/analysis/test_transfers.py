@@ -18,7 +18,7 @@ from traceview.analysis.facts.transfers import DeviceTransfers
 from traceview.analysis.rule import LIMIT
 from traceview.analysis.words import Number, Part
 from traceview.report.model import Report
-from traceview.trace.links import pcie_bytes_per_second
+from traceview.trace.sidecar.links import pcie_bytes_per_second
 
 LINK_GEN_3_X16 = 16 * 984_615_384
 

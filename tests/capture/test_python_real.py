@@ -14,9 +14,9 @@ from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.words import Line
 from traceview.capture.sampling.python_stacks import NOT_ASKED
 from traceview.report.model import Report
-from traceview.trace.load import load
+from traceview.trace.host.python_lines import python_lines
 from traceview.trace.model import NONE
-from traceview.trace.python_lines import python_lines
+from traceview.trace.reading.load import load
 
 pytestmark = pytest.mark.tensorflow
 

@@ -22,7 +22,7 @@ from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
-from traceview.trace.locate import find_runs
+from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)
 ADDRESSES = ["a:1", "b:1", "c:1"]

@@ -25,7 +25,7 @@ from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
 from traceview.capture.sidecar.cluster import STOP_RISK
-from traceview.trace.locate import find_runs
+from traceview.trace.reading.locate import find_runs
 
 pytestmark = [
     pytest.mark.tensorflow,

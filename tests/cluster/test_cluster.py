@@ -22,9 +22,9 @@ from traceview.analysis.by_host import Answer
 from traceview.base.errors import WorkerError
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace import cluster as reading
-from traceview.trace.load import Answering, load
 from traceview.trace.model import Trace
+from traceview.trace.reading import cluster as reading
+from traceview.trace.reading.load import Answering, load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
 
@@ -228,7 +228,7 @@ def without_files(folder: Path) -> tuple[str, str]:
     """Options of a worker whose machine has none of the files."""
     preload = folder / "no_files.py"
     preload.write_text(
-        "import traceview.trace.part as part\n"
+        "import traceview.trace.reading.part as part\n"
         "from traceview.base.errors import TraceNotFoundError\n"
         "def read_file(path, **_):\n"
         "    raise TraceNotFoundError(f'{path}: no such file')\n"
@@ -363,7 +363,10 @@ def test_no_scheduler(address: str, command: Command, fixtures: Path) -> None:
     ("code", "version"),
     [
         ("import traceview.base.version; traceview.base.version.VERSION = '0.0.9'", r"0\.0\.9"),
-        ("import sys; sys.modules['traceview.trace.cluster'] = None", "not installed, or another"),
+        (
+            "import sys; sys.modules['traceview.trace.reading.cluster'] = None",
+            "not installed, or another",
+        ),
     ],
 )
 @pytest.mark.parametrize("place", ["worker", "scheduler"])

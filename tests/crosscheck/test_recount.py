@@ -11,7 +11,7 @@ from scripts.crosscheck.recount import recount, without_ends
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Scenario, marked_steps
-from traceview.trace.load import load
+from traceview.trace.reading.load import load
 
 MS = 1_000_000_000
 

@@ -11,8 +11,8 @@ import pytest
 from traceview.analysis.ops import OpRow
 from traceview.export import csv as csv_tables
 from traceview.export.csv import written
-from traceview.trace import table as tables
-from traceview.trace.table import (
+from traceview.trace.device import table as tables
+from traceview.trace.device.table import (
     Table,
     category,
     flags,

@@ -20,8 +20,8 @@ from traceview.export import parquet
 from traceview.export.formats import TABLES
 from traceview.export.tables import window_tables
 from traceview.ledger.gaps import gap_events
-from traceview.trace import frames
-from traceview.trace.table import Table, category, flag, texts, whole
+from traceview.trace.device.table import Table, category, flag, texts, whole
+from traceview.trace.frames import frames
 from traceview.trace.windows import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")

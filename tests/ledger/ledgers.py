@@ -16,8 +16,8 @@ from traceview.ledger.build import build_ledger
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.load import load
 from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind
 from traceview.xplane.planes import ActivityClass
 

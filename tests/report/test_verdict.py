@@ -13,8 +13,8 @@ from tests.reports import bare_report, finding, full_report
 from traceview.analysis.base import Finding, FindingLoss
 from traceview.report.model import Report, Verdict
 from traceview.report.verdict import by_rank, verdict_of
-from traceview.trace.load import load
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
 
 MS = 10**9
 

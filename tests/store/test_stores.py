@@ -371,7 +371,7 @@ def test_a_viewer_gets_a_copy_inside_its_own_folder(
     memory: Any, recorded: dict[str, bytes]
 ) -> None:
     from traceview.export.run_copy import copied_run
-    from traceview.trace.locate import choose_run, find_runs
+    from traceview.trace.reading.locate import choose_run, find_runs
 
     memory.pipe_file("/logs/plugins/profile/..\\x/..a.xplane.pb", recorded[TRACE])
     with copied_run(choose_run(find_runs(location_of("memory://logs")), None)) as copy:

@@ -13,13 +13,13 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.trace.collectives import (
+from traceview.trace.model import NONE, UNKNOWN_BYTES
+from traceview.trace.strategy.collectives import (
     CollectiveKind,
     Collectives,
     collective_kind,
     collectives_of,
 )
-from traceview.trace.model import NONE, UNKNOWN_BYTES
 
 
 def found_in(name: str, folder: Path) -> Collectives:

@@ -14,11 +14,11 @@ from msgspec.structs import asdict
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from traceview.trace.host_events import HostEvents
-from traceview.trace.join import _OFTEN_ALIKE
-from traceview.trace.load import load
-from traceview.trace.merge import _joined as joined_columns
+from traceview.trace.host.host_events import HostEvents
 from traceview.trace.model import NONE, Ends, HostStat, Trace
+from traceview.trace.reading.join import _OFTEN_ALIKE
+from traceview.trace.reading.load import load
+from traceview.trace.reading.merge import _joined as joined_columns
 from traceview.xplane.columns import small
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1

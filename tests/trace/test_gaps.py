@@ -15,10 +15,10 @@ from scripts.scenarios import SCENARIOS
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.selection import select
 from traceview.base.intervals import Int32Array, Int64Array
-from traceview.trace.cause import Cause
-from traceview.trace.gaps import Gaps
-from traceview.trace.load import load
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind
 
 Causes = dict[str, float]

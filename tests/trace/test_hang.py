@@ -11,7 +11,7 @@ import pytest
 from tests.hangs import STEP, hang, worker
 from traceview.analysis.hang.section import content_of, write_up
 from traceview.base.errors import TraceFormatError
-from traceview.trace.hang import hang_files, hang_of_stacks, read_hang, stack_files
+from traceview.trace.sidecar.hang import hang_files, hang_of_stacks, read_hang, stack_files
 
 STACKS = """Timeout (0:01:00)!
 Thread 0x00007f3805ffb6c0 (most recent call first):

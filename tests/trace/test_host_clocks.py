@@ -14,8 +14,8 @@ from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
 from traceview.api import Trace, load
-from traceview.trace.clocks import align, clock_difference
-from traceview.trace.collectives import collectives_of
+from traceview.trace.strategy.clocks import align, clock_difference
+from traceview.trace.strategy.collectives import collectives_of
 
 US = 10**6
 MS = 10**9

@@ -14,8 +14,8 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import TraceFormatError, TraceNotFoundError, load
-from traceview.trace.locate import find_runs, summarize
 from traceview.trace.model import Trace
+from traceview.trace.reading.locate import find_runs, summarize
 
 SECOND_NS = 1_000_000_000
 

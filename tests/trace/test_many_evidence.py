@@ -14,13 +14,13 @@ from traceview.analysis.context import Context
 from traceview.analysis.selection import select
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
-from traceview.trace import many_evidence
-from traceview.trace.cause import Cause
-from traceview.trace.gap_evidence import NEARLY, SHOWS, HostEvidence, evidence_at
-from traceview.trace.host_states import HostStates
-from traceview.trace.load import load
-from traceview.trace.many_evidence import ManyEvidence
+from traceview.trace.host import many_evidence
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gap_evidence import NEARLY, SHOWS, HostEvidence, evidence_at
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.many_evidence import ManyEvidence
 from traceview.trace.model import NONE, Trace
+from traceview.trace.reading.load import load
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))

@@ -20,10 +20,10 @@ from scripts.scenarios.model import marked_steps
 from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace.load import Answering, Readers, load
-from traceview.trace.messages import receive, send
 from traceview.trace.model import Trace
-from traceview.trace.part import HostFile, read_host
+from traceview.trace.reading.load import Answering, Readers, load
+from traceview.trace.reading.messages import receive, send
+from traceview.trace.reading.part import HostFile, read_host
 from traceview.xplane.planes import TEXT_STATS
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: 
 
 COMPUTED_BY_HOSTS = (
     "analysis.facts.idle_time.gaps_of_device",
-    "trace.host_states.stacked",
+    "trace.host.host_states.stacked",
     "analysis.ops.op_table",
     "analysis.launches.computing_gpus",
     "analysis.facts.transfers.copies_of",
@@ -332,7 +332,7 @@ def test_a_message_that_is_cut_is_no_message() -> None:
 def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.trace.part.MOST_DEVICES", 3)
+    monkeypatch.setattr("traceview.trace.reading.part.MOST_DEVICES", 3)
     write_hosts(tmp_path, 3)
     (file,) = tmp_path.rglob("host1.xplane.pb")
     file.with_name("host1.traceview.json").write_text("{")

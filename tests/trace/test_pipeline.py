@@ -9,9 +9,9 @@ import pytest
 
 from scripts.cuda_trace import U64, CudaTrace, Name, Value
 from scripts.scenarios.model import Step, ms, new_trace
-from traceview.trace.input_waits import find_input_waits, recorded_stages
-from traceview.trace.load import load
-from traceview.trace.pipeline import InputStage, iterator_calls
+from traceview.trace.host.input_waits import find_input_waits, recorded_stages
+from traceview.trace.host.pipeline import InputStage, iterator_calls
+from traceview.trace.reading.load import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
 Build = Callable[[CudaTrace, Step], None]

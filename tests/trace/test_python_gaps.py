@@ -17,8 +17,8 @@ from traceview.analysis.facts.idle_report import Gap, gap_rows
 from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.facts.listed_gaps import gaps_of
 from traceview.analysis.selection import select
-from traceview.trace.cause import Cause
-from traceview.trace.load import load
+from traceview.trace.host.cause import Cause
+from traceview.trace.reading.load import load
 
 POOL = ("collective_ops", 30)
 

@@ -22,9 +22,9 @@ from tests.python_sidecars import PROFILE_START_NS, Line, Sample, compressed, py
 from tests.sidecars import write_sidecar
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
-from traceview.trace.load import load
-from traceview.trace.python_lines import line_ids, python_lines
-from traceview.trace.python_samples import PythonRecord, PythonThread, python_samples
+from traceview.trace.host.python_lines import line_ids, python_lines
+from traceview.trace.reading.load import load
+from traceview.trace.sidecar.python_samples import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1
 THREADS: list[dict[str, Any]] = [
@@ -418,7 +418,7 @@ def test_python_that_keeps_the_lock_counts_by_its_time_and_not_by_its_samples() 
 def _lines_of(samples: list[Sample]) -> Callable[..., Any]:
     from types import SimpleNamespace
 
-    from traceview.trace.python_lines import PythonLines
+    from traceview.trace.host.python_lines import PythonLines
 
     if not samples:
         return lambda *_: None

@@ -18,8 +18,8 @@ from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
 from tests.oracle import run_answer
 from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.selection import select
-from traceview.trace.cause import Cause
-from traceview.trace.load import load
+from traceview.trace.host.cause import Cause
+from traceview.trace.reading.load import load
 
 TICK_PS = 10 * US
 THREADS = ("python3", "tf_gpu_private_0", "worker", "tf_data_iterator", "tf_Compute")

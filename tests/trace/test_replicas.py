@@ -14,7 +14,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.replica_names import ReplicaNames, replica_in
+from traceview.trace.strategy.replica_names import ReplicaNames, replica_in
 from traceview.xplane.planes import ActivityClass
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"

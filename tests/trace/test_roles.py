@@ -11,9 +11,9 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
-from traceview.trace.load import load
 from traceview.trace.model import NONE, Trace
-from traceview.trace.roles import (
+from traceview.trace.reading.load import load
+from traceview.trace.strategy.roles import (
     Role,
     machine_of,
     missing_steps,

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview.base.intervals import IntervalSet, union
-from traceview.trace.cause import Cause
-from traceview.trace.state_timeline import complement, intersection, stacked, without_holes
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.state_timeline import complement, intersection, stacked, without_holes
 
 LENGTH = 40
 Bools = npt.NDArray[np.bool_]

@@ -6,8 +6,8 @@ import numpy as np
 
 from traceview.analysis.ops import OpRow
 from traceview.base.record import Record
-from traceview.trace.frames import frame_of
-from traceview.trace.table import Table, category, flag, record_columns, table, texts, whole
+from traceview.trace.device.table import Table, category, flag, record_columns, table, texts, whole
+from traceview.trace.frames.frames import frame_of
 
 
 class Reading(Record, frozen=True):

@@ -24,11 +24,11 @@ from traceview.base.errors import StoreError, TraceFormatError, WorkerError
 from traceview.base.timing import measured
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace import workers
-from traceview.trace.load import load
-from traceview.trace.messages import send
 from traceview.trace.model import Trace
-from traceview.trace.worker import Request
+from traceview.trace.reading import workers
+from traceview.trace.reading.load import load
+from traceview.trace.reading.messages import send
+from traceview.trace.reading.worker import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_SEVERAL_HOSTS = sorted(
@@ -162,7 +162,7 @@ def test_all_hosts_damaged_is_the_error_of_the_first(tmp_path: Path) -> None:
 
 def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """What a process does before it reads its first file."""
-    begin = "import sys; sys.path[:] = sys.argv[1:]\nfrom traceview.trace import worker\n"
+    begin = "import sys; sys.path[:] = sys.argv[1:]\nfrom traceview.trace.reading import worker\n"
     monkeypatch.setattr(workers, "START", f"{begin}{code}\nworker.main()")
 
 
@@ -189,7 +189,7 @@ def test_a_bug_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 KILLED_WHILE_DECODING = """
 import os, signal
 from pathlib import Path
-from traceview.trace import part
+from traceview.trace.reading import part
 build_table = part.build_table
 def killed(plane, lines, origin):
     mark = Path({mark!r})
@@ -401,7 +401,7 @@ def test_nonsense_is_one_line(
 def test_without_dask_there_is_no_scheduler(
     command: Command, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.trace.cluster.find_spec", lambda _: None)
+    monkeypatch.setattr("traceview.trace.reading.cluster.find_spec", lambda _: None)
     done = command("analyze", str(fixtures / FIXTURES[0]), "--workers", "tcp://a:1")
     assert (done.code, done.out) == (2, "")
     assert done.err == (

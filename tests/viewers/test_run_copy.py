@@ -10,7 +10,7 @@ import pytest
 from tests.viewers.snapshot import snapshot
 from traceview.base.errors import TraceFormatError
 from traceview.export.run_copy import check_readable, copied_run
-from traceview.trace.locate import find_runs
+from traceview.trace.reading.locate import find_runs
 
 
 def test_a_copy_is_a_log_directory_with_the_run(fixtures: Path) -> None:

@@ -17,7 +17,7 @@ from traceview.base.errors import UsageError, ViewerError
 from traceview.export import viewers
 from traceview.export.run_copy import RunCopy, copied_run
 from traceview.export.viewer_server import free_port, serving
-from traceview.trace.locate import find_runs
+from traceview.trace.reading.locate import find_runs
 
 
 @pytest.fixture

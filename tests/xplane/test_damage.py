@@ -18,7 +18,7 @@ import traceview
 from tests.xplane import spaces, wire
 from tests.xplane.test_decode import same_columns
 from traceview.base.errors import TraceFormatError
-from traceview.trace.locate import find_runs, summarize
+from traceview.trace.reading.locate import find_runs, summarize
 from traceview.xplane import read
 from traceview.xplane.columns import Fault
 from traceview.xplane.space import Space

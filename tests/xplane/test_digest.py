@@ -13,7 +13,7 @@ import pytest
 
 from scripts.scenarios import SCENARIOS
 from traceview.base.errors import TraceFormatError
-from traceview.trace.part import read_host
+from traceview.trace.reading.part import read_host
 from traceview.xplane import read, source
 from traceview.xplane.digest import begin_digest, digest_of
 from traceview.xplane.source import FileBytes, partly_read

@@ -44,7 +44,7 @@ from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.table import Table, record_columns, table, texts
+from traceview.trace.device.table import Table, record_columns, table, texts
 from traceview.xplane.planes import ActivityClass
 
 _OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"

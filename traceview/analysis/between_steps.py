@@ -16,9 +16,9 @@ from traceview.base.intervals import Int64Array, IntervalSet, difference, union
 from traceview.base.record import Count, Hostname, OpName, Picoseconds, Record, Share
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.trace.host_states import HostStates
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
-from traceview.trace.python_samples import PythonState
+from traceview.trace.sidecar.python_samples import PythonState
 from traceview.xplane.host_names import HostNameKind
 
 TITLE: Final = "Between steps"

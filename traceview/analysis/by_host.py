@@ -1,7 +1,7 @@
 """Has the processes that read the hosts of a run compute what one host can tell, and joins their answers to that of the run.
 
 These are the causes of idle time, what the input pipelines deliver, and every topic with a `join`. A host receives what it needs to know of
-the others (`trace/host_of_run.py`) and then analyses its own events as if they were a run. Whatever an answer is missing
+the others (`trace/reading/host_of_run.py`) and then analyses its own events as if they were a run. Whatever an answer is missing
 for is computed where the question came from, as without other processes, so nothing is lost with one.
 """
 
@@ -22,10 +22,10 @@ from traceview.analysis.registry import ANALYSES
 from traceview.analysis.selection import Selection
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
-from traceview.trace.host_of_run import KnownOfRun, host_of_run, known_by_file
-from traceview.trace.load import Readers
 from traceview.trace.model import Step, Trace
-from traceview.trace.part import HostFile
+from traceview.trace.reading.host_of_run import KnownOfRun, host_of_run, known_by_file
+from traceview.trace.reading.load import Readers
+from traceview.trace.reading.part import HostFile
 from traceview.trace.windows import Window
 
 _JOINED = tuple(topic for topic in ANALYSES if topic.join)

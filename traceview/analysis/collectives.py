@@ -29,7 +29,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import HeatMap
 from traceview.ledger.states import State
-from traceview.trace.table import Table
+from traceview.trace.device.table import Table
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _OTHER_CALLS: Final = (

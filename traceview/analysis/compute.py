@@ -22,9 +22,9 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import OpType, Picoseconds, Record, Share
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
+from traceview.trace.device.op_names import op_names
 from traceview.trace.model import NONE
-from traceview.trace.op_names import op_names
-from traceview.trace.sidecar import GraphValues
+from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.kernel_names import NumberFormat
 
 TOP_TYPES: Final = 3

@@ -21,7 +21,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
 from traceview.ledger.states import State
-from traceview.trace.table import Table, integers, record_columns, table
+from traceview.trace.device.table import Table, integers, record_columns, table
 from traceview.xplane.planes import ActivityClass
 
 HELD_BYTES: Final = 256_000_000

@@ -31,11 +31,11 @@ from traceview.base.record import (
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
 from traceview.ledger.states import State
+from traceview.trace.device.op_phase import Phase, phases_of, phases_on_host
 from traceview.trace.model import Trace
-from traceview.trace.op_phase import Phase, phases_of, phases_on_host
-from traceview.trace.placement import local_device
-from traceview.trace.replica_names import ReplicaNames
-from traceview.trace.sidecar import Sidecar
+from traceview.trace.sidecar.placement import local_device
+from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.strategy.replica_names import ReplicaNames
 from traceview.xplane.planes import ActivityClass
 
 BACKWARD_RATIO: Final = 0.05

@@ -26,8 +26,8 @@ from traceview.base.record import (
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, look_of
+from traceview.trace.device.ops import OpTable, op_table
 from traceview.trace.model import UNKNOWN_BYTES, Trace
-from traceview.trace.ops import OpTable, op_table
 
 TITLE: Final = "Top ops"
 

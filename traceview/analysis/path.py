@@ -44,8 +44,8 @@ from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE
-from traceview.trace.op_names import split_op
 
 _MOST_PARTS: Final = 10
 _MOST_OPS: Final = 10

@@ -32,8 +32,8 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import Device, Trace
-from traceview.trace.op_names import split_op
 from traceview.trace.windows import Window
 from traceview.xplane.kernel_names import NumberFormat
 

@@ -20,10 +20,10 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
+from traceview.trace.device.op_names import split_op
+from traceview.trace.device.op_phase import Phase, phases_of
+from traceview.trace.device.side_work import SideWork, side_work_of
 from traceview.trace.model import NONE, Trace
-from traceview.trace.op_names import split_op
-from traceview.trace.op_phase import Phase, phases_of
-from traceview.trace.side_work import SideWork, side_work_of
 from traceview.xplane.planes import ActivityClass
 
 OPTIMIZER: Final = "optimizer"

@@ -13,7 +13,7 @@ from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
     from traceview.capture.hang.watch import HangSettings
-    from traceview.trace.hang import Hang
+    from traceview.trace.sidecar.hang import Hang
 
 
 def hang_settings(after_s: float) -> HangSettings:
@@ -58,7 +58,7 @@ def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) 
     from traceview.analysis.hang.section import content_of, hang_document
     from traceview.capture.hang.attach import facts_of_process, folder_of_reports
     from traceview.document.json_text import dumped
-    from traceview.trace.hang import hang_of
+    from traceview.trace.sidecar.hang import hang_of
 
     seen = hang_of(facts_of_process(pid))
     folder = folder_of_reports(pid)
@@ -73,7 +73,7 @@ def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) 
 
 def _hangs_below(folder: Location) -> Iterator[Hang]:
     """The reports in a folder and those below it, and the stacks of processes in which no Python can run."""
-    from traceview.trace.hang import hang_files, hang_of_stacks, read_hang, stack_files
+    from traceview.trace.sidecar.hang import hang_files, hang_of_stacks, read_hang, stack_files
 
     if is_remote(folder):
         for below, _, _ in folder.walk():

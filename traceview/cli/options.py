@@ -18,7 +18,7 @@ from traceview.cli.output import MOST_WIDTH
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.trace.load import Readers
+    from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange
 
 
@@ -157,7 +157,7 @@ def hosts_read_by(
     their files. Raises `UsageError` for neither.
     """
     if ":" in workers:
-        from traceview.trace.cluster import Cluster
+        from traceview.trace.reading.cluster import Cluster
 
         return Cluster(workers, keeps=are_asked)
     if not (workers.isascii() and workers.isdecimal() and int(workers[:9]) > 0):
@@ -167,7 +167,7 @@ def hosts_read_by(
         )
     if workers == "1":
         return nullcontext()
-    from traceview.trace.workers import Workers as Processes
+    from traceview.trace.reading.workers import Workers as Processes
 
     return Processes(int(workers[:9]), keeps=are_asked)
 

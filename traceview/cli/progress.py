@@ -117,7 +117,7 @@ def _write(text: str) -> None:
 def _size(path: Location, run: str | None) -> str:
     from traceview.base.errors import TraceviewError
     from traceview.document import numbers
-    from traceview.trace.locate import choose_run, find_runs
+    from traceview.trace.reading.locate import choose_run, find_runs
 
     try:
         chosen = choose_run(find_runs(path), run)

@@ -18,8 +18,8 @@ from traceview.report.given import is_saved_report
 if TYPE_CHECKING:
     from traceview.analysis.context import Context
     from traceview.report.model import Report
-    from traceview.trace.load import Readers
     from traceview.trace.model import Trace
+    from traceview.trace.reading.load import Readers
 
 _OF_RUNS: Final = (
     *("run", "steps", "window", "baseline"),
@@ -86,7 +86,7 @@ class Source(Struct, frozen=True):
         """The run, and who read it, while its progress is shown."""
         with stage("importing"):
             from traceview.cli.progress import reading
-            from traceview.trace.load import load
+            from traceview.trace.reading.load import load
 
         hosts = hosts_read_by(self.workers, are_asked=True)
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
     from traceview.report.model import Report
-    from traceview.trace.load import Readers
+    from traceview.trace.device.table import Column, Table
     from traceview.trace.model import Trace
-    from traceview.trace.table import Column, Table
+    from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange, WindowKind
 
 

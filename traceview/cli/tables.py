@@ -15,14 +15,20 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, STATES
 from traceview.ledger.states import IDLE_STATES
-from traceview.trace.locate import FileSummary, RunSummary, find_runs, newest_readable, summarize
-from traceview.trace.table import flags, integers, table, texts
+from traceview.trace.device.table import flags, integers, table, texts
+from traceview.trace.reading.locate import (
+    FileSummary,
+    RunSummary,
+    find_runs,
+    newest_readable,
+    summarize,
+)
 from traceview.xplane.source import NOT_A_TRACE
 
 if TYPE_CHECKING:
     from traceview.analysis.base import Finding
     from traceview.document.model import Section
-    from traceview.trace.table import Table
+    from traceview.trace.device.table import Table
 
 
 def run_section(runs: Sequence[RunSummary], chosen: str | None) -> doc.Section:
@@ -230,8 +236,8 @@ def _of_topic(request: Request, rows: Table, sections: Callable[[], Iterator[Sec
 def ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
     from traceview.analysis.ops import table_in_window
-    from traceview.trace import event_tables
-    from traceview.trace.table import table, texts
+    from traceview.trace.device.table import table, texts
+    from traceview.trace.frames import event_tables
 
     groups = table_in_window(request.trace, request.selection)
     rows = event_tables.ops(request.trace, groups)
@@ -288,8 +294,8 @@ def input_stages(request: Request) -> Answer:
     from traceview.analysis import input as topic
     from traceview.analysis.base import Skipped
     from traceview.analysis.input.result import compute
-    from traceview.trace.pipeline import InputStage
-    from traceview.trace.table import record_columns, table
+    from traceview.trace.device.table import record_columns, table
+    from traceview.trace.host.pipeline import InputStage
 
     choice = request.choice
     is_ranked = bool(choice.sort or choice.least_ps)
@@ -311,7 +317,7 @@ def copies(request: Request) -> Answer:
     from traceview.analysis import transfers as topic
     from traceview.analysis.base import Skipped
     from traceview.analysis.facts.transfers import CopySource, transfers_of
-    from traceview.trace.table import record_columns, table
+    from traceview.trace.device.table import record_columns, table
 
     choice = request.choice
     result = transfers_of(request.context, None)
@@ -392,7 +398,7 @@ def collectives(request: Request) -> Answer:
 
 def findings(request: Request) -> Answer:
     """Each finding of the report, the one that costs most first."""
-    from traceview.trace.table import floats, integers, table, texts
+    from traceview.trace.device.table import floats, integers, table, texts
 
     choice, every = request.choice, request.report.findings
 

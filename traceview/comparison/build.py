@@ -48,8 +48,8 @@ from traceview.report.build import analyze
 from traceview.report.given import SAVED
 from traceview.report.model import Report, is_lost, why_absent
 from traceview.report.saved import load_report
-from traceview.trace.load import load
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load
 
 _COMPARED: Final = {
     "device_time": "the devices in use",

@@ -48,7 +48,7 @@ from traceview.ledger.states import KEYS
 from traceview.report.given import is_saved_report
 from traceview.report.model import Report, devices_of, started_ns, traces_of
 from traceview.report.saved import load_report
-from traceview.trace.table import Table, record_columns, table
+from traceview.trace.device.table import Table, record_columns, table
 
 FEWEST_RUNS: Final = 3
 """Of a level: one or two slow runs may be outliers."""

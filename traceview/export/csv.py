@@ -19,7 +19,7 @@ import numpy.typing as npt
 from traceview.base.intervals import Int32Array
 from traceview.base.sweeping import SWEEPS
 from traceview.document.sanitize import encodable, sanitize
-from traceview.trace.table import Table
+from traceview.trace.device.table import Table
 
 _FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")
 _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]')

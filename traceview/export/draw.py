@@ -35,8 +35,8 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.collectives import CollectiveKind, Collectives
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.xplane.planes import ActivityClass
 
 

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from traceview.document.sanitize import encodable
-from traceview.trace.table import Column, Table
+from traceview.trace.device.table import Column, Table
 
 
 def written(table: Table) -> bytes:

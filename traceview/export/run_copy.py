@@ -18,7 +18,7 @@ from typing import Final
 
 from traceview.base.errors import TraceviewError
 from traceview.base.location import Location
-from traceview.trace.locate import SUFFIX, RunFiles, host_of
+from traceview.trace.reading.locate import SUFFIX, RunFiles, host_of
 from traceview.xplane.read import read_summary
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.+=@_-]")

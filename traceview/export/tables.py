@@ -14,9 +14,9 @@ from traceview.analysis.steps.table import step_table
 from traceview.export.draw import device_rows, host_rows
 from traceview.ledger.gaps import gap_events
 from traceview.report.model import Report
-from traceview.trace import event_tables
-from traceview.trace.pipeline import InputStage
-from traceview.trace.table import Table, record_columns, table
+from traceview.trace.device.table import Table, record_columns, table
+from traceview.trace.frames import event_tables
+from traceview.trace.host.pipeline import InputStage
 from traceview.xplane.columns import joined
 
 

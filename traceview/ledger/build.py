@@ -7,7 +7,7 @@
 What a device does at an instant is what comes first in the order of `ActivityClass`. Each instant of compute belongs to
 the event that began first of those that run; to side work, such as `tf.print`, only where no op of the model runs. Time
 in a collective before the last device has come is a wait for that device. Idle time has the state that the host shows
-(`trace/gaps.py`).
+(`trace/host/gaps.py`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
-from traceview.trace.cause import Cause
-from traceview.trace.collectives import Collectives
-from traceview.trace.gaps import Gaps, IdleSpans
-from traceview.trace.host_states import HostStates
+from traceview.trace.device.side_work import side_work_of
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import Gaps, IdleSpans
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
-from traceview.trace.side_work import side_work_of
+from traceview.trace.strategy.collectives import Collectives
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 

@@ -13,10 +13,15 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import IDLE_STATES, KEYS, State
 from traceview.ledger.table import Ledger
-from traceview.trace.event_tables import device_keys, hosts_of_devices, line_names, step_column
-from traceview.trace.gaps import Gaps
+from traceview.trace.device.table import Table, category, table, whole
+from traceview.trace.frames.event_tables import (
+    device_keys,
+    hosts_of_devices,
+    line_names,
+    step_column,
+)
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.model import NONE
-from traceview.trace.table import Table, category, table, whole
 from traceview.xplane.columns import joined
 
 

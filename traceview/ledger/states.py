@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.trace.cause import Cause
+from traceview.trace.host.cause import Cause
 from traceview.xplane.planes import ActivityClass
 
 

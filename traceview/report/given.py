@@ -31,6 +31,6 @@ def report_at(path: Location, *, run: str | None = None, salvage: bool = False) 
 
         return load_report(path)
     from traceview.report.build import analyze
-    from traceview.trace.load import load
+    from traceview.trace.reading.load import load
 
     return analyze(load(path, run=run, salvage=salvage))

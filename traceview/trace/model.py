@@ -21,9 +21,9 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.location import Location
 from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers, peers_of
-from traceview.trace.hang import Hang
 from traceview.trace.per_host import PerHost
-from traceview.trace.sidecar import Sidecar
+from traceview.trace.sidecar.hang import Hang
+from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.threads import threads
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.decode_reference import read_event_stats

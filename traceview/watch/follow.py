@@ -12,10 +12,10 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageErr
 from traceview.base.location import Location
 from traceview.comparison.build import run_spread_of
 from traceview.report.build import analyze
-from traceview.trace.load import load_run
-from traceview.trace.locate import RunFiles, find_runs, run_age
 from traceview.trace.model import Trace
-from traceview.trace.part import read_host
+from traceview.trace.reading.load import load_run
+from traceview.trace.reading.locate import RunFiles, find_runs, run_age
+from traceview.trace.reading.part import read_host
 from traceview.watch.facts import RunFacts, StepChange, change_since, facts_of
 
 Files: TypeAlias = tuple[tuple[str, int], ...]

@@ -12,10 +12,16 @@ from traceview.base.record import Count, Hostname, Integer, Picoseconds, Ratio, 
 from traceview.base.text import enumerated
 from traceview.base.units import PS_PER_S
 from traceview.document import numbers
-from traceview.trace.damage import damaged_hosts, is_damaged_throughout
-from traceview.trace.environment import TracerOptions
 from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
-from traceview.trace.roles import Role, missing_steps, missing_tasks, role_of, unrecorded_tasks
+from traceview.trace.reading.damage import damaged_hosts, is_damaged_throughout
+from traceview.trace.sidecar.environment import TracerOptions
+from traceview.trace.strategy.roles import (
+    Role,
+    missing_steps,
+    missing_tasks,
+    role_of,
+    unrecorded_tasks,
+)
 from traceview.xplane.planes import ActivityClass
 
 Quality: TypeAlias = Literal["ok", "degraded", "unusable"]

@@ -15,11 +15,11 @@ from msgspec import Struct
 from traceview.base.ids import groups_of, is_in
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_S
-from traceview.trace.collectives import CollectiveKind, Collectives
-from traceview.trace.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.model import UNKNOWN_BYTES, Trace
-from traceview.trace.roles import missing_tasks, step_groups
-from traceview.trace.sidecar import Sidecar
+from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
+from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.strategy.collectives import CollectiveKind, Collectives
+from traceview.trace.strategy.roles import missing_tasks, step_groups
 
 BytesSource: TypeAlias = Literal["recorded", "sidecar"]
 Link: TypeAlias = Literal["nvlink", "pcie"]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
-from traceview.trace.host_states import HostStates
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass

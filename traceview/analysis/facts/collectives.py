@@ -49,10 +49,10 @@ from traceview.base.record import (
 )
 from traceview.base.stats import median_ps
 from traceview.ledger.states import State
-from traceview.trace.collectives import CollectiveKind, Collectives
+from traceview.trace.device.op_names import split_op
+from traceview.trace.device.table import Table, flags, integers, table, texts
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.op_names import split_op
-from traceview.trace.table import Table, flags, integers, table, texts
+from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from traceview.base.ids import groups_of, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.record import Count, OpName, OpType, Picoseconds, Record, ThreadName
 from traceview.base.units import PS_PER_MS, PS_PER_US
-from traceview.trace.copies import Copies
+from traceview.trace.device.copies import Copies
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.op_names import split_op
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

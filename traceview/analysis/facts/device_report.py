@@ -24,7 +24,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.document.model import ratio
-from traceview.trace.memory import most_held
+from traceview.trace.device.memory import most_held
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass

@@ -15,8 +15,8 @@ from traceview.analysis.selection import Selection, covered_ps
 from traceview.base.intervals import union
 from traceview.ledger.path import clocks_agree
 from traceview.trace.model import Trace
-from traceview.trace.replica_names import ReplicaNames
-from traceview.trace.roles import part_in_training, step_groups
+from traceview.trace.strategy.replica_names import ReplicaNames
+from traceview.trace.strategy.roles import part_in_training, step_groups
 from traceview.xplane.planes import ActivityClass
 
 MARGINAL_RATIO: Final = 0.20

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 
 from traceview.analysis.base import Skipped
 from traceview.base.record import Hostname, Record
-from traceview.trace.environment import RecordedEnvironment
 from traceview.trace.model import Trace
+from traceview.trace.sidecar.environment import RecordedEnvironment
 
 
 class HostEnvironment(RecordedEnvironment, frozen=True):

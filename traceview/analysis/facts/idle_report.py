@@ -34,7 +34,7 @@ from traceview.base.record import (
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger
-from traceview.trace.gap_evidence import Surroundings
+from traceview.trace.host.gap_evidence import Surroundings
 from traceview.trace.model import NONE
 
 TOP_GAPS: Final = 10

@@ -15,9 +15,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.selection import Selection, rows_in
-from traceview.trace.input_waits import InputWaits, find_input_waits, shards
-from traceview.trace.model import NONE, Trace
-from traceview.trace.pipeline import (
+from traceview.trace.host.input_waits import InputWaits, find_input_waits, shards
+from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
     WRAPPERS,
@@ -29,6 +28,7 @@ from traceview.trace.pipeline import (
     shard_rows,
     stages_of,
 )
+from traceview.trace.model import NONE, Trace
 
 _WORKS_AHEAD = re.compile(r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService")
 _READS = re.compile(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")

@@ -21,9 +21,8 @@ from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import Selection, covered_ps, step_bounds
 from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray, Int64Array, union
-from traceview.trace.cause import Cause
-from traceview.trace.model import Trace
-from traceview.trace.pipeline import (
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
     InputStage,
@@ -31,7 +30,8 @@ from traceview.trace.pipeline import (
     kind_of,
     requests_of_buffer,
 )
-from traceview.trace.state_timeline import intersection
+from traceview.trace.host.state_timeline import intersection
+from traceview.trace.model import Trace
 
 WORK_RATIO: Final = 0.25
 """Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""

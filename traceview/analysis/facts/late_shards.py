@@ -12,7 +12,7 @@ from traceview.analysis.selection import Selection, covered_ps, step_bounds
 from traceview.base.intervals import Int64Array, union
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
-from traceview.trace.input_waits import InputWaits, arrivals
+from traceview.trace.host.input_waits import InputWaits, arrivals
 from traceview.trace.model import Trace
 
 

@@ -18,10 +18,10 @@ from msgspec import Struct
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.stats import median
-from traceview.trace.collectives import Collectives
+from traceview.trace.device.op_names import op_names, split_op
+from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
 from traceview.trace.model import NONE, Trace
-from traceview.trace.op_names import op_names, split_op
-from traceview.trace.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
+from traceview.trace.strategy.collectives import Collectives
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Context

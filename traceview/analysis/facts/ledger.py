@@ -40,8 +40,8 @@ from traceview.ledger.path import clocks_agree
 from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
+from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE
-from traceview.trace.state_timeline import complement, intersection
 
 _Change = Callable[[Columns], Columns]
 

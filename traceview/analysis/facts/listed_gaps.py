@@ -17,12 +17,12 @@ from traceview.document import model as doc
 from traceview.document.vocabulary import STATES, look_of, thread_name
 from traceview.ledger.gaps import GapStates, gap_states
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
-from traceview.trace.cause import Cause
-from traceview.trace.gap_evidence import Surroundings, surroundings_of
-from traceview.trace.gaps import Gaps, late_parts
+from traceview.trace.device.table import Column, Table, category, table, whole
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gap_evidence import Surroundings, surroundings_of
+from traceview.trace.host.gaps import Gaps, late_parts
+from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import NONE, Trace
-from traceview.trace.python_lines import PythonLine
-from traceview.trace.table import Column, Table, category, table, whole
 
 NAME_SEPARATOR: Final = " > "
 

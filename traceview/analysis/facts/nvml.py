@@ -21,7 +21,7 @@ from traceview.base.intervals import IntervalSet
 from traceview.base.record import Count, DeviceKey, Hostname, Integer, Ratio, Record, Share
 from traceview.base.stats import low_median
 from traceview.trace.model import Host, Trace
-from traceview.trace.nvml import NvmlGpu
+from traceview.trace.sidecar.nvml import NvmlGpu
 from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from traceview.analysis.base import Skipped
 from traceview.base.record import DeviceKey, FunctionName, Hostname, Integer, Record
 from traceview.document import numbers
-from traceview.trace.active_devices import ActiveStep, active_steps, changes
+from traceview.trace.device.active_devices import ActiveStep, active_steps, changes
 from traceview.trace.model import Host, Trace
-from traceview.trace.placement import FunctionPlacement, VariablesOnDevice, local_device
-from traceview.trace.sidecar import Sidecar
+from traceview.trace.sidecar.placement import FunctionPlacement, VariablesOnDevice, local_device
+from traceview.trace.sidecar.sidecar import Sidecar
 
 if TYPE_CHECKING:
     from traceview.analysis.context import Context

@@ -23,10 +23,10 @@ from traceview.document import numbers
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.host_states import HostStates
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import PythonLine, PythonLines, python_lines
 from traceview.trace.model import NONE, Step, Trace
-from traceview.trace.python_lines import PythonLine, PythonLines, python_lines
-from traceview.trace.python_samples import PythonState
+from traceview.trace.sidecar.python_samples import PythonState
 from traceview.trace.windows import Window
 
 if TYPE_CHECKING:

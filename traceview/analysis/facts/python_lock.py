@@ -23,10 +23,10 @@ from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.selection import covered_ps
 from traceview.base.intervals import Int64Array, IntervalSet, union
-from traceview.trace.cause import Cause
-from traceview.trace.host_states import HostStates
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import intersection
 from traceview.trace.model import Trace
-from traceview.trace.state_timeline import intersection
 
 _CALLS: Final = b"TFE_Py_"
 SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)

@@ -28,9 +28,9 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.collectives import Collectives
-from traceview.trace.copies import copies_of
+from traceview.trace.device.copies import copies_of
 from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

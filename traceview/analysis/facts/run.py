@@ -11,9 +11,9 @@ from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_t
 from traceview.analysis.selection import Selection
 from traceview.base.intervals import Int64Array
 from traceview.base.timing import stage
-from traceview.trace.cause import Cause
-from traceview.trace.collectives import Collectives, collectives_of
+from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
+from traceview.trace.strategy.collectives import Collectives, collectives_of
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Run")

@@ -34,9 +34,9 @@ from traceview.base.record import (
 from traceview.base.stats import low_median, median_ps, quartile_range
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import KEYS
+from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.model import Step, Trace
-from traceview.trace.op_phase import Phase, phases_of
-from traceview.trace.sidecar import Sidecar
+from traceview.trace.sidecar.sidecar import Sidecar
 
 _RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {

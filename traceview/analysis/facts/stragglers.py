@@ -21,9 +21,9 @@ from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, Trace
-from traceview.trace.op_names import split_op
-from traceview.trace.roles import machine_of
+from traceview.trace.strategy.roles import machine_of
 from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:

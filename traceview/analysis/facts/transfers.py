@@ -39,10 +39,10 @@ from traceview.base.stats import median_ps
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.ledger.table import Ledger
-from traceview.trace.copies import Copies, copies_of
-from traceview.trace.links import pcie_bytes_per_second
+from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.op_names import split_op
+from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass, HostMemory
 

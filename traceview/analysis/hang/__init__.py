@@ -9,7 +9,7 @@ from traceview.analysis.context import Analysis, Context
 from traceview.analysis.hang import findings
 from traceview.analysis.hang.section import hangs_section
 from traceview.base.record import Record
-from traceview.trace.hang import Hang
+from traceview.trace.sidecar.hang import Hang
 
 __all__ = ["ANALYSIS", "Hangs"]
 

@@ -19,7 +19,7 @@ from traceview.analysis.words import (
     Time,
 )
 from traceview.base.units import PS_PER_NS
-from traceview.trace.hang import Hang, HangThread, HangWorker, Wait
+from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, Wait
 
 _SHOWN: Final = 4
 """Workers or devices that are listed as evidence; the tables have all."""

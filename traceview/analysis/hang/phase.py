@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from traceview.trace.hang import Hang, HangThread
+from traceview.trace.sidecar.hang import Hang, HangThread
 
 Phase: TypeAlias = Literal[
     "checkpoint", "restore", "tracing", "input", "validation", "import", "step", "python"

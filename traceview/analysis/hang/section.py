@@ -17,7 +17,7 @@ from traceview.document.json_text import dumped
 from traceview.document.markdown import render_section
 from traceview.document.phrase import Phrase, Sentence, name, names, phrase, plain
 from traceview.document.sanitize import shortened
-from traceview.trace.hang import Hang, HangThread, HangWorker, hang_of
+from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
 
 _MOST_THREADS: Final = 24
 _MOST_COLLECTIVES: Final = 12

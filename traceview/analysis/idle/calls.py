@@ -19,7 +19,7 @@ from traceview.analysis.selection import Selection, step_bounds
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
-from traceview.trace.host_states import HostStates
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

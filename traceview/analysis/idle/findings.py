@@ -56,9 +56,9 @@ from traceview.document.vocabulary import thread_words
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss
-from traceview.trace.cause import Cause
-from traceview.trace.host_states import HostStates
-from traceview.trace.state_timeline import complement, intersection, without_holes
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import complement, intersection, without_holes
 from traceview.xplane.host_names import op_type
 
 _LISTED_CALLS: Final = 4

@@ -7,7 +7,7 @@ from typing import Final
 from traceview.analysis.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
-from traceview.trace.host_evidence import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+from traceview.trace.host.host_evidence import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 
 _METRICS: Final = {
     "longest_gap_ps": "longest gap",

@@ -25,7 +25,7 @@ from traceview.analysis.words import Argument, Hosts, Line, Lost, Number, Part, 
 from traceview.base.intervals import BoolArray
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
-from traceview.trace.pipeline import kind_of
+from traceview.trace.host.pipeline import kind_of
 
 _MAIN_STAGE_RATIO: Final = 0.50
 """Of the work of all stages that the model waits for: a stage with so much of it is named."""

@@ -27,7 +27,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.ledger.states import State
-from traceview.trace.pipeline import InputStage, kind_of
+from traceview.trace.host.pipeline import InputStage, kind_of
 
 TOP_STAGES: Final = 10
 """Rows of the stage table in a report, unless asked otherwise."""

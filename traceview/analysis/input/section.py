@@ -12,7 +12,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Chain, ChainStage
 from traceview.document.vocabulary import VERDICTS, look_of
-from traceview.trace.pipeline import SLOW_CALL_PS, InputStage
+from traceview.trace.host.pipeline import SLOW_CALL_PS, InputStage
 
 TITLE: Final = "Input pipeline"
 BRIEF_STAGES: Final = 5

@@ -13,7 +13,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import STATES, STEP_KINDS
 from traceview.ledger.states import KEYS
-from traceview.trace.table import Table, integers, record_columns, table, texts
+from traceview.trace.device.table import Table, integers, record_columns, table, texts
 
 MOST_STEPS: Final = 40
 """So many steps of a host have a row on a terminal; of more the first and the last are shown."""

@@ -49,8 +49,8 @@ from traceview.cli.tables import TABLES
 from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from traceview.trace.load import Readers
     from traceview.trace.model import Trace
+    from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange, WindowKind
 
 RUNS: Final = "runs"
@@ -192,7 +192,7 @@ def _reading(
 
 def _loaded(logdir: Location, run: str | None, salvage: bool, readers: Readers | None) -> Trace:
     """The run, of whose damage standard error says what the rows lack."""
-    from traceview.trace.load import load
+    from traceview.trace.reading.load import load
 
     trace = load(logdir, run=run, salvage=salvage, readers=readers)
     for problem in trace.problems:

@@ -63,7 +63,7 @@ def show_run(viewer: str, source: Source, port: int | None) -> None:
     from traceview.export.run_copy import check_readable, copied_run
     from traceview.export.viewer_server import PORTS, serving
     from traceview.export.viewers import check_tensorboard, xprof_module
-    from traceview.trace.locate import choose_run, find_runs
+    from traceview.trace.reading.locate import choose_run, find_runs
 
     chosen = choose_run(find_runs(source.logdir), source.run)
     if viewer == "tensorboard":

@@ -101,7 +101,7 @@ def watch(
     """
     from traceview.capture.process.script import terminable
     from traceview.capture.window.ranges import parse_duration
-    from traceview.trace.locate import find_runs
+    from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
 
     interval_s = parse_duration("--every", every) / 1000

@@ -1,0 +1,416 @@
+"""Finds the gaps of a device, and attributes every picosecond of them to a cause.
+
+A gap is a maximal span without activity inside the window. The next device event e and its launch L on the host
+(same correlation id) divide it into two parts. If several events begin when the gap ends, e is the one launched
+first; events of zero length do not end a gap.
+
+    device   ▕ kernel ▏······················ gap ·····················▕ e ▏
+                      ┌──────── host late ────────┬────── queued ──────┐
+    host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
+
+Host late: L had not begun. Each instant takes its cause from the timeline of a thread (`host_states`): of the thread
+that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L, or of the Python thread
+that L was called from. A launch call
+that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
+
+Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
+the gap began; else `device_wait` while any other device was in a collective. The rest is `dependency`, or `latency` if the
+queued part of the gap is shorter than `LATENCY_PS`. Such a short rest is `launch` if `launch` is the largest cause of
+the host-late part; of equal causes the earlier in `Cause` counts. If e has no recorded launch, the whole gap is
+`unknown`.
+
+A gap at the end of the window has no next event. It is host late as a whole, with the timeline of the thread that
+calls graphs. Replicas have no launches: their gaps are attributed as if the next op were its own launch. A device
+without a kernel in the window is `no_work`. On a host without recorded threads, host-late time is `unknown`.
+
+Gaps are cut at the bounds of steps, which does not change their causes.
+
+Limits. A thread that records no event has a known state only between step markers (`between`), in short holes between
+launches, and before what Python calls (`python`). The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
+of host and device differ by microseconds, which moves that much time between host late and queued.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from traceview.base.ids import sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_US
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import stacked
+from traceview.trace.model import NONE, Trace
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+LATENCY_PS: Final = 20 * PS_PER_US
+"""A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
+
+_YIELDS_TO_PEERS: Final = (Cause.LAUNCH, Cause.LATENCY, Cause.DEPENDENCY)
+_YIELDS: Final = np.array([cause in _YIELDS_TO_PEERS for cause in Cause], dtype=np.uint8)
+"""By cause of queued time, whether it counts as `device_wait` while another device is in a collective."""
+_NEVER_PS: Final = 1 << 62
+"""Longer than any call."""
+
+
+class IdleSpans(Struct, frozen=True, eq=False):
+    """The causes of a device's idle time, instant by instant: the spans of each piece of a gap, which they fill.
+
+    In time order, all `[n]`: int64 `start_ps`, `end_ps`; uint8 `cause`; int32 `piece`, the number of the piece. No two
+    that follow each other in a piece have the same cause.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    cause: npt.NDArray[np.uint8]
+    piece: Int32Array
+
+
+class Gaps(Struct, frozen=True, eq=False, dict=True):
+    """The gaps of one device in time order, cut at the bounds of steps into pieces.
+
+    Per piece, all `[n]`: int64 `start_ps`, `end_ps`; int32 `gap`, the number of its gap, and `step`, the index of its
+    step (of several the one that began last), `NONE` outside of steps. Per gap, all `[m]`: int32 `before`, `after`, the
+    device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late.
+
+    `span_start_ps`, int64, `span_cause`, uint8, and `span_piece`, int32, all `[spans]`, are `idle_spans` without their ends,
+    which take memory and follow from the starts.
+
+    `handed`, ascending, int32 `[k]`: the gaps in which `thread` was late only from an instant on, `handed_over_ps`, int64 `[k]`;
+    before it the timeline of the thread that calls graphs counts.
+    """
+
+    device: int
+    start_ps: Int64Array
+    end_ps: Int64Array
+    gap: Int32Array
+    step: Int32Array
+    span_start_ps: Int64Array
+    span_cause: npt.NDArray[np.uint8]
+    span_piece: Int32Array
+    before: Int32Array
+    after: Int32Array
+    thread: Int32Array
+    handed: Int32Array
+    handed_over_ps: Int64Array
+
+    @property
+    def count(self) -> int:
+        """Number of gaps."""
+        return int(self.before.size)
+
+    @property
+    def _first(self) -> Int64Array:
+        """The first piece of each gap."""
+        return np.flatnonzero(np.diff(self.gap, prepend=np.int32(-1)))
+
+    @property
+    def spans(self) -> tuple[Int64Array, Int64Array]:
+        """Start and end of each whole gap, int64 `[m]`."""
+        if self.gap.size == self.count:
+            return self.start_ps, self.end_ps
+        first = self._first
+        last = np.append(first, self.gap.size)[1:] - 1
+        return self.start_ps[first], self.end_ps[last]
+
+    def spans_of(self, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Start and end of the whole gaps of these numbers, int64 `[chosen]`."""
+        if self.gap.size == self.count:
+            return self.start_ps[chosen], self.end_ps[chosen]
+        # A key of another type would convert the whole column.
+        number = chosen.astype(np.int32)
+        first = np.searchsorted(self.gap, number)
+        last = np.searchsorted(self.gap, number, side="right") - 1
+        return self.start_ps[first], self.end_ps[last]
+
+    @property
+    def idle_spans(self) -> IdleSpans:
+        """The cause of every instant; the ends are made anew each time."""
+        return self._idle_spans(self.span_start_ps, self.span_cause, self.span_piece)
+
+    def idle_spans_of(self, chosen: Int64Array) -> IdleSpans:
+        """Those in the whole gaps of these numbers, which rise."""
+        if chosen.size == self.count:
+            return self.idle_spans
+        # A key of another type would convert the whole column.
+        number = chosen.astype(np.int32)
+        first = np.searchsorted(self.gap, number).astype(np.int32)
+        last = np.searchsorted(self.gap, number, side="right").astype(np.int32)
+        begin, end = np.searchsorted(self.span_piece, [first, last])
+        count = end - begin
+        rows = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
+        return self._idle_spans(
+            self.span_start_ps[rows], self.span_cause[rows], self.span_piece[rows]
+        )
+
+    def _idle_spans(
+        self, start_ps: Int64Array, cause: npt.NDArray[np.uint8], piece: Int32Array
+    ) -> IdleSpans:
+        """The spans of whole pieces with their ends: each lasts until the next of its piece, or until that ends."""
+        end_ps = self.end_ps[piece]
+        goes_on = np.flatnonzero(piece[1:] == piece[:-1])
+        end_ps[goes_on] = start_ps[goes_on + 1]
+        return IdleSpans(start_ps, end_ps, cause, piece)
+
+    @cached_property
+    def by_cause(self) -> dict[int, tuple[Int32Array, Int64Array]]:
+        """For each cause that occurs the pieces with it, int32, and how long they have it, int64.
+
+        The causes of a piece sum to its length.
+        """
+        summed: dict[int, tuple[Int32Array, Int64Array]] = SWEEPS.summed_spans(
+            self.span_start_ps, self.span_cause, self.span_piece, self.end_ps, len(Cause)
+        )
+        return summed
+
+    @cached_property
+    def longest_steps(self) -> Int32Array:
+        """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
+        if self.gap.size == self.count:
+            return self.step
+        length = self.end_ps - self.start_ps
+        longest = np.maximum.reduceat(length, self._first)
+        rows = np.flatnonzero(length == longest[self.gap])
+        gap = self.gap[rows]
+        result: Int32Array = self.step[rows[np.append(True, gap[1:] != gap[:-1])]]
+        return result
+
+    @property
+    def cause_ps(self) -> Int64Array:
+        """Time by cause and piece, int64 `[causes, n]`; made anew each time, for most of it is zero."""
+        result = np.zeros((len(Cause), self.gap.size), dtype=np.int64)
+        for cause, (pieces, lengths) in self.by_cause.items():
+            result[cause, pieces] = lengths
+        return result
+
+    def of_cause(self, cause: Cause) -> Int64Array:
+        """The time of each piece with a cause, int64 `[n]`."""
+        result = np.zeros(self.gap.size, dtype=np.int64)
+        pieces, lengths = self.by_cause.get(cause, ((), ()))
+        result[np.asarray(pieces, dtype=np.int64)] = lengths
+        return result
+
+    @property
+    def total_ps(self) -> Int64Array:
+        """Time by cause, int64 `[causes]`."""
+        result = np.zeros(len(Cause), dtype=np.int64)
+        for cause, (_, lengths) in self.by_cause.items():
+            result[cause] = lengths.sum()
+        return result
+
+    def causes_of(self, chosen: Int64Array) -> Int64Array:
+        """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
+        result = np.zeros((len(Cause), chosen.size), dtype=np.int64)
+        for cause, lengths in self.of_gaps().items():
+            result[cause] = lengths[chosen]
+        return result
+
+    def of_gaps(self) -> dict[int, Int64Array]:
+        """The time of each whole gap, int64 `[m]`, by cause; in the order of causes, those that occur."""
+        return {
+            cause: SWEEPS.totals(self.gap[pieces].astype(np.int64), lengths, self.count)
+            for cause, (pieces, lengths) in sorted(self.by_cause.items())
+        }
+
+    def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
+        """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
+        result = np.zeros((len(Cause), start.size), dtype=np.int64)
+        first, last = np.searchsorted(self.start_ps, [start, end])
+        for cause, (pieces, lengths) in self.by_cause.items():
+            before = np.append(0, np.cumsum(lengths))
+            number = pieces.astype(np.int64)
+            result[cause] = before[places(number, last)] - before[places(number, first)]
+        return result
+
+
+def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Until when the host was late in the gaps of these numbers, and from when on that was up to `Gaps.thread`; int64 both.
+
+    In most gaps it was not late, and few gaps are asked for, so it is found anew.
+    """
+    start, end = gaps.spans_of(chosen)
+    if Cause.NO_WORK in gaps.by_cause:
+        return start, start
+    late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
+    handed_over = late_end.copy()
+    # Numbers of another type would convert the whole column.
+    place = np.searchsorted(gaps.handed, chosen.astype(np.int32))
+    is_handed = np.append(gaps.handed, NONE)[place] == chosen
+    handed_over[is_handed] = gaps.handed_over_ps[place[is_handed]]
+    return late_end, handed_over
+
+
+def _late_ends(
+    trace: Trace, device: int, gap_start: Int64Array, gap_end: Int64Array, after: Int32Array
+) -> tuple[Int64Array, Int64Array]:
+    """Where the host stops being late in gaps of a device, and the launch of the event after each, `NONE` without.
+
+    That is at the launch, or after it where the call itself blocked.
+    """
+    host = trace.host_columns
+    is_replica = trace.device_list[device].kind == "replica"
+    found: tuple[Int64Array, Int64Array] = SWEEPS.late_until(
+        gap_start,
+        gap_end,
+        after,
+        trace.device_columns.launch,
+        host.start_ps,
+        host.duration_ps,
+        _NEVER_PS if is_replica else LATENCY_PS,
+    )
+    return found
+
+
+def gaps_of_device(
+    trace: Trace,
+    device: int,
+    window: Window,
+    steps: tuple[Int64Array, Int64Array],
+    states: HostStates,
+) -> Gaps:
+    """The gaps of a device in its host's window; `steps`: starts and ends of the steps in it, in time order."""
+    return _Finder(trace, device, window, states).gaps(*steps)
+
+
+class _Finder:
+    def __init__(self, trace: Trace, device: int, window: Window, states: HostStates) -> None:
+        self._trace = trace
+        self._device = device
+        self._window = window
+        self._states = states
+        self._rows = trace.device_columns.rows_of(device)
+
+    def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
+        gap_start, gap_end, before, after = self._between()
+        bounds = sorted_unique(np.concatenate((step_start, step_end)))
+        start, end, gap, place = SWEEPS.cut(gap_start, gap_end, bounds)
+        step_after = nesting(step_start, step_end).innermost(bounds)
+        caller = self._states.caller
+        thread = np.full(gap_start.size, caller, dtype=np.int32)
+        span_start: Int64Array
+        span_cause: npt.NDArray[np.uint8]
+        span_piece: Int32Array
+        if self._is_unused():
+            span_start, span_piece = start, np.arange(start.size, dtype=np.int32)
+            span_cause = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
+            handed_over = late_end = gap_start
+        else:
+            late_end, launch = _late_ends(self._trace, self._device, gap_start, gap_end, after)
+            launched = launch != NONE
+            line = self._trace.host_columns.line
+            thread[launched] = self._states.thread[line[launch[launched]]]
+            handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
+            is_short = gap_end - late_end < LATENCY_PS
+            span_start, span_cause, span_piece = SWEEPS.attributed_spans(
+                start,
+                end,
+                gap,
+                late_end,
+                handed_over,
+                *self._lines_of_states(thread, late_end > gap_start),
+                self._queued_causes(before, after, launched, is_short),
+                *astuple(self._trace.collective_peers.of(self._device)),
+                _YIELDS,
+                Cause.DEVICE_WAIT,
+                Cause.LATENCY,
+                Cause.LAUNCH,
+            )
+        handed = np.flatnonzero(handed_over != late_end)
+        return Gaps(
+            device=self._device,
+            start_ps=start,
+            end_ps=end,
+            gap=gap,
+            step=np.append(NONE, step_after)[place].astype(np.int32),
+            span_start_ps=span_start,
+            span_cause=span_cause,
+            span_piece=span_piece,
+            before=before,
+            after=after,
+            thread=thread,
+            handed=handed.astype(np.int32),
+            handed_over_ps=handed_over[handed],
+        )
+
+    def _between(self) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
+        """Start and end of each gap, and the device rows on either side, `NONE` without one.
+
+        Of several that end where a gap begins a copy to the device counts, then the one that began last; of several that
+        begin where it ends the one launched first.
+        """
+        columns = self._trace.device_columns
+        rows = self._rows
+        is_copy = (columns.class_[rows] == ActivityClass.H2D).view(np.uint8)
+        gap_start, gap_end, before, after = SWEEPS.gaps_between(
+            columns.start_ps[rows],
+            columns.duration_ps[rows],
+            is_copy,
+            columns.launch[rows],
+            self._trace.host_columns.start_ps,
+            self._window.start_ps,
+            self._window.end_ps,
+        )
+        for beside in (before, after):
+            beside[beside != NONE] += rows.start
+        return gap_start, gap_end, before, after
+
+    def _is_unused(self) -> bool:
+        columns, rows = self._trace.device_columns, self._rows
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        first, last = self._window.start_ps, self._window.end_ps
+        inside = (start < last) & ((end > first) | (start >= first))
+        inside &= columns.class_[rows] <= ActivityClass.COLLECTIVE
+        return not bool(inside.any())
+
+    def _handed_over(
+        self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
+    ) -> tuple[Int64Array, Int32Array]:
+        """From when on another thread than the caller counts in the host-late part of each gap, and which."""
+        handed_over, thread = late_end.copy(), thread.copy()
+        late = np.flatnonzero(
+            (launch != NONE) & (late_end > gap_start) & (thread != self._states.caller)
+        )
+        since, thread[late] = self._states.handed_over(launch[late])
+        handed_over[late] = np.clip(since, gap_start[late], late_end[late])
+        return handed_over, thread
+
+    def _lines_of_states(
+        self, thread: Int32Array, is_late: BoolArray
+    ) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Array]:
+        """The line of states of each gap, of which the first is the caller's; their starts and causes, and where each begins."""
+        caller = self._states.caller
+        line = np.zeros(thread.size, dtype=np.int64)
+        if caller == NONE:
+            timelines = [stacked(())]
+        else:
+            launching = unique_ids(thread[is_late & (thread != caller)]).tolist()
+            timelines = [self._states.timeline(one) for one in (caller, *launching)]
+            for number, one in enumerate(launching, 1):
+                line[thread == one] = number
+        begin = np.append(0, np.cumsum([timeline.start.size for timeline in timelines]))
+        return (
+            line,
+            np.concatenate([timeline.start for timeline in timelines]),
+            np.concatenate([timeline.cause for timeline in timelines]),
+            begin.astype(np.int64),
+        )
+
+    def _queued_causes(
+        self, before: Int32Array, after: Int32Array, launched: BoolArray, is_short: BoolArray
+    ) -> npt.NDArray[np.uint8]:
+        """The cause of the queued part of each gap, where it is not `device_wait`; `latency` also where it may be `launch`."""
+        class_ = self._trace.device_columns.class_
+        cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
+        copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
+        copied = copied[(after[copied] != NONE)]
+        cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
+        cause[(after != NONE) & ~launched] = Cause.UNKNOWN
+        return cause

@@ -1,0 +1,474 @@
+"""Tells what the events of one host's threads are: which thread runs the steps, and which thread handed on what work.
+
+The caller is the thread that calls graphs; executors are all other threads. Threads of the input pipeline (`tf_data…`)
+have no events here, except for iterator ops that a graph call waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
+from traceview.trace.device.correlation import ProducerConsumerLinks
+from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.model import NONE, HostStat, HostSteps, Trace
+from traceview.xplane.columns import joined
+from traceview.xplane.host_names import (
+    HostNameKind,
+    host_name_kind,
+    is_pipeline_call,
+    is_python_call,
+    is_python_frame,
+)
+from traceview.xplane.planes import ActivityClass
+
+LONG_AGO_PS: Final = -(1 << 61)
+"""A time before any event."""
+
+_EXPLICIT_METHODS: Final = ("marker", "keras")
+_LONGEST_CHAIN: Final = 8
+_MAIN_THREAD: Final = "python"
+_CONSTANT: Final = b"MakeTensorFromProto"
+"""The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
+
+
+_BLOCK: Final = 64
+"""Events of a thread whose latest end is kept: so many more are looked at than overlap a span."""
+
+
+def _reach(end_ps: Int64Array) -> Int64Array:
+    """The latest end up to the last event of each full block."""
+    return np.maximum.accumulate(end_ps)[_BLOCK - 1 :: _BLOCK].copy()
+
+
+class _ByStart(Struct, frozen=True, eq=False):
+    """Events of a thread by start.
+
+    `reach_ps`: the latest end up to the last event of each full block of `_BLOCK`. `order`: their rows, None if they
+    follow `first`.
+    """
+
+    start_ps: Int64Array
+    reach_ps: Int64Array
+    first: int
+    order: Int64Array | None
+
+    def until(self, start_ps: int, end_ps: int) -> Int64Array:
+        """The rows of those that begin before `end_ps`, without blocks that have ended by `start_ps`."""
+        begin = _BLOCK * int(np.searchsorted(self.reach_ps, start_ps, side="right"))
+        return self.rows(begin, int(np.searchsorted(self.start_ps, end_ps)))
+
+    def rows(self, begin: int, end: int) -> Int64Array:
+        """The rows of a range of them."""
+        if self.order is None:
+            return np.arange(self.first + begin, self.first + end)
+        return self.order[begin:end]
+
+
+class HostEvents:
+    """The events of one host by thread, and what each shows.
+
+    `thread`: int32, the thread of each line of the trace. `caller`: the thread that runs the steps, `NONE`
+    if the host recorded no thread.
+    """
+
+    def __init__(self, trace: Trace, host: int) -> None:
+        self._trace = trace
+        self._host = host
+        self._columns = trace.host_columns
+        self._span = trace.host_columns.rows_of_host(host)
+        self._stats: dict[str, HostStat] = {}
+        self.thread: Int32Array = trace.thread_of_line
+        self._steps: HostSteps = trace.steps_by_host[host]
+        of_host = np.flatnonzero(trace.host_of_line == host).tolist()
+        self._lines = [line for line in of_host if trace.lines[line].is_thread]
+        self._spans_of: dict[int, list[slice]] = {}
+        self._is_python_thread: dict[int, bool] = {}
+        self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
+        self._by_start: dict[int, _ByStart] = {}
+
+    @cached_property
+    def caller(self) -> int:
+        """The thread that runs the steps.
+
+        That is the thread of the first marker, else the thread with most graph calls, else the first thread named
+        `python…`, else the thread with most driver calls, else the first thread. Of threads with equally many calls
+        the one with the earliest call counts.
+        """
+        if self._steps.marker_line != NONE:
+            return int(self.thread[self._steps.marker_line])
+        if self._call_rows.size:
+            return self._busiest(self._call_rows)
+        for line in self._lines:
+            if self._trace.lines[line].name.startswith(_MAIN_THREAD):
+                return int(self.thread[line])
+        # Its rows are those of the host alone.
+        launches = self._stat("correlation_id").row
+        if launches.size:
+            return self._busiest(launches)
+        return int(self.thread[self._lines[0]]) if self._lines else NONE
+
+    def _busiest(self, rows: Int64Array) -> int:
+        """The thread with most of the rows, of several the one with the earliest row."""
+        candidates, of_row = unique_inverse(self.thread[self._columns.line[rows]])
+        count = np.bincount(of_row)
+        first = np.full(candidates.size, -LONG_AGO_PS, dtype=np.int64)
+        np.minimum.at(first, of_row, self._columns.start_ps[rows])
+        return int(candidates[np.lexsort((first, -count))[0]])
+
+    def handed_over(self, rows: Int64Array) -> tuple[Int64Array, Int32Array]:
+        """When the caller handed on the work of each host row, int64 picoseconds, and the thread that was late then.
+
+        The chain of producers and consumers leads from the innermost consumer around the row to the first producer
+        of its id, and on from there, to an event of the caller; its start is the result. An op of XLA was handed on where the
+        caller executed its run. Without either it is the start of the last graph calls that began before the row, or if those ended before it, of the last thing
+        that Python called before it; `LONG_AGO_PS` without any. Rows of the caller itself are never handed over: their
+        time is far in the future.
+
+        The thread is that of the row; but if the chain ends on another thread of Python than the caller, as with a
+        thread per replica outside of graphs, it is that one.
+        """
+        columns = self._columns
+        thread, start = self.thread[columns.line[rows]], columns.start_ps[rows]
+        result, called_until = last_begun(self._calls, start)
+        dispatched, _ = last_begun(self._dispatches, start)
+        result = np.where(called_until <= start, np.maximum(result, dispatched), result)
+        if self._runs_executed:
+            runs = self._stat("run_id").at(rows, NONE).tolist()
+            known = zip(runs, result.tolist(), strict=True)
+            result = np.array([self._runs_executed.get(*pair) for pair in known], dtype=np.int64)
+        result[thread == self.caller] = -LONG_AGO_PS
+        links = self._links
+        open_ = np.flatnonzero(thread != self.caller)
+        current = rows[open_]
+        for _ in range(_LONGEST_CHAIN):
+            producer = links.producer_of(current)
+            known = producer != NONE
+            open_, current = open_[known], producer[known]
+            by_caller = self.thread[columns.line[current]] == self.caller
+            result[open_[by_caller]] = columns.start_ps[current[by_caller]]
+            open_, current = open_[~by_caller], current[~by_caller]
+            if open_.size == 0:
+                break
+            producing = self.thread[columns.line[current]]
+            threads, place = unique_inverse(producing)
+            runs_python = [self.runs_python(one) for one in threads.tolist()]
+            is_python = np.array(runs_python, dtype=np.bool_)[place]
+            thread[open_[is_python]] = producing[is_python]
+        return result, thread
+
+    @cached_property
+    def _runs_executed(self) -> dict[int, int]:
+        """When the caller began to execute each run of a program of XLA."""
+        run_id, columns = self._stat("run_id"), self._columns
+        on_caller = self.thread[columns.line[run_id.row]] == self.caller
+        is_call = on_caller & ~self._stat("device_ordinal").has(run_id.row)
+        begun_ps = columns.start_ps[run_id.row[is_call]].tolist()
+        return dict(zip(run_id.value[is_call].tolist(), begun_ps, strict=True))
+
+    @property
+    def lines_of_python(self) -> list[int]:
+        """The lines of the threads of this host that run Python and call TensorFlow."""
+        return [line for line in self._lines if self.runs_python(int(self.thread[line]))]
+
+    def runs_python(self, thread: int) -> bool:
+        """Whether a thread recorded something that only Python begins: a call or a frame of it."""
+        if thread not in self._is_python_thread:
+            is_python = self._is_python_call | self._is_frame
+            self._is_python_thread[thread] = any(
+                bool(is_python[self._columns.name[rows]].any())
+                or self._stat("tf_function_call").among(rows).row.size > 0
+                for rows in self._row_spans(thread)
+            )
+        return self._is_python_thread[thread]
+
+    def rows_of_thread(self, thread: int) -> Int64Array:
+        """The events of a thread, ascending; none if it belongs to the input pipeline."""
+        parts = [np.arange(span.start, span.stop) for span in self._row_spans(thread)]
+        return joined(parts, np.int64)
+
+    def _row_spans(self, thread: int) -> list[slice]:
+        """The rows of each line of a thread."""
+        if thread not in self._spans_of:
+            lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
+            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines.tolist()]
+        return self._spans_of[thread]
+
+    def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
+        """The events of a thread that overlap a span, ascending in start."""
+        near = self._sorted_rows(thread).until(start_ps, end_ps)
+        result: Int64Array = near[self._columns.end_ps[near] > start_ps]
+        return result
+
+    def first_after(self, thread: int, time_ps: int) -> int:
+        """The first event of a thread that shows what it does and begins at an instant or later; `NONE` without."""
+        rows, start, _ = self._spoken_rows(thread)
+        place = int(np.searchsorted(start, time_ps))
+        return int(rows[place]) if place < rows.size else NONE
+
+    def last_before(self, thread: int, time_ps: int) -> int:
+        """The event of a thread that shows what it does and ended last by an instant; `NONE` without any."""
+        rows, _, order = self._spoken_rows(thread)
+        end = self._columns.end_ps[rows[order]]
+        place = int(np.searchsorted(end, time_ps, side="right"))
+        return int(rows[order[place - 1]]) if place else NONE
+
+    def line_of(self, thread: int) -> int:
+        """The first line of a thread."""
+        return int(np.flatnonzero(self.thread == thread)[0])
+
+    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The events of a thread that show what it does, by start; their starts; and their order by end."""
+        if thread not in self._spoken:
+            by_start = self._sorted_rows(thread)
+            rows = by_start.rows(0, by_start.start_ps.size)
+            rows = rows[self.is_spoken(rows)]
+            order = np.argsort(self._columns.end_ps[rows], kind="stable")
+            self._spoken[thread] = rows, self._columns.start_ps[rows], order
+        return self._spoken[thread]
+
+    def _sorted_rows(self, thread: int) -> _ByStart:
+        """The events of a thread by start."""
+        if thread not in self._by_start:
+            self._by_start[thread] = self._sorted(thread)
+        return self._by_start[thread]
+
+    def _sorted(self, thread: int) -> _ByStart:
+        columns, spans = self._columns, self._row_spans(thread)
+        if len(spans) == 1:
+            start = columns.start_ps[spans[0]]
+            if (start[1:] >= start[:-1]).all():
+                return _ByStart(start, _reach(columns.end_ps[spans[0]]), spans[0].start, None)
+        rows = self.rows_of_thread(thread)
+        rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+        return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
+
+    def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
+        """When each thread has one of some events of this host open."""
+        thread = self.thread[self._columns.line[rows]]
+        return {
+            number: self._spans(rows[thread == number]) for number in unique_ids(thread).tolist()
+        }
+
+    @property
+    def rows_of_model(self) -> Int64Array:
+        """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
+        result: Int64Array = np.flatnonzero(self._is_of_model) + self._span.start
+        return result
+
+    @cached_property
+    def _is_of_model(self) -> BoolArray:
+        """Which events of this host those are; as rows they would take eight times the memory."""
+        rows = self._span
+        waited = self._kinds == HostNameKind.ASYNC_INPUT
+        result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
+        return result
+
+    def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
+        """The activity of the thread at each row of this host, as `HostNameKind`."""
+        result: npt.NDArray[np.uint8] = self._kinds[rows - self._span.start]
+        return result
+
+    @cached_property
+    def pipeline_work(self) -> Int64Array:
+        """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
+        is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR))
+        result: Int64Array = np.flatnonzero(is_work & self._in_pipeline) + self._span.start
+        return result
+
+    @cached_property
+    def pipeline_python(self) -> Int64Array:
+        """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
+        is_python = self._names_that(lambda name: side_work_of(name) is SideWork.PYTHON)
+        rows = self.pipeline_work
+        result: Int64Array = rows[is_python[self._columns.name[rows]]]
+        return result
+
+    def is_in_step(self, rows: Int64Array) -> BoolArray:
+        """Which host rows begin inside a step marker."""
+        markers = self.markers
+        opened = np.searchsorted(markers.start, self._columns.start_ps[rows], side="right") - 1
+        result: BoolArray = opened >= 0
+        if markers.start.size:
+            result &= markers.end[np.maximum(opened, 0)] > self._columns.start_ps[rows]
+        return result
+
+    def is_marker(self, rows: Int64Array) -> BoolArray:
+        """Which rows of this host are step markers."""
+        result: BoolArray = self._is_marker[rows - self._span.start]
+        return result
+
+    @cached_property
+    def _is_marker(self) -> BoolArray:
+        """Whether each row of this host is a step marker."""
+        columns = self._columns
+        on_line = columns.rows_of(self._steps.marker_line)
+        rows = np.arange(on_line.start, on_line.stop)
+        spans = np.array((*self._steps.marker_spans, (LONG_AGO_PS, LONG_AGO_PS)), dtype=np.int64)
+        spans = spans[np.argsort(spans[:, 0])]
+        place = np.searchsorted(spans[:, 0], columns.start_ps[rows], side="right") - 1
+        result: BoolArray = np.zeros(self._span.stop - self._span.start, dtype=np.bool_)
+        result[rows - self._span.start] = (spans[place, 0] == columns.start_ps[rows]) & (
+            spans[place, 1] == columns.end_ps[rows]
+        )
+        return result
+
+    @cached_property
+    def _links(self) -> ProducerConsumerLinks:
+        return ProducerConsumerLinks(self._columns, self.thread, self._host)
+
+    @cached_property
+    def _kinds(self) -> npt.NDArray[np.uint8]:
+        """The same by row of this host, counted from its first."""
+        return self._kind[self._columns.name[self._span]]
+
+    @cached_property
+    def _kind(self) -> npt.NDArray[np.uint8]:
+        """The activity of a thread while an event is open, as `HostNameKind`, by name of the trace."""
+        names = self._trace.names
+        kind = np.zeros(len(names), dtype=np.uint8)
+        for name in self._own_names:
+            kind[name] = host_name_kind(names[name])
+        return kind
+
+    def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
+        """Which names of the trace match, of those that the host recorded."""
+        names = self._trace.names
+        result = np.zeros(len(names), dtype=np.bool_)
+        for name in self._own_names:
+            result[name] = matches(names[name])
+        return result
+
+    @cached_property
+    def _own_names(self) -> list[int]:
+        """The names of the trace that the host recorded."""
+        result: list[int] = unique_ids(self._columns.name[self._span]).tolist()
+        return result
+
+    def _stat(self, key: str) -> HostStat:
+        """A stat of the events of this host."""
+        if key not in self._stats:
+            self._stats[key] = self._columns.stat(key).among(self._span)
+        return self._stats[key]
+
+    def _rows_with(self, key: str, rows: Int64Array) -> Int64Array:
+        """Which of some ascending rows of this host have a stat."""
+        if not rows.size:
+            return rows
+        near = self._stat(key).among(slice(int(rows[0]), int(rows[-1]) + 1)).row
+        return near if rows[-1] - rows[0] == rows.size - 1 else among(near, rows)
+
+    @cached_property
+    def _is_python_call(self) -> BoolArray:
+        return self._names_that(is_python_call)
+
+    @cached_property
+    def _is_frame(self) -> BoolArray:
+        return self._names_that(is_python_frame)
+
+    def _is_pipeline(self, rows: Int64Array) -> BoolArray:
+        """Which rows of this host belong to the input pipeline."""
+        result: BoolArray = self._in_pipeline[rows - self._span.start]
+        return result
+
+    @cached_property
+    def _in_pipeline(self) -> BoolArray:
+        """The same of all rows of this host: they began in a call of the pipeline, or in what runs under its id."""
+        columns, id_ = self._columns, self._stat("id")
+        first = self._span.start
+        is_root = self._names_that(is_pipeline_call)[columns.name[self._span]]
+        captured = id_.value[is_root[id_.row - first]]
+        is_root[id_.row[is_in(id_.value, captured)] - first] = True
+        result = np.zeros(is_root.size, dtype=np.bool_)
+        roots, thread = np.flatnonzero(is_root) + first, self.thread[columns.line[self._span]]
+        for number in unique_ids(thread[is_root]).tolist():
+            own = np.flatnonzero(thread == number) + first
+            spans = self._spans(roots[self.thread[columns.line[roots]] == number])
+            _, until = last_begun(spans, columns.start_ps[own])
+            result[own - first] = columns.start_ps[own] < until
+        return result
+
+    @cached_property
+    def _is_model_line(self) -> BoolArray:
+        """Lines of this host on which the model runs, not its input pipeline."""
+        result: BoolArray = self._trace.runs_model & (self._trace.host_of_line == self._host)
+        return result
+
+    def _rows_of_kind(self, kind: HostNameKind) -> Int64Array:
+        result: Int64Array = np.flatnonzero(self._kinds == kind) + self._span.start
+        return result
+
+    def _spans(self, rows: Int64Array) -> IntervalSet:
+        return union(self._columns.start_ps[rows], self._columns.end_ps[rows])
+
+    @cached_property
+    def _call_rows(self) -> Int64Array:
+        """The events that run a graph, except those of the input pipeline."""
+        rows = self._rows_of_kind(HostNameKind.CALL)
+        return rows[self._is_model_line[self._columns.line[rows]]]
+
+    @cached_property
+    def _calls(self) -> IntervalSet:
+        """When the caller runs a graph."""
+        rows = self._call_rows
+        return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
+
+    @cached_property
+    def markers(self) -> IntervalSet:
+        """When the host was in a step, if markers show it; function calls do not show what lies between steps."""
+        spans = np.array(self._steps.marker_spans, dtype=np.int64).reshape(-1, 2)
+        if self._steps.method not in _EXPLICIT_METHODS:
+            spans = spans[:0]
+        return union(spans[:, 0], spans[:, 1])
+
+    @cached_property
+    def copies_of_constants(self) -> Int64Array:
+        """Host rows of the calls on this host that put constants of graphs on devices."""
+        device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        is_constant = self._trace.names.matching(device.op[rows], [_CONSTANT])
+        is_constant &= (device.class_[rows] == ActivityClass.H2D) & (device.launch[rows] != NONE)
+        return device.launch[rows[is_constant]].astype(np.int64)
+
+    @cached_property
+    def frames(self) -> IntervalSet:
+        """When the tracer of Python shows a frame on any thread."""
+        is_frame = self._is_frame[self._columns.name[self._span]]
+        return self._spans(np.flatnonzero(is_frame) + self._span.start)
+
+    def is_spoken(self, rows: Int64Array) -> BoolArray:
+        """Which rows show what the thread does: not frames of Python, scopes of programs and notes of allocators."""
+        stats = ("correlation_id", "tf_function_call")
+        result: BoolArray = self.kind_of(rows) != HostNameKind.OTHER
+        for stat in stats:
+            result |= self._stat(stat).has(rows)
+        return result
+
+    def _is_called(self, rows: Int64Array) -> BoolArray:
+        """Which rows Python begins."""
+        result: BoolArray = self._is_python_call[self._columns.name[rows]]
+        return result | self._stat("tf_function_call").has(rows)
+
+    @cached_property
+    def _dispatches(self) -> IntervalSet:
+        """What Python called on the caller."""
+        rows = self.rows_of_thread(self.caller)
+        return self._spans(rows[self._is_called(rows)])
+
+
+def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
+    """The `rows` that are in `wanted`, or their `values`."""
+    result: Int64Array = (rows if values is None else values)[is_in(rows, wanted)]
+    return result
+
+
+def last_begun(spans: IntervalSet, time: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Start and end of the last span that began by each instant, `LONG_AGO_PS` without one."""
+    place = places(spans.start, time, right=True)
+    return np.append(LONG_AGO_PS, spans.start)[place], np.append(LONG_AGO_PS, spans.end)[place]

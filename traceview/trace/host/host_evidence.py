@@ -1,0 +1,232 @@
+"""Gathers what the events of one thread show of it: the spans of each kind of evidence for the cause of idle time.
+
+Which evidence counts for which thread, and in what order, is defined in `host_states`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_US
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_events import HostEvents, among
+from traceview.trace.host.state_timeline import Layer, without_holes
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.host_names import HostNameKind
+from traceview.xplane.planes import ActivityClass
+
+BACK_TO_BACK_PS: Final = 100 * PS_PER_US
+"""TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""
+SCHEDULING_OP_PS: Final = 50 * PS_PER_US
+"""A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same duration on."""
+
+STRONG: Final = (
+    (Cause.INPUT, HostNameKind.INPUT),
+    (Cause.H2D, HostNameKind.H2D),
+    (Cause.COMPILE, HostNameKind.COMPILE),
+    (Cause.SYNC, HostNameKind.SYNC),
+    (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
+)
+_SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
+_DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
+"""A Python thread makes such calls itself where it hands on an array or reads a value."""
+
+
+class Evidence(Struct, frozen=True, eq=False):
+    """The time that the events of a set of threads show for each kind of state."""
+
+    strong: tuple[Layer, ...]
+    launch: IntervalSet
+    host_ops: IntervalSet
+    pipeline: IntervalSet
+    scheduling: IntervalSet
+
+
+class HostEvidence(HostEvents):
+    """The events of one host's threads, and what they show; that of each thread is gathered on first use."""
+
+    def __init__(self, trace: Trace, host: int) -> None:
+        super().__init__(trace, host)
+        self._has_queue = any(
+            trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
+        )
+        self._evidence_of: dict[int, Evidence] = {}
+        self._computing_of: dict[int, Int64Array] = {}
+
+    @cached_property
+    def computing_rows(self) -> Int64Array:
+        """Ops that compute on the host: they launch nothing and take longer than scheduling."""
+        computing = [np.empty(0, dtype=np.int64)]
+        for thread in unique_ids(self.thread[self._lines]).tolist():
+            if thread not in self._computing_of:
+                rows = self.rows_of_thread(thread)
+                ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline(rows)]
+                _, self._computing_of[thread] = self._split_ops(ops, self._launches_among(rows))
+            computing.append(self._computing_of[thread])
+        return np.concatenate(computing)
+
+    def _evidence(self, thread: int) -> Evidence:
+        """What the events of one thread show."""
+        if thread not in self._evidence_of:
+            evidence, computing = self._evidence_in(self.rows_of_thread(thread))
+            self._evidence_of[thread], self._computing_of[thread] = evidence, computing
+        return self._evidence_of[thread]
+
+    def _evidence_in(self, rows: Int64Array) -> tuple[Evidence, Int64Array]:
+        """What these events of a thread show, and those that compute."""
+        of_model, of_pipeline = self._by_kind(rows)
+        launches = self._launches_among(rows)
+        launching, computing = self._split_ops(of_model[HostNameKind.OP], launches)
+        strong = {
+            cause: self._spans(merged_rows((of_model[kind], of_pipeline[kind])))
+            for cause, kind in STRONG
+        }
+        if not self._has_queue:
+            strong[Cause.H2D] = self._spans(rows[:0])
+        strong[Cause.COMPILE] = joined_spans(
+            (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
+        )
+        strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
+        functions = self._rows_with("tf_function_call", rows)
+        scheduling = (of_model[kind] for kind in _SCHEDULING)
+        pipeline = (of_pipeline[kind] for kind in (*_SCHEDULING, HostNameKind.OP))
+        evidence = Evidence(
+            strong=tuple(strong.items()),
+            launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
+            host_ops=self._spans(computing),
+            pipeline=self._spans(merged_rows(pipeline)),
+            scheduling=self._spans(merged_rows((*scheduling, functions))),
+        )
+        return evidence, computing
+
+    def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
+        """These events by kind, ascending: those of the model, and those of the input pipeline."""
+        count = len(HostNameKind)
+        codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
+        places_, begin = SWEEPS.grouped(codes, 2 * count)
+        by_code = np.split(rows[places_], begin[1:-1])
+        return by_code[:count], by_code[count:]
+
+    def _launches_among(self, rows: Int64Array) -> Int64Array:
+        """Driver calls that are neither copies nor waits: those have causes of their own."""
+        launches = self._rows_with("correlation_id", rows)
+        kind = self.kind_of(launches)
+        result: Int64Array = launches[(kind == HostNameKind.OTHER) | (kind == HostNameKind.OP)]
+        return result
+
+    def _split_ops(self, ops: Int64Array, launches: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Launches with the ops that only launch, and the ops that compute on the host."""
+        columns = self._columns
+        if not self._has_queue:
+            return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
+        start = columns.start_ps[launches]
+        if (start[1:] < start[:-1]).any():
+            start = np.sort(start)
+        first = places(start, columns.start_ps[ops])
+        last = places(start, columns.end_ps[ops])
+        computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
+        return merged_rows((launches, ops[~computes])), ops[computes]
+
+    @cached_property
+    def _replica_work(self) -> IntervalSet:
+        columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        return union(columns.start_ps[rows], columns.end_ps[rows])
+
+    @cached_property
+    def _async_input(self) -> IntervalSet:
+        """Iterator ops on tf.data threads that block a graph call of the model: they share its id."""
+        rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
+        id_ = self._stat("id")
+        called = id_.value[is_in(id_.row, self._call_rows)]
+        waited = among(id_.row, rows, values=id_.value)
+        rows = among(rows, id_.row)
+        return self._spans(rows[is_in(waited, called)])
+
+    def _traced(self, rows: Int64Array) -> IntervalSet:
+        """Calls that traced a `tf.function`, up to where they run the traced graph."""
+        columns, calls = self._columns, self._stat("tf_function_call")
+        is_traced = [self._trace.names[int(v)].startswith(b"traced-") for v in calls.value]
+        traced = among(calls.row[np.array(is_traced, dtype=np.bool_)], rows)
+        runs = self._call_rows
+        end = columns.end_ps[traced].copy()
+        for index, row in enumerate(traced.tolist()):
+            inside = (
+                (columns.line[runs] == columns.line[row])
+                & (columns.start_ps[runs] >= columns.start_ps[row])
+                & (columns.end_ps[runs] <= columns.end_ps[row])
+            )
+            end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
+        return union(columns.start_ps[traced], end)
+
+    def _prepared(self, rows: Int64Array) -> IntervalSet:
+        """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
+        columns = self._columns
+        copies = among(self.copies_of_constants, rows)
+        if not copies.size:
+            return self._spans(copies)
+        spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
+        copied = columns.start_ps[copies]
+        copied = copied[spoken.within(copied, copied + 1) == 0]
+        place = np.searchsorted(spoken.start, copied, side="right")
+        first, last = columns.start_ps[rows].min(), columns.end_ps[copies].max()
+        return union(np.append(first, spoken.end)[place], np.append(spoken.start, last)[place])
+
+    def _python(self, thread: int) -> IntervalSet:
+        """When Python ran on a thread: from the end of what it recorded to the next thing that Python calls.
+
+        Where no op does, Python calls drivers too. A marker does not say who began it, so it is passed over.
+        """
+        columns, rows = self._columns, self.rows_of_thread(thread)
+        frames = rows[self._is_frame[columns.name[rows]]]
+        called = self._is_called(rows) | is_in(self.kind_of(rows), _DRIVER_CALLS)
+        is_spoken = self.is_spoken(rows)
+        rows, called = rows[is_spoken], called[is_spoken]
+        order = np.lexsort((~called, columns.start_ps[rows]))
+        start, called = columns.start_ps[rows[order]], called[order]
+        reach = np.maximum.accumulate(columns.end_ps[rows[order]])
+        hole = np.flatnonzero(called[1:] & (start[1:] > reach[:-1]))
+        return joined_spans((union(reach[hole], start[hole + 1]), self._spans(frames)))
+
+    def _reads(self, rows: Int64Array) -> IntervalSet:
+        """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
+        columns = self._columns
+        copies, calls = self._reads_of_devices
+        is_own = is_in(calls, rows)
+        calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
+        started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
+        after = np.searchsorted(started, columns.end_ps[calls])
+        waits = after >= np.searchsorted(started, copied)
+        return union(columns.start_ps[calls[waits]], copied[waits])
+
+    @cached_property
+    def _reads_of_devices(self) -> tuple[Int64Array, Int64Array]:
+        """Copies from the devices of this host, and the host rows of their calls."""
+        device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        is_read = (device.class_[rows] == ActivityClass.D2H) & (device.launch[rows] != NONE)
+        copies = rows[is_read]
+        return copies, device.launch[copies].astype(np.int64)
+
+
+def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
+    """Ascending rows, of several that are; in the order of the file, which mostly is that of time."""
+    filled = [part for part in parts if part.size]
+    if len(filled) < 2:
+        return filled[0] if filled else np.empty(0, dtype=np.int64)
+    return np.sort(np.concatenate(filled))
+
+
+def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:
+    """The union of several sets."""
+    empty = np.empty(0, dtype=np.int64)
+    parts = (union(empty, empty), *parts)
+    return union(
+        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    )

@@ -1,0 +1,175 @@
+"""Finds for many spans at once the host events that show their causes.
+
+That is the event that covers most of a span; of nearly equal ones the shortest, then the last begun. The thread that was
+late and the one that calls graphs are searched first, then all other threads of the model.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids
+from traceview.base.intervals import Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.base.sweeping import SWEEPS
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gap_evidence import NEARLY, SHOWS, evidence_at
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.model import NONE, Trace
+
+_Bits = npt.NDArray[np.uint16]
+
+_BITS_OF_KIND: Final = (SHOWS.T * (1 << np.arange(len(Cause)))).sum(axis=1).astype(np.uint16)
+"""The causes that a kind of name shows, a bit for each."""
+
+
+class _Searched(Struct, frozen=True, eq=False):
+    """Events by start, the latest end up to each, and the causes that each shows."""
+
+    row: Int64Array
+    start_ps: Int64Array
+    end_ps: Int64Array
+    reach_ps: Int64Array
+    shows: _Bits
+
+
+class ManyEvidence:
+    """The evidence on one host."""
+
+    def __init__(self, trace: Trace, states: HostStates) -> None:
+        self._trace = trace
+        self._states = states
+        self._of_thread: dict[int, Int64Array] = {}
+
+    def rows(
+        self,
+        cause: npt.NDArray[np.integer],
+        thread: Int32Array,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+    ) -> Int64Array:
+        """The host row that shows the cause of each span, `NONE` without one."""
+        result = np.full(start_ps.size, NONE, dtype=np.int64)
+        wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
+        for number in unique_ids(thread).tolist():
+            chosen = np.flatnonzero(thread == number)
+            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
+            result[chosen] = self._found(self._near(number), *spans)
+        missing = np.flatnonzero(result == NONE)
+        if missing.size:
+            rest = start_ps[missing], end_ps[missing], wanted[missing]
+            result[missing] = self._found(self._anywhere, *rest)
+        return result
+
+    def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
+        """The distinct stacks at some rows, as `HostEvidence.stack`, and which one each row has."""
+        distinct, _, place_of_row = unique_first(rows)
+        names, is_shared = self._outer_names(distinct)
+        index = labels(*names.T)
+        _, first, _ = unique_first(index)
+        text = self._trace.names.text
+        stacks = [
+            tuple(text(name) or "" for name in names[place].tolist() if name != NONE)
+            for place in first.tolist()
+        ]
+        for place in np.flatnonzero(is_shared).tolist():
+            # Of events with the same bounds each is around the other.
+            index[place] = len(stacks)
+            stacks.append(evidence_at(self._trace, self._states, int(distinct[place])).stack)
+        return stacks, index[place_of_row]
+
+    def _outer_names(self, rows: Int64Array) -> tuple[Int32Array, npt.NDArray[np.bool_]]:
+        """The names around each row and its own, `NONE` before them, int32 `[rows, depth]`; and whose bounds others have."""
+        columns, states = self._trace.host_columns, self._states
+        chains: list[Int64Array] = []
+        is_shared = np.zeros(rows.size, dtype=np.bool_)
+        thread = states.thread[columns.line[rows]]
+        for number in unique_ids(thread).tolist():
+            chosen = np.flatnonzero(thread == number)
+            own = sorted_unique(np.concatenate((states.rows_of_thread(number), rows[chosen])))
+            nest = nesting(columns.start_ps[own], columns.end_ps[own])
+            place = np.searchsorted(own, rows[chosen])
+            same = (nest.start[1:] == nest.start[:-1]) & (nest.end[1:] == nest.end[:-1])
+            has_same = np.zeros(own.size, dtype=np.bool_)
+            has_same[nest.order[1:][same]] = has_same[nest.order[:-1][same]] = True
+            is_shared[chosen] = has_same[place]
+            end_ps = columns.end_ps[rows[chosen]]
+            depth = 0
+            above = nest.parent[place]
+            while (above != NONE).any():
+                if depth == len(chains):
+                    chains.append(np.full(rows.size, NONE, dtype=np.int64))
+                outer = own[above]
+                is_outer = (above != NONE) & (columns.end_ps[outer] >= end_ps)
+                chains[depth][chosen[is_outer]] = outer[is_outer]
+                above = np.where(above == NONE, NONE, nest.parent[above])
+                depth += 1
+        names = np.stack([*reversed(chains), rows], axis=1)
+        return np.where(names == NONE, NONE, columns.name[names]), is_shared
+
+    def _found(
+        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array, wanted: _Bits
+    ) -> Int64Array:
+        """The row that shows what is wanted of each span, of these events in time order; `NONE` without one."""
+        order = np.argsort(start_ps, kind="stable")
+        searched = self._searched(rows, union(start_ps, end_ps))
+        found = np.empty(order.size, dtype=np.int64)
+        found[order] = SWEEPS.clearest(
+            searched.start_ps,
+            searched.end_ps,
+            searched.reach_ps,
+            searched.shows,
+            start_ps[order],
+            end_ps[order],
+            wanted[order],
+            NEARLY,
+        )
+        return np.append(searched.row, NONE)[found]
+
+    def _near(self, thread: int) -> Int64Array:
+        """The events of a thread and of the one that calls graphs, which are searched first."""
+        if thread not in self._of_thread:
+            rows = self._by_start(self._states.rows_of_thread(thread))
+            if thread != self._states.caller:
+                of_caller = self._states.rows_of_thread(self._states.caller)
+                rows = self._by_start(np.concatenate((rows, self._by_start(of_caller))))
+            self._of_thread[thread] = rows
+        return self._of_thread[thread]
+
+    @cached_property
+    def _anywhere(self) -> Int64Array:
+        return self._by_start(self._states.rows_of_model)
+
+    def _by_start(self, rows: Int64Array) -> Int64Array:
+        start_ps = self._trace.host_columns.start_ps[rows]
+        if (start_ps[1:] >= start_ps[:-1]).all():
+            return rows
+        return rows[np.argsort(start_ps, kind="stable")]
+
+    def _searched(self, rows: Int64Array, spans: IntervalSet) -> _Searched:
+        """Those of the rows that touch a span: what they show is asked for a few gaps out of many."""
+        columns = self._trace.host_columns
+        start_ps, end_ps = columns.start_ps[rows], columns.end_ps[rows]
+        next_start = np.append(spans.start, np.iinfo(np.int64).max)
+        touched = next_start[np.searchsorted(spans.end, start_ps, side="right")] < end_ps
+        rows, start_ps, end_ps = rows[touched], start_ps[touched], end_ps[touched]
+        reach_ps = np.maximum.accumulate(end_ps)
+        return _Searched(rows, start_ps, end_ps, reach_ps, self._shown_by(rows))
+
+    def _shown_by(self, rows: Int64Array) -> _Bits:
+        """The causes that each row shows, a bit for each."""
+        states = self._states
+        bits = _BITS_OF_KIND[states.kind_of(rows)]
+        for cause, is_shown in (
+            (Cause.BETWEEN, ~states.is_in_step(rows)),
+            (Cause.PYTHON, ~states.is_spoken(rows)),
+        ):
+            bit = np.uint16(1 << cause)
+            bits = np.where(is_shown, bits | bit, bits & ~bit)
+        has_call = self._trace.host_columns.stat("tf_function_call").has(rows)
+        bits = np.where(has_call, bits | np.uint16(1 << Cause.COMPILE), bits)
+        return np.where(states.is_marker(rows), np.uint16(0), bits)

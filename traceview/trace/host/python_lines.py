@@ -1,0 +1,403 @@
+"""Finds the line of Python that a thread was in, from samples of its stacks.
+
+A sample stands for the time since the round of samples before it, as far as that lies in the span in which it was
+taken. Python that computes keeps the interpreter's lock, and with it the next sample, away for 5 ms and more, so numbers
+of samples are no shares of time. Of a span the function of the user with most time counts, of equal ones the first
+sampled, and in it the line with most time.
+
+A thread that waits runs nothing that another could wait for: the main thread while it joins one that trains. Only native
+code that calls Python, as TensorFlow does for generators, is kept waiting by it. Processor time, where it was recorded,
+shows whether a thread waits at a place, whatever it calls there: over all its time there, because one that computes may
+be off a busy core for some rounds. Else names of functions show it. What a thread
+waits for may be what the step needs, a file or a server, so it counts where nothing computes.
+
+The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
+2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
+cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
+from traceview.trace.model import NONE, Recording
+from traceview.trace.sidecar.python_samples import (
+    PythonFrame,
+    PythonSamples,
+    PythonState,
+    PythonThread,
+)
+
+_BITS: Final = (1 << 64) - 1
+_LOW_BITS: Final = (1 << 32) - 1
+_LATEST_NS: Final = (1 << 63) - 1
+_FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
+"""Samples further from the start of the profile are as if they were so far away: outside of every span."""
+_LATE_PS: Final = 5 * PS_PER_MS // 2
+"""A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
+rounds are due after 0.5 to 1.5 ms."""
+_AT_WORK_RATIO: Final = 0.5
+"""Of the time between two rounds: a thread that used a core for less did not keep them apart. A choice of ours."""
+_AT_REST_RATIO: Final = 0.05
+"""Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
+wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+_EXPLAINS_RATIO: Final = 0.5
+"""Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
+_HASH_SEED: Final = 0xC70F6907
+_HASH_FACTOR: Final = 0xC6A4A7935BD1E995
+_HASH_SHIFT: Final = 47
+"""MurmurHash2 of 64 bits (libstdc++, hash_bytes.cc)."""
+
+
+class PythonLine(Struct, frozen=True):
+    """Where a thread was. `frame`: the innermost line of the user's code, or, where none is, of what does not just wait.
+
+    `inner`: the line of a library below it with most time, None where the user's line itself ran.
+    `state`: what the thread mostly did there. Of the `sampled_ps` that all samples stand for, `inside_ps` were in the
+    function of `frame`.
+    """
+
+    frame: PythonFrame
+    inner: PythonFrame | None
+    state: PythonState
+    inside_ps: int
+    sampled_ps: int
+
+    def __str__(self) -> str:
+        return str(self.frame)
+
+    @property
+    def ratio(self) -> float:
+        """The share of the sampled time."""
+        return self.inside_ps / self.sampled_ps
+
+
+class PythonLines:
+    """The samples of one host on the clock of the trace."""
+
+    def __init__(
+        self, recording: Recording, host: int, samples: PythonSamples, start_ns: int
+    ) -> None:
+        self._recording = recording
+        self._host = host
+        self._samples = samples
+        since_ns = np.clip(samples.t_ns - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+        self.time_ps: Int64Array = since_ns * PS_PER_NS + recording.hosts[host].start_ps
+        rounds, round_of_sample = unique_inverse(self.time_ps)
+        self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
+        """Time of the round before that of each sample; of the first round its own."""
+        self._next_ps: Int64Array = rounds[np.minimum(round_of_sample + 1, rounds.size - 1)]
+
+    def thread_of(self, line: int) -> int:
+        """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
+        return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
+
+    def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
+        """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
+        return self.in_each(thread, *_as_one(start_ps, end_ps))[0]
+
+    def in_each(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
+    ) -> list[PythonLine | None]:
+        """Where a thread mostly was in each of `count` groups of spans; None without samples.
+
+        `start_ps`, `end_ps`, `group`: int64 `[n]`, in time order and apart.
+        """
+        return self._most(self._rows_of(thread), start_ps, end_ps, group, count)
+
+    def of_others(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, *, may_wait: bool
+    ) -> PythonLine | None:
+        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
+
+        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file. Otherwise only threads
+        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
+        no op waiting.
+        """
+        return self.of_others_in_each(thread, *_as_one(start_ps, end_ps), may_wait=may_wait)[0]
+
+    def of_others_in_each(
+        self,
+        thread: int,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        group: Int64Array,
+        count: int,
+        *,
+        may_wait: bool,
+    ) -> list[PythonLine | None]:
+        """The same for each of `count` groups of spans, as in `in_each`."""
+        samples, spans = self._samples, (start_ps, end_ps, group, count)
+        is_of_script = self._is_started_by_python[samples.thread]
+        is_idle = self._waits[samples.stack] & is_of_script
+        is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
+        computing = is_other & ~(self._load < _AT_REST_RATIO)
+        if not may_wait:
+            return self._most(np.flatnonzero(computing & ~is_of_script), *spans)
+        computes = self._most(np.flatnonzero(computing), *spans)
+        waited_ps = np.zeros(count, dtype=np.int64)
+        np.add.at(waited_ps, group, end_ps - start_ps)
+        runs = zip(
+            computes,
+            self._most(np.flatnonzero(is_other), *spans),
+            waited_ps.tolist(),
+            strict=True,
+        )
+        return [
+            line if line is not None and line.inside_ps >= _EXPLAINS_RATIO * ps else other
+            for line, other, ps in runs
+        ]
+
+    def time_by_state(
+        self, thread: int, start_ps: Int64Array, end_ps: Int64Array
+    ) -> dict[PythonState, int]:
+        """How long a thread did what in spans, in picoseconds that its samples stand for."""
+        time: Counter[PythonState] = Counter()
+        spans = union(start_ps, end_ps)
+        rows, times, _ = self._time_by_sample(self._rows_of(thread), spans.start, spans.end)
+        for row, time_ps in zip(rows.tolist(), times.tolist(), strict=True):
+            time[self._state(row)] += time_ps
+        return dict(time)
+
+    def lock_kept(self, thread: int) -> IntervalSet:
+        """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
+        rows = self._rows_of(thread)
+        passed_ps, used_ps = self._passed_ps[rows], self._used_ps[rows]
+        is_at_work = (used_ps >= 0) & (used_ps >= _AT_WORK_RATIO * passed_ps)
+        kept = rows[is_at_work & (passed_ps >= _LATE_PS)]
+        return union(self.previous_ps[kept], self.time_ps[kept])
+
+    def at_rest(self, thread: int) -> IntervalSet:
+        """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python."""
+        rows = self._rows_of(thread)
+        next_ps = self._next_ps[rows]
+        is_in_next = np.append(self.time_ps[rows[1:]] == next_ps[:-1], False)[: rows.size]
+        end_ps = np.where(is_in_next, self.time_ps[rows], next_ps)
+        is_at_rest = self._load[rows] < _AT_REST_RATIO
+        return union(self.previous_ps[rows][is_at_rest], end_ps[is_at_rest])
+
+    @property
+    def started_by_python(self) -> list[tuple[int, str]]:
+        """The number and name of each thread that Python started, for it knows no others by name."""
+        return [
+            (number, thread.name)
+            for number, thread in enumerate(self._samples.threads)
+            if thread.name is not None
+        ]
+
+    def _most(
+        self,
+        rows: Int64Array,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        group: Int64Array,
+        count: int,
+    ) -> list[PythonLine | None]:
+        lines: list[PythonLine | None] = [None] * count
+        rows_in, times, span = self._time_by_sample(rows, start_ps, end_ps)
+        if not span.size:
+            return lines
+        of_sample = group[span]
+        order = np.argsort(of_sample, kind="stable")
+        known, first = np.unique(of_sample[order], return_index=True)
+        for number, place in zip(known.tolist(), np.split(order, first[1:]), strict=True):
+            lines[number] = self._line(rows_in[place].tolist(), times[place].tolist())
+        return lines
+
+    def _line(self, rows: list[int], times: list[int]) -> PythonLine:
+        """The line of samples with most time."""
+        stacks = self._samples.stack[rows].tolist()
+        frames = [self._line_of(stack) for stack in stacks]
+        innermost = [self._frame(self._samples.stacks[stack][0]) for stack in stacks]
+        of_function: Counter[tuple[str, str]] = Counter()
+        for frame, time in zip(frames, times, strict=True):
+            of_function[frame.file, frame.function] += time
+        function, inside_ps = of_function.most_common(1)[0]
+        of_line: Counter[PythonFrame] = Counter()
+        of_innermost: dict[PythonFrame, Counter[PythonFrame]] = defaultdict(Counter)
+        of_state: dict[tuple[PythonFrame, PythonFrame], Counter[PythonState]] = defaultdict(Counter)
+        for row, frame, inner, time in zip(rows, frames, innermost, times, strict=True):
+            if (frame.file, frame.function) == function:
+                of_line[frame] += time
+                of_innermost[frame][inner] += time
+                of_state[frame, inner][self._state(row)] += time
+        line, _ = of_line.most_common(1)[0]
+        inner, _ = of_innermost[line].most_common(1)[0]
+        state, _ = of_state[line, inner].most_common(1)[0]
+        return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
+
+    def _time_by_sample(
+        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Rows of the samples that stand for time in spans, in time order and apart, that time, and the span of each."""
+        if not start_ps.size:
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, nothing, nothing
+        time = self.time_ps[rows]
+        # The last span that begins before the sample; -1, whose start is the last one's, where there is none.
+        span = np.searchsorted(start_ps, time, side="left") - 1
+        stands_for_ps = time - np.maximum(self.previous_ps[rows], start_ps[span])
+        is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
+        is_in &= self._has_frames[self._samples.stack[rows]]
+        return rows[is_in], stands_for_ps[is_in], span[is_in]
+
+    def _state(self, row: int) -> PythonState:
+        """What the thread of a sample does at its place."""
+        state = self._frame(self._samples.stacks[self._samples.stack[row]][0]).state
+        load = self._load[row]
+        if state == "native" or np.isnan(load):
+            return state
+        return "waits" if load < _AT_REST_RATIO else "runs"
+
+    def _line_of(self, stack: int) -> PythonFrame:
+        """The line that stands for a stack."""
+        frames = [self._frame(number) for number in self._samples.stacks[stack]]
+        if self._is_user[stack]:
+            return frames[-1]
+        return next((frame for frame in frames if frame.state != "waits"), frames[0])
+
+    def _frame(self, number: int) -> PythonFrame:
+        return self._samples.frames[number]
+
+    def _rows_of(self, thread: int) -> Int64Array:
+        return np.flatnonzero(self._samples.thread == thread)
+
+    @cached_property
+    def _passed_ps(self) -> Int64Array:
+        """The time of each sample since the round before."""
+        return self.time_ps - self.previous_ps
+
+    @cached_property
+    def _used_ps(self) -> Int64Array:
+        """Processor time that its thread has used since; -1 where that is not known."""
+        samples, used_ps = self._samples, np.full(self._samples.count, -1, dtype=np.int64)
+        by_thread = np.argsort(samples.thread, kind="stable")
+        before, after = by_thread[:-1], by_thread[1:]
+        cpu_us = samples.cpu_us
+        is_known = (
+            (samples.thread[after] == samples.thread[before])
+            & (self.previous_ps[after] == self.time_ps[before])
+            & (cpu_us[after] >= 0)
+            & (cpu_us[before] >= 0)
+        )
+        used_us = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000)
+        used_ps[after[is_known]] = used_us[is_known] * PS_PER_US
+        return used_ps
+
+    @cached_property
+    def _load(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
+
+        Between two samples with the same stack it was there. Where there are no two, the time since another stack has to do,
+        of which part was spent there.
+        """
+        samples = self._samples
+        _, place = unique_inverse(samples.thread.astype(np.int64) * (1 << 32) + samples.stack)
+        is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
+        count = int(place.max(initial=-1)) + 1
+        ratio = np.full(count, np.nan)
+        for chosen in (is_known, is_known & self._stays):
+            used = np.bincount(place[chosen], self._used_ps[chosen].astype(np.float64), count)
+            passed = np.bincount(place[chosen], self._passed_ps[chosen].astype(np.float64), count)
+            np.divide(used, passed, out=ratio, where=passed > 0)
+        load: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio[place]
+        return load
+
+    @cached_property
+    def _stays(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Whether the thread of each sample had the same stack in the round before."""
+        samples, stays = self._samples, np.zeros(self._samples.count, dtype=np.bool_)
+        by_thread = np.argsort(samples.thread, kind="stable")
+        before, after = by_thread[:-1], by_thread[1:]
+        stays[after] = (
+            (samples.thread[after] == samples.thread[before])
+            & (samples.stack[after] == samples.stack[before])
+            & (self.previous_ps[after] == self.time_ps[before])
+        )
+        return stays
+
+    @cached_property
+    def _is_user(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which stacks reach code of the user."""
+        return np.array(
+            [bool(stack) and self._frame(stack[-1]).is_user for stack in self._samples.stacks],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def _waits(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Stacks whose innermost frame waits."""
+        return np.array(
+            [
+                bool(stack) and self._frame(stack[0]).state == "waits"
+                for stack in self._samples.stacks
+            ],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def _has_frames(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which stacks are of Python at all."""
+        return np.array([bool(stack) for stack in self._samples.stacks], dtype=np.bool_)
+
+    @cached_property
+    def _is_started_by_python(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which threads no native code has started."""
+        return np.array(
+            [thread.name is not None for thread in self._samples.threads], dtype=np.bool_
+        )
+
+    @cached_property
+    def _thread_of_id(self) -> dict[int, int]:
+        """The number of each sampled thread by every id that its line may have, the likelier ids first."""
+        known: dict[int, int] = {}
+        ids = [line_ids(thread) for thread in self._samples.threads]
+        for forms in zip(*ids, strict=True):
+            for number, id_ in enumerate(forms):
+                if id_ is not None:
+                    known.setdefault(id_ & _BITS, number)
+        return known
+
+
+def _as_one(
+    start_ps: Int64Array, end_ps: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array, int]:
+    """Spans as one group."""
+    spans = union(start_ps, end_ps)
+    return spans.start, spans.end, np.zeros(spans.start.size, dtype=np.int64), 1
+
+
+def python_lines(recording: Recording, host: int) -> PythonLines | None:
+    """The samples of a host; None without any, or where the trace does not say when the profile began."""
+    info = recording.hosts[host]
+    samples = info.sidecar.python if info.sidecar is not None else None
+    if samples is None or info.profile_start_ns is None or info.profile_start_ns > _LATEST_NS:
+        return None
+    return PythonLines(recording, host, samples, info.profile_start_ns)
+
+
+def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
+    """The ids that the line of a thread may have, the likelier first; None where the sidecar does not say."""
+    address = thread.ident
+    if address is None:
+        return None, None, None, None, thread.native_id
+    hashed = _hash(address)
+    return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
+
+
+def _hash(address: int) -> int:
+    mixed = _shifted(address * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS
+    start = _HASH_SEED ^ (8 * _HASH_FACTOR & _BITS)
+    return _shifted(_shifted((start ^ mixed) * _HASH_FACTOR & _BITS) * _HASH_FACTOR & _BITS)
+
+
+def _shifted(value: int) -> int:
+    return value ^ (value >> _HASH_SHIFT)

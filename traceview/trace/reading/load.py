@@ -1,0 +1,176 @@
+"""Loads a run: reads the file of every host, joins what they say to one recording, and aligns their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from msgspec.structs import asdict
+
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
+from traceview.base.sweeping import SWEEPS
+from traceview.base.timing import stage
+from traceview.store.address import location_of
+from traceview.trace.model import Problem, SourceFile, Trace
+from traceview.trace.reading.locate import RunFiles, chosen_run, find_runs, host_of
+from traceview.trace.reading.merge import merged
+from traceview.trace.reading.part import HostFile, Part, read_host, within_device_limit
+from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
+from traceview.trace.strategy.clocks import align, on_one_clock, without_solved
+from traceview.trace.strategy.replicas import with_detected_strategies
+
+Answering: TypeAlias = Callable[[HostFile, Any], object]
+"""Makes the answer to a question from what a file says; a function of a module, for other processes call it."""
+
+
+class Readers(Protocol):
+    """Processes, here or elsewhere, that read files and can be asked about them later."""
+
+    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+        """Read files, salvaging or not, and give each with its number among them, in any order."""
+        ...
+
+    def ask(
+        self, answering: Answering, questions: Mapping[int, object]
+    ) -> Iterator[tuple[int, object]]:
+        """Ask about files by their numbers. Gives those answers that there are, in any order."""
+        ...
+
+
+def load(
+    path: str | Location,
+    *,
+    run: str | None = None,
+    salvage: bool = False,
+    readers: Readers | None = None,
+) -> Trace:
+    """Read a run.
+
+    `path`: a log directory, also by its address, such as `s3://bucket/logs`, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
+    several runs; without it the newest is read. `salvage` accepts damaged files and keeps their readable part; a
+    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage. `readers`: who reads the files, by default this process.
+
+    Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
+    """
+    runs = find_runs(location_of(path))
+    chosen, passed_over = chosen_run(runs, run)
+    problems = [
+        Problem(
+            "newer-run-unreadable",
+            f"run {other.name} is newer and not readable, so this one was read: {other.reason}",
+        )
+        for other in passed_over
+    ]
+    others = tuple(other.name for other in runs if other is not chosen)
+    read = readers.read if readers else read_here
+    return _trace(chosen, read(chosen.paths, salvage), problems, others)
+
+
+def load_run(run: RunFiles) -> Trace:
+    """Read the files of one run. Raises `TraceFormatError` and `TraceNotFoundError` if none of them can be read."""
+    return _trace(run, read_here(run.paths, False), [], ())
+
+
+def read_here(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+    """Read the files one after the other in this process; each is decoded on threads."""
+    for number, path in enumerate(paths):
+        with stage("reading files", f"{number + 1} of {len(paths)}"):
+            file = read_host(path, salvage=salvage)
+        yield number, file
+
+
+def _trace(
+    run: RunFiles,
+    read: Iterable[tuple[int, HostFile]],
+    problems: list[Problem],
+    other_runs: tuple[str, ...],
+) -> Trace:
+    hosts = _Hosts(run, dict(read), problems)
+    clocks = align([part.recording.hosts[0] for part in hosts.parts])
+    with stage("joining hosts"):
+        # What was read has left as much free memory as the columns take, in pieces.
+        SWEEPS.release_free_memory()
+        by_starts, steps_by_starts = merged(hosts.parts, hosts.numbers, clocks)
+        recording, steps_by_host = on_one_clock(by_starts, steps_by_starts)
+    hangs = tuple(_hangs(run, problems))
+    columns = asdict(recording) | {"hosts": with_detected_strategies(recording)}
+    return Trace(
+        **columns,
+        logdir=run.logdir,
+        run=run.name,
+        run_dir=run.directory,
+        other_runs=other_runs,
+        files=tuple(hosts.files),
+        steps_by_host=steps_by_host,
+        problems=without_solved((*problems, *clocks.problems), recording.hosts),
+        hangs=hangs,
+    )
+
+
+class _Hosts:
+    """The parts of the hosts in the order of their files, which does not depend on the order in which they were read.
+
+    `numbers`: the number of the file of each part. Equal files count once. `problems` gets the problems of all files.
+    """
+
+    def __init__(self, run: RunFiles, read: dict[int, HostFile], problems: list[Problem]) -> None:
+        self.parts: list[Part] = []
+        self.numbers: list[int] = []
+        self.files: list[SourceFile] = []
+        self._problems = problems
+        name_of: dict[tuple[int, str], str] = {}
+        device_count = 0
+        first_error = None
+        whole_count = 0
+        for number, path in enumerate(run.paths):
+            file = read.pop(number)
+            part = file.part
+            content = (file.bytes, part.sha256 if part else "")
+            if part and content in name_of:
+                self._add_duplicate(path, file, name_of[content])
+                continue
+            if file.failure:
+                first_error = first_error or file.failure.error(path)
+            else:
+                whole_count += 1
+            if part:
+                name_of[content] = path.name
+                part = within_device_limit(part, device_count)
+                device_count += len(part.recording.device_list)
+                self.numbers.append(number)
+                self.parts.append(part)
+                self._add_file(path, file, part.event_count)
+                problems += part.problems
+            elif file.failure:
+                self._add_file(path, file, 0)
+                self._add_problem("damaged-file", f"{path.name}: {file.failure.text}", path)
+        if first_error and not whole_count:
+            raise first_error
+
+    def _add_duplicate(self, path: Location, file: HostFile, original: str) -> None:
+        self._add_file(path, file, 0, original)
+        text = f"{path.name} has the same bytes as {original}; it was counted once"
+        self._add_problem("duplicate-host-file", text, path)
+
+    def _add_file(
+        self, path: Location, file: HostFile, event_count: int, duplicate_of: str | None = None
+    ) -> None:
+        digest = file.part.sha256 if file.part else None
+        host = host_of(path)
+        self.files.append(
+            SourceFile(path, path.name, host, file.bytes, digest, event_count, duplicate_of)
+        )
+
+    def _add_problem(self, code: str, text: str, path: Location) -> None:
+        self._problems.append(Problem(code, text, host_of(path)))
+
+
+def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:
+    """The reports of hangs beside the traces."""
+    for path in hang_files(run.directory):
+        try:
+            yield read_hang(path)
+        except TraceFormatError as error:
+            text = f"{path.name}: {error.reason}"
+            problems.append(Problem("hang-unreadable", text, path.name.partition(".")[0]))

@@ -1,0 +1,307 @@
+"""Finds runs and their trace files below a path.
+
+TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts `train/` in front. Only
+`*.xplane.pb` is read, because viewers leave their caches beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
+from traceview.store.address import is_remote
+from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
+from traceview.trace.sidecar.task_environment import profile_times
+from traceview.xplane.planes import PlaneKind
+from traceview.xplane.read import read_summary
+
+SUFFIX: Final = ".xplane.pb"
+CAPTURE_FOLDER: Final = ".traceview-"
+_CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
+_DATED: Final = re.compile(r"(?:.*/)?\d{4}(?:_\d\d){5}(?:_\d+)?", re.DOTALL)
+_NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
+_NO_PLANES: Final = "no planes in it"
+_OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
+
+
+class RunFiles(Struct, frozen=True):
+    """The files of one run, before they are read."""
+
+    name: str
+    directory: Location
+    logdir: Location
+    paths: tuple[Location, ...]
+
+
+class RunSummary(Struct, frozen=True):
+    """A run as `traceview show runs` lists it, from names and metadata, without decoding an event."""
+
+    name: str
+    files: tuple[FileSummary, ...]
+
+    @property
+    def profile_start_ns(self) -> int | None:
+        """Start of the earliest host, Unix nanoseconds; None if no host recorded it."""
+        starts = [f.profile_start_ns for f in self.files if f.profile_start_ns is not None]
+        return min(starts, default=None)
+
+
+class FileSummary(Struct, frozen=True):
+    """One host file: its size, its device planes, which of those hold events, and its times.
+
+    `damage`: why it is damaged, else None; `plane_count`: 0 if nothing in it can be read.
+    """
+
+    host: str
+    bytes: int
+    device_names: tuple[str, ...]
+    device_names_with_lines: tuple[str, ...]
+    profile_start_ns: int | None
+    duration_ns: int | None
+    damage: str | None
+    plane_count: int = 0
+
+
+def host_of(path: Location) -> str:
+    """The host a file is named after."""
+    return path.name.removesuffix(SUFFIX)
+
+
+def _by_number(name: str) -> tuple[list[tuple[str, int]], str]:
+    """A sort key that puts host2 before host10."""
+    parts = _NUMBERED.findall(name)
+    return [(text, int(digits or -1)) for text, digits in parts], name
+
+
+def find_runs(path: Location) -> tuple[RunFiles, ...]:
+    """All runs below `path`, sorted by name.
+
+    `path` may be a log directory, a directory in it, one run's directory or a single file. Raises
+    `TraceNotFoundError` if there is no run; its hint names what is there instead.
+    """
+    try:
+        if is_remote(path):
+            path = path.asked()
+        if path.is_file():
+            return (_run(path.parent, [path], None),)
+        if path.exists() and not path.is_dir():
+            raise TraceNotFoundError(f"{path}: not a file or directory that can hold a trace")
+        exists = path.is_dir()
+        if exists and isinstance(path, Path):
+            os.scandir(path).close()  # raises where reading it is not permitted
+    except FileNotFoundError:
+        exists = False
+    except OSError as error:
+        raise TraceNotFoundError(f"{path}: {error.strerror}") from error
+    if not exists:
+        raise TraceNotFoundError(f"{path}: no such file or directory")
+    files: dict[Location, list[Location]] = {}
+    other_output: list[str] = []
+    not_files = [path] if path.name.endswith(SUFFIX) else []
+    unreadable: list[OSError] = []
+    captures: list[Location] = []
+    for directory, folders, names in path.walk() if is_remote(path) else _walk(path, unreadable):
+        # The folder of a capture that still records or was killed while recording.
+        captures += [directory / name for name in folders if name.startswith(CAPTURE_FOLDER)]
+        folders[:] = [name for name in folders if not name.startswith(CAPTURE_FOLDER)]
+        not_files += [directory / name for name in folders if name.endswith(SUFFIX)]
+        for name in sorted(names, key=_by_number):
+            if name.endswith(SUFFIX):
+                file = directory / name
+                if file.exists() and not file.is_file():
+                    not_files.append(file)
+                else:
+                    files.setdefault(directory, []).append(file)
+            elif name.endswith((*_OTHER_OUTPUT, ".xplane.riegeli")):
+                other_output.append(name)
+    if not files and unreadable:
+        raise TraceNotFoundError(f"{unreadable[0].filename}: {unreadable[0].strerror}")
+    if not files:
+        hint = _hint(other_output, not_files, captures)
+        raise TraceNotFoundError(f"{path}: no *{SUFFIX} below it", hint=hint)
+    runs = [_run(directory, paths, path) for directory, paths in files.items()]
+    return tuple(sorted(runs, key=lambda run: run.name))
+
+
+def _walk(top: Location, unreadable: list[OSError]) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As `os.walk`, through links where a log directory may have them, and into no directory twice."""
+    known: set[tuple[int, int]] = set()
+    starts = [str(top)]
+    # What is reached without a link comes first, so that it goes by its own name.
+    for start in starts:
+        for directory, folders, names in os.walk(start, onerror=unreadable.append):
+            place = Path(directory)
+            status = place.stat()
+            if (status.st_dev, status.st_ino) in known:
+                folders.clear()
+                continue
+            known.add((status.st_dev, status.st_ino))
+            starts += [
+                os.fspath(place / name) for name in sorted(folders) if _is_link(place / name)
+            ]
+            yield place, folders, names
+
+
+def _is_link(folder: Path) -> bool:
+    """Whether it links to a log directory or a part of one, rather than to data of a training for instance."""
+    if not folder.is_symlink():
+        return False
+    is_part = folder.name == "plugins" or folder.parent.name in ("plugins", "profile")
+    return is_part or (folder / "plugins").is_dir()
+
+
+def _hint(other_output: list[str], not_files: list[Location], captures: list[Location]) -> str:
+    if not_files:
+        kind = "a directory" if not_files[0].is_dir() else "not a regular file"
+        return f"{not_files[0]} is {kind}"
+    if any(name.endswith(".riegeli") for name in other_output):
+        return f"{other_output[0]} is a continuous-profiling container, which traceview does not support"
+    if other_output:
+        return f"a viewer made {other_output[0]} from a trace; the trace itself is missing"
+    begun = [
+        folder
+        for folder in captures
+        if any(file.name.endswith(SIDECAR_SUFFIX) for file in folder.iterdir())
+    ]
+    if begun:
+        return f"{begun[0]} belongs to a capture that is still running or was killed"
+    return "give the log directory that was passed to the profiler"
+
+
+def _run(directory: Location, paths: list[Location], below: Location | None) -> RunFiles:
+    parent = directory.parent
+    in_plugins = parent.name == "profile" and parent.parent.name == "plugins"
+    logdir = parent.parent.parent if in_plugins else directory
+    name = directory.resolve().name or "run"
+    if below is not None and in_plugins and below in logdir.parents:
+        # Several log directories below one path, `train` and `validation` for instance.
+        name = f"{logdir.relative_to(below).as_posix()}/{name}"
+    return RunFiles(name, directory, logdir, tuple(paths))
+
+
+class PassedOver(Struct, frozen=True):
+    """A run that is newer than the one that is read, and why it is not read."""
+
+    name: str
+    reason: str
+
+
+def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
+    """The run called `name`, else the newest readable run.
+
+    Raises `TraceFormatError` if there are several runs and none is readable.
+    """
+    return chosen_run(runs, name)[0]
+
+
+def chosen_run(
+    runs: tuple[RunFiles, ...], name: str | None
+) -> tuple[RunFiles, tuple[PassedOver, ...]]:
+    """The same, and the unreadable runs that are newer by their names."""
+    if name is not None:
+        chosen = [run for run in runs if name in (run.name, run.directory.name)]
+        if len(chosen) == 1:
+            return chosen[0], ()
+        known = ", ".join(run.name for run in runs)
+        raise TraceNotFoundError(
+            f"{'no run' if not chosen else 'several runs'} called {name!r}",
+            hint=f"available runs: {known}",
+        )
+    if len(runs) == 1:
+        return runs[0], ()
+    candidates, summaries = _candidates(runs)
+    newest = newest_readable(summaries)
+    if newest is None:
+        known = ", ".join(run.name for run in runs)
+        raise TraceFormatError(
+            candidates[-1].paths[0],
+            summaries[-1].files[0].damage or _NO_PLANES,
+            hint=f"none of the {len(runs)} runs is readable: {known}",
+        )
+    passed_over = [
+        PassedOver(run.name, run.files[0].damage or _NO_PLANES)
+        for run in summaries
+        if run_age(run) > run_age(summaries[newest])
+        and not any(file.plane_count for file in run.files)
+    ]
+    return candidates[newest], tuple(passed_over)
+
+
+def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSummary]]:
+    """The runs that may be the newest, with their contents.
+
+    In a store each run costs requests: if all names are dates, only the newest are looked into, down to the first with an
+    undamaged file.
+    """
+    if not (is_remote(runs[0].directory) and all(_DATED.fullmatch(run.name) for run in runs)):
+        return list(runs), [summarize(run) for run in runs]
+    candidates: list[RunFiles] = []
+    summaries: list[RunSummary] = []
+    for run in sorted(runs, key=run_age, reverse=True):
+        candidates.insert(0, run)
+        summaries.insert(0, summarize(run))
+        if any(file.damage is None for file in summaries[0].files):
+            break
+    return candidates, summaries
+
+
+def run_age(run: RunSummary | RunFiles) -> tuple[str, str]:
+    """Sorts runs by their names, which are dates, in whatever folder they lie."""
+    return run.name.rpartition("/")[2], run.name
+
+
+def newest_readable(runs: Sequence[RunSummary]) -> int | None:
+    """The index of the newest run with an undamaged file, else of the newest with a damaged file.
+
+    The start of the profile decides, or the name if a run did not record its start. None if no run is readable.
+    """
+    candidates = [i for i, run in enumerate(runs) if any(file.damage is None for file in run.files)]
+    candidates = candidates or [
+        i for i, run in enumerate(runs) if any(file.plane_count for file in run.files)
+    ]
+    if any(runs[i].profile_start_ns is None for i in candidates):
+        return max(candidates, key=lambda i: run_age(runs[i]))
+    return max(
+        candidates, key=lambda i: (runs[i].profile_start_ns or 0, runs[i].name), default=None
+    )
+
+
+def summarize(run: RunFiles) -> RunSummary:
+    """The contents of a run, from metadata alone; a damaged file is listed with its damage."""
+    return RunSummary(run.name, tuple(_summarize_file(path) for path in run.paths))
+
+
+def _summarize_file(path: Location) -> FileSummary:
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        summary = read_summary(path)
+    except (TraceFormatError, TraceNotFoundError) as error:
+        reason = (
+            error.reason
+            if isinstance(error, TraceFormatError)
+            else error.message.removeprefix(f"{path}: ")
+        )
+        return FileSummary(host_of(path), size, (), (), None, None, reason)
+    start, stop = profile_times(summary.planes)
+    devices = {
+        f"{plane.kind.name}:{plane.ordinal}": plane.line_count
+        for plane in summary.planes
+        if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
+    }
+    return FileSummary(
+        host_of(path),
+        size,
+        tuple(devices),
+        tuple(name for name, count in devices.items() if count),
+        start,
+        stop - start if start is not None and stop is not None else None,
+        summary.faults[0].reason if summary.faults else None if summary.planes else _NO_PLANES,
+        len(summary.planes),
+    )

@@ -1,0 +1,236 @@
+"""Joins the parts of a run to one recording: one table of names, devices and rows numbered over all hosts.
+
+The parts are in the order of their hosts, whatever the order in which they were read; nothing depends on that. A
+column of a part is let go of as it is joined, so that no more than one column exists twice at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import asdict, replace
+
+from traceview.base.intervals import Int32Array
+from traceview.trace.model import (
+    NONE,
+    DeviceColumns,
+    HostColumns,
+    HostStat,
+    HostSteps,
+    Names,
+    Recording,
+)
+from traceview.trace.per_host import HOST_ROWS, PerHost
+from traceview.trace.reading.part import Part
+from traceview.trace.strategy.clocks import AlignedClocks, shifted_steps
+from traceview.xplane.columns import small
+from traceview.xplane.planes import TEXT_STATS
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_Column = npt.NDArray[Any]
+_Change = Callable[[int, _Column], _Column]
+"""Makes of a column of the part of this number what it is in the whole recording."""
+
+_NAMED: Final = ("name", "op", "module", "shape")
+
+
+def merged(
+    parts: list[Part], files: Sequence[int], clocks: AlignedClocks, names: Names | None = None
+) -> tuple[Recording, tuple[HostSteps, ...]]:
+    """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
+
+    `parts`: one per host, in the order of hosts; the list is emptied. `files`: the number of the file of each.
+    `clocks`: of the same hosts. `names`: those that come first in the table of names.
+    """
+    merger = _Merger(parts, files, clocks, names or Names())
+    parts.clear()
+    return merger.recording(), merger.steps
+
+
+class _Merger:
+    def __init__(
+        self, parts: Sequence[Part], files: Sequence[int], clocks: AlignedClocks, names: Names
+    ) -> None:
+        recordings = [part.recording for part in parts]
+        self._clocks = clocks
+        self._offset_ps = clocks.offset_ps.tolist()
+        self._names = names
+        # The first part gives an empty table its first names.
+        self._is_first_as_it_is = not len(names)
+        self._name_of = [self._names.add_all(recording.names) for recording in recordings]
+        self._hosts = [asdict(recording.host_columns) for recording in recordings]
+        self._results = [recording.per_host for recording in recordings]
+        self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
+        self._devices = [asdict(recording.device_columns) for recording in recordings]
+        self._first_row = _before(columns["line"].size for columns in self._hosts)
+        first_line = _before(len(recording.lines) for recording in recordings)
+        # Devices with a plane come first, then the replicas of other hosts, each by host.
+        self._order = sorted(
+            range(len(recordings)),
+            key=lambda host: any(d.kind == "replica" for d in recordings[host].device_list),
+        )
+        counts = [len(recordings[host].device_list) for host in self._order]
+        self._first_device = dict(zip(self._order, _before(counts), strict=False))
+        self._first_line = first_line
+        self._device_list = tuple(
+            replace(device, host=host)
+            for host in self._order
+            for device in recordings[host].device_list
+        )
+        self._lines = tuple(
+            replace(
+                line,
+                host=host,
+                device=NONE if line.is_thread else line.device + self._first_device[host],
+                file=files[host],
+            )
+            for host, recording in enumerate(recordings)
+            for line in recording.lines
+        )
+        self._stored_steps = tuple(
+            replace(step, host=host).shifted(self._offset_ps[host])
+            for host, recording in enumerate(recordings)
+            for step in recording.stored_steps
+        )
+        self._shared_rows = np.concatenate(
+            [
+                recording.shared_rows + first
+                for recording, first in zip(recordings, self._first_row, strict=False)
+            ]
+        )
+        self.steps = tuple(
+            _steps_of(part.steps, host, first_line[host], self._offset_ps[host])
+            for host, part in enumerate(parts)
+        )
+
+    def recording(self) -> Recording:
+        return Recording(
+            hosts=self._clocks.hosts,
+            device_list=self._device_list,
+            lines=self._lines,
+            names=self._names,
+            device_columns=self._device_columns(),
+            host_columns=self._host_columns(),
+            stored_steps=self._stored_steps,
+            shared_rows=self._shared_rows,
+            per_host=self._joined_results(),
+            name_of_host=tuple(self._name_of),
+        )
+
+    def _host_columns(self) -> HostColumns:
+        hosts = range(len(self._hosts))
+        changes: dict[str, _Change] = {
+            "host": _plus(list(hosts)),
+            "line": _plus(self._first_line),
+            "start_ps": _plus(self._offset_ps),
+            "name": self._named,
+        }
+        columns = {
+            key: _joined(hosts, self._hosts, key, changes.get(key, _as_it_is))
+            for key in tuple(self._hosts[0])
+        }
+        keys = dict.fromkeys(chain.from_iterable(self._stats))
+        return HostColumns(**columns, stats={key: self._stat(key) for key in keys})
+
+    def _stat(self, key: str) -> HostStat:
+        having = [host for host, stats in enumerate(self._stats) if key in stats]
+        pieces = {host: asdict(self._stats[host].pop(key)) for host in having}
+        change = self._named if key in TEXT_STATS else _as_it_is
+        return HostStat(
+            _joined(having, pieces, "stored_row", self._rows),
+            _joined(having, pieces, "stored_value", change),
+        )
+
+    def _device_columns(self) -> DeviceColumns:
+        changes: dict[str, _Change] = {
+            "device": _plus(self._first_device),
+            "line": _plus(self._first_line),
+            "start_ps": _plus(self._offset_ps),
+            "launch": self._rows,
+        } | dict.fromkeys(_NAMED, self._named)
+        return DeviceColumns(
+            **{
+                key: _joined(self._order, self._devices, key, changes.get(key, _as_it_is))
+                for key in tuple(self._devices[0])
+            }
+        )
+
+    def _joined_results(self) -> PerHost:
+        """The results of all hosts, in the order of their devices."""
+        return PerHost(**{name: self._result(name) for name in PerHost.__struct_fields__})
+
+    def _result(self, name: str) -> Any:
+        results = [getattr(of_host, name) for of_host in self._results]
+        pieces = [asdict(result) for result in results]
+        columns = {
+            key: _joined(self._order, pieces, key, self._rows if key in HOST_ROWS else _as_it_is)
+            for key in tuple(pieces[0])
+        }
+        return type(results[0])(**columns)
+
+    def _named(self, host: int, names: _Column) -> _Column:
+        """Names by their indices in the table of all hosts."""
+        name_of = self._name_of[host]
+        if host == 0 and self._is_first_as_it_is:
+            return names
+        # `NONE` is the last place.
+        known: Int32Array = np.append(name_of, np.int32(NONE))
+        return known[names].astype(names.dtype, copy=False)
+
+    def _rows(self, host: int, rows: _Column) -> _Column:
+        """Rows of the host columns, or `NONE`."""
+        first = self._first_row[host]
+        if not first:
+            return rows
+        moved = np.where(rows == NONE, NONE, rows.astype(np.int64) + first)
+        return small(moved) if rows.dtype == np.int32 else moved
+
+
+def _before(counts: Any) -> list[int]:
+    """How many there are before each part, and in all."""
+    return list(accumulate(counts, initial=0))
+
+
+def _as_it_is(_: int, column: _Column) -> _Column:
+    return column
+
+
+def _plus(added: Any) -> _Change:
+    """Adds the number of each part; one that is 0 makes no copy."""
+
+    def change(host: int, column: _Column) -> _Column:
+        number = added[host]
+        return column + column.dtype.type(number) if number else column
+
+    return change
+
+
+def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Column:
+    """A column over all parts, in the order of `hosts`; the pieces lose theirs."""
+    if len(hosts) == 1:
+        return change(hosts[0], pieces[hosts[0]].pop(key))
+    first = pieces[hosts[0]][key]
+    bounds = _before(pieces[host][key].size for host in hosts)
+    whole = np.empty(bounds[-1], dtype=first.dtype)
+    for place, host in enumerate(hosts):
+        piece = change(host, pieces[host].pop(key))
+        # The numbers of one host may need more bits than those of others.
+        whole = whole.astype(np.result_type(whole, piece), copy=False)
+        whole[bounds[place] : bounds[place + 1]] = piece
+    return whole
+
+
+def _steps_of(steps: HostSteps, host: int, first_line: int, offset_ps: int) -> HostSteps:
+    """The steps of a part as those of a host of the run."""
+    line = NONE if steps.marker_line == NONE else steps.marker_line + first_line
+    moved = shifted_steps(steps, offset_ps) if offset_ps else steps
+    return replace(
+        moved,
+        host=host,
+        marker_line=line,
+        steps=tuple(replace(step, host=host) for step in moved.steps),
+    )

@@ -1,0 +1,370 @@
+"""Reads what one file says of its host: a part of a run, before the hosts are joined.
+
+All that a host can tell by itself is computed here: its events with their launches and classes, its replicas, its
+memory, its steps. Parts may be read in any order, by other processes or on other machines; `merge` joins them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.location import Location
+from traceview.base.sweeping import SWEEPS
+from traceview.base.text import enumerated
+from traceview.base.timing import stage
+from traceview.trace.device.classify import activity_of
+from traceview.trace.device.memory import with_memory
+from traceview.trace.model import (
+    MOST_DEVICES,
+    NONE,
+    Device,
+    DeviceColumns,
+    Host,
+    HostColumns,
+    HostSteps,
+    LineInfo,
+    Names,
+    Problem,
+    Recording,
+    StoredStep,
+)
+from traceview.trace.per_host import PerHost
+from traceview.trace.reading.join import DeviceParts, HostParts
+from traceview.trace.reading.locate import host_of
+from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
+from traceview.trace.sidecar.task_environment import profile_times, tracer_levels
+from traceview.trace.strategy.collective_calls import find_collective_calls
+from traceview.trace.strategy.replicas import find_replicas
+from traceview.trace.strategy.steps import find_steps
+from traceview.trace.strategy.xla_devices import find_xla_devices
+from traceview.xplane.planes import STEPS_LINE, PlaneKind
+from traceview.xplane.read import MAX_HOURS, read_file
+from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
+from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
+
+_DROPPED = re.compile(rb"(?<!\d)(\d{1,18}) events? dropped")
+_DROP_NOTICE: Final = b"Detected GPU events dropped"
+_NAMED_FIELDS: Final = 5
+"""Fields that a line names; more of them are counted."""
+
+_DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
+
+
+class Part(Struct, frozen=True, eq=False):
+    """What one file gives of its host, which is the only host of `recording`, with times since its own profile start.
+
+    `steps`: of the host. `problems`: of the file. `sha256`, `event_count`: of the whole file.
+    """
+
+    recording: Recording
+    steps: HostSteps
+    problems: tuple[Problem, ...]
+    sha256: str
+    event_count: int
+
+
+class Failure(Struct, frozen=True):
+    """Why a file cannot be read as a whole; the error without the path, which is another one on another machine."""
+
+    text: str
+    is_missing: bool
+    reason: str
+    offset: int | None
+    hint: str | None
+
+    @classmethod
+    def of(cls, path: Location, error: TraceFormatError | TraceNotFoundError) -> Failure:
+        """The failure behind an error about the file at `path`."""
+        text = error.message.removeprefix(f"{path}: ")
+        if isinstance(error, TraceFormatError):
+            return cls(text, False, error.reason, error.offset, error.hint)
+        return cls(text, True, text, None, error.hint)
+
+    def error(self, path: Location) -> TraceFormatError | TraceNotFoundError:
+        """The error, about the file at `path`."""
+        if self.is_missing:
+            return TraceNotFoundError(f"{path}: {self.text}", hint=self.hint)
+        return TraceFormatError(path, self.reason, offset=self.offset, hint=self.hint)
+
+
+class HostFile(Struct, frozen=True, eq=False):
+    """A file of `bytes` bytes that was read: its part, None if nothing is readable.
+
+    `failure`: why it could not be read as a whole; its part is then what was readable.
+    """
+
+    bytes: int
+    part: Part | None
+    failure: Failure | None
+
+
+def read_host(path: Location, *, salvage: bool = False) -> HostFile:
+    """Read the file of one host. `salvage`: damage is accepted, and listed in the problems of the part.
+
+    What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
+    """
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        return _read_host(path, salvage=salvage, failure=None)
+    except (TraceFormatError, TraceNotFoundError) as error:
+        failure = Failure.of(path, error)
+    try:
+        return _read_host(path, salvage=True, failure=failure)
+    except (TraceFormatError, TraceNotFoundError):
+        return HostFile(size, None, failure)
+
+
+def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
+    space = read_file(path, salvage=salvage)
+    return HostFile(space.size, _PartReader(space).part(), failure)
+
+
+def within_device_limit(part: Part, before: int) -> Part:
+    """The part without the devices that are too many beside `before` of other hosts; then with a problem."""
+    recording = part.recording
+    room = max(MOST_DEVICES - before, 0)
+    if len(recording.device_list) <= room:
+        return part
+    device, host = recording.device_columns, recording.host_columns
+    kept = np.array([line.device < room for line in recording.lines], dtype=np.bool_)
+    line_of = (np.cumsum(kept) - 1).astype(np.int32)
+    rows = np.flatnonzero(device.device < room)
+    columns = {key: getattr(device, key)[rows] for key in DeviceColumns.__struct_fields__}
+    device = DeviceColumns(**(columns | {"line": line_of[columns["line"]]}))
+    host = replace(host, line=line_of[host.line])
+    lines = tuple(line for line in recording.lines if line.device < room)
+    fewer = replace(
+        recording,
+        device_list=recording.device_list[:room],
+        lines=lines,
+        device_columns=device,
+        host_columns=host,
+        per_host=_per_host(device, host, recording.names, lines),
+    )
+    problem = _too_many_devices(recording.hosts[0].name)
+    known = tuple(known for known in part.problems if known != problem)
+    return replace(part, recording=fewer, problems=(*known, problem))
+
+
+def _per_host(
+    device: DeviceColumns, host: HostColumns, names: Names, lines: Sequence[LineInfo]
+) -> PerHost:
+    return PerHost(collective_calls=find_collective_calls(device, host, names, lines))
+
+
+def _too_many_devices(host: str) -> Problem:
+    text = f"the run has more than {MOST_DEVICES:,} devices; the others were left out"
+    return Problem("damaged-file", text, host)
+
+
+class _PartReader:
+    """Arranges the content of one file."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.host = host_of(space.path)
+        self.names = Names()
+        self.devices: list[Device] = []
+        self.device_index: dict[str, int] = {}
+        self.lines: list[LineInfo] = []
+        self.problems: list[Problem] = []
+        self.device_parts = DeviceParts()
+        self.host_parts = HostParts(self.names)
+        self.stored_steps: list[StoredStep] = []
+
+    def part(self) -> Part:
+        with stage("arranging events"):
+            host = self.arrange()
+        # Decoding has left as much free memory as the columns take, in pieces.
+        SWEEPS.release_free_memory()
+        with stage("joining events"):
+            recording = self.recording(host)
+        with stage("finding steps"):
+            (steps,) = find_steps(recording)
+        return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
+
+    def recording(self, host: Host) -> Recording:
+        host_columns = self.host_parts.joined()
+        of_planes = self.device_parts.joined(host_columns, self.names)
+        replicas = find_replicas((host,), self.devices, self.lines, self.names, host_columns)
+        if not (replicas.devices or self.devices or host.gpus_expected):
+            replicas = find_xla_devices(self.names, host_columns)
+        device_columns = replicas.after(of_planes)
+        return Recording(
+            hosts=(host,),
+            device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
+            lines=tuple(self.lines),
+            names=self.names,
+            device_columns=device_columns,
+            host_columns=host_columns,
+            stored_steps=tuple(self.stored_steps),
+            shared_rows=replicas.shared_rows,
+            per_host=_per_host(device_columns, host_columns, self.names, self.lines),
+            name_of_host=(np.arange(len(self.names), dtype=np.int32),),
+        )
+
+    def arrange(self) -> Host:
+        """Sort the events into columns, plane by plane; what the file says of the host."""
+        space = self.space
+        environment = tuple(
+            PlaneSummary(p.name, p.kind, p.ordinal, len(p.lines), p.stats) for p in space.planes
+        )
+        start, stop = profile_times(environment)
+        for fault in space.faults:
+            self.problem("damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}")
+        lines_of = space.take_lines()
+        repeated = len(space.repeated)
+        if repeated:
+            self.problem(
+                "repeated-lines",
+                f"{space.path.name} holds {repeated} streams and threads twice, as if the file was appended to "
+                "itself; they were counted once",
+            )
+        event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
+        origin = start if start is not None else _smallest_absolute_stamp(lines_of)
+        sidecar = self.sidecar()
+        if start is None and origin == 0 and sidecar is not None:
+            start, stop = sidecar.started_ns, sidecar.stopped_ns
+        threads = [line.name for lines in lines_of for line in lines]
+        # Devices by number, in whatever order the writer stored their planes.
+        planes = sorted(
+            zip(space.planes, lines_of, strict=True),
+            key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
+        )
+        for plane, lines in planes:
+            self.add_plane(plane, build_table(plane, lines, origin))
+        return Host(
+            name=self.host,
+            file=space.path.name,
+            profile_start_ns=start,
+            profile_stop_ns=stop,
+            start_ps=0,
+            stop_ps=None,
+            errors=tuple(_text(e) for e in space.errors),
+            warnings=tuple(_text(w) for w in space.warnings),
+            dropped_event_count=_dropped(space.warnings),
+            gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
+            event_count=event_count,
+            sidecar=sidecar,
+            tracer_levels=tracer_levels(environment),
+        )
+
+    def problem(self, code: str, text: str) -> None:
+        self.problems.append(Problem(code, text, self.host))
+
+    def sidecar(self) -> Sidecar | None:
+        try:
+            sidecar = read_sidecar(self.space.path)
+        except SidecarError as error:
+            self.problem("sidecar-unreadable", str(error))
+            return None
+        if sidecar is not None and sidecar.wrong_fields:
+            self.problem("sidecar-fields", _wrong_fields(sidecar.wrong_fields))
+        return sidecar
+
+    def add_plane(self, plane: Plane, table: PlaneTable) -> None:
+        if table.negative_duration_count:
+            self.problem(
+                "negative-duration",
+                f"{table.negative_duration_count} events of {_text(plane.name)} end before they "
+                "start; they count as zero length",
+            )
+        if table.misplaced_line_count:
+            self.problem(
+                "damaged-file",
+                f"{table.misplaced_line_count} lines of {_text(plane.name)} begin more than {MAX_HOURS} hours "
+                "before or after the profile; they were left out",
+            )
+        if plane.kind in _DEVICE_KINDS:
+            device = self.device(plane)
+            if device is None:
+                problem = _too_many_devices(self.host)
+                if problem not in self.problems:
+                    self.problems.append(problem)
+                return
+            first_line = self.add_lines(device, plane, table)
+            self.device_parts.add(device, first_line, activity_of(table, self.names))
+            self.stored_steps += _stored_steps(table)
+        elif plane.kind is PlaneKind.HOST:
+            self.host_parts.add(self.add_lines(NONE, plane, table), table)
+
+    def device(self, plane: Plane) -> int | None:
+        """The device of a plane; planes of one name are one device. None where there is no number left for it."""
+        kind = _DEVICE_KINDS[plane.kind]
+        name = f"{plane.kind.name}:{plane.ordinal}"
+        index = self.device_index.get(name)
+        if index is not None:
+            known = self.devices[index]
+            self.devices[index] = replace(known, stats=known.stats | _readable(plane.stats))
+            return index
+        if len(self.devices) >= MOST_DEVICES:
+            return None
+        self.device_index[name] = len(self.devices)
+        model = stat_of(plane.stats, b"gpu_device_name") or stat_of(
+            plane.stats, b"device_type_string"
+        )
+        self.devices.append(
+            Device(
+                host=0,
+                name=name,
+                kind=kind,
+                ordinal=plane.ordinal,
+                model=_text(model) if isinstance(model, bytes) else None,
+                stats=_readable(plane.stats),
+            )
+        )
+        return len(self.devices) - 1
+
+    def add_lines(self, device: int, plane: Plane, table: PlaneTable) -> int:
+        first = len(self.lines)
+        self.lines += [
+            LineInfo(0, device, _text(plane.name), line.id, _text(line.name), 0, plane.stat_names)
+            for line in table.lines
+        ]
+        return first
+
+
+def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
+    stamps = [line.timestamp_ns for lines in lines_of for line in lines if line.timestamp_ns]
+    return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
+
+
+def _stored_steps(table: PlaneTable) -> list[StoredStep]:
+    is_steps = np.array([line.name == STEPS_LINE for line in table.lines], dtype=np.bool_)
+    rows = np.flatnonzero(is_steps[table.line]) if table.count else np.empty(0, dtype=np.int64)
+    steps = []
+    for row in rows.tolist():
+        name = table.names[table.name[row]]
+        if name.isdigit() and len(name) < 19:
+            start = int(table.start_ps[row])
+            steps.append(StoredStep(0, int(name), start, start + int(table.duration_ps[row])))
+    return steps
+
+
+def _dropped(warnings: tuple[bytes, ...]) -> int:
+    """The number of events that the tracer reports as dropped; two stages may report the same text."""
+    notices = {w[w.find(_DROP_NOTICE) :] for w in warnings if _DROP_NOTICE in w}
+    return sum(int(n[:18]) for notice in notices for n in _DROPPED.findall(notice))
+
+
+def _wrong_fields(fields: tuple[str, ...]) -> str:
+    named = enumerated(fields, _NAMED_FIELDS)
+    return f"the sidecar has values of the wrong type or size in {named}; these were left out"
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
+
+
+def _readable(stats: tuple[Stat, ...]) -> dict[str, int | float | str]:
+    return {
+        _text(stat.name): _text(stat.value) if isinstance(stat.value, bytes) else stat.value
+        for stat in stats
+    }

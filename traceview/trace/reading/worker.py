@@ -1,0 +1,77 @@
+"""Runs as a process that reads hosts for another one, and answers questions about those that it has read.
+
+Requests come in on standard input, parts and answers go out on standard output. It ends as soon as the other process
+does, however that ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO
+
+from msgspec import Struct
+
+from traceview.base.errors import TraceviewError
+from traceview.base.location import Location
+from traceview.trace.reading.load import Answering
+from traceview.trace.reading.messages import receive, send
+from traceview.trace.reading.part import HostFile, read_host
+
+
+class Request(Struct, frozen=True):
+    """The file of a number to read, or a question about it.
+
+    `keeps`: whether the process keeps what it reads, until it is asked. `answering`: what answers the `question`, None
+    for the file itself.
+    """
+
+    number: int
+    path: Location
+    salvage: bool
+    keeps: bool
+    answering: Answering | None = None
+    question: object = None
+
+
+def main() -> None:
+    """Answer one request after the other."""
+    # Its life is short, and what it makes has no circles.
+    gc.disable()
+    # Nothing else gets between the parts: what is printed goes to standard error.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    requests: SimpleQueue[Request] = SimpleQueue()
+    Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    kept: dict[int, HostFile] = {}
+    while True:
+        request = requests.get()
+        answer: object
+        try:
+            answer = _answer(request, kept)
+        except (TraceviewError, MemoryError) as error:
+            answer = error
+        except Exception:
+            answer = RuntimeError(f"in a worker:\n{traceback.format_exc()}")
+        send(answers, answer)
+        del answer
+
+
+def _answer(request: Request, kept: dict[int, HostFile]) -> object:
+    file = kept.pop(request.number, None) or read_host(request.path, salvage=request.salvage)
+    if request.keeps:
+        kept[request.number] = file
+    return file if request.answering is None else request.answering(file, request.question)
+
+
+def _listen(stream: IO[bytes], requests: SimpleQueue[Request]) -> None:
+    """Pass requests on; the end of the stream is the end of the process, whatever it is doing."""
+    try:
+        while True:
+            requests.put(receive(stream))
+    except EOFError:
+        os._exit(0)

@@ -1,0 +1,398 @@
+"""Matches the events of different devices that are one collective.
+
+A collective is one event on each device that takes part. The events of one op carry the same group and instance
+key; the same keys may come back in every step. Where the keys are not recorded, events of one name are matched in
+their order. Either way the n-th event on one device matches the n-th on another, unless the profile began or ended
+between the two. So the events of two devices are shifted against each other until the first and the last event of as
+many steps as possible agree:
+
+    GPU:0   a0 a1 │ b0 b1 │ c0 c1        step a was recorded on GPU:0 alone:
+    GPU:1         │ b0 b1 │ c0 c1        GPU:1 is shifted by 2
+
+Counting over the whole recording, not step by step, keeps events matched when a late device runs its event after
+the end of the step. Durations do not depend on the clocks of several hosts; the last device to arrive does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.base.ids import is_in, labels, unique_counts, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.stats import median
+from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
+from traceview.trace.per_host import CollectiveCalls
+from traceview.trace.strategy.roles import step_groups
+from traceview.trace.windows import step_numbers_at
+from traceview.xplane.planes import ActivityClass
+
+CLEAR_LEAD: Final = 3
+"""On several hosts a device counts as last only if its lead is more than this many times the spread of the ends."""
+
+
+class CollectiveKind(IntEnum):
+    """The operation of a collective."""
+
+    UNKNOWN = 0
+    ALL_REDUCE = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+    ALL_TO_ALL = 4
+    BROADCAST = 5
+    REDUCE = 6
+    SEND_RECV = 7
+
+
+_KINDS: Final = (
+    (re.compile(rb"all_?-?reduce|collectivereducev|collectivereduce\b", re.I), "ALL_REDUCE"),
+    (re.compile(rb"all_?-?gather|collectivegather", re.I), "ALL_GATHER"),
+    (re.compile(rb"reduce_?-?scatter", re.I), "REDUCE_SCATTER"),
+    (re.compile(rb"all_?-?to_?-?all", re.I), "ALL_TO_ALL"),
+    (re.compile(rb"broadcast|bcast", re.I), "BROADCAST"),
+    (re.compile(rb"send_?recv|collective-?permute", re.I), "SEND_RECV"),
+    (re.compile(rb"reduce", re.I), "REDUCE"),
+)
+
+
+def collective_kind(name: bytes) -> CollectiveKind:
+    """The kind that the name of a kernel, an op or a call of NCCL shows."""
+    return next(
+        (CollectiveKind[kind] for pattern, kind in _KINDS if pattern.search(name)),
+        CollectiveKind.UNKNOWN,
+    )
+
+
+class Collectives(Struct, frozen=True, eq=False, dict=True):
+    """One row per collective and device that took part, by collective and device; all arrays `[n]`.
+
+    `collective`: int64, numbers from 0 in the order of their starts. `row`: int64, in the device columns;
+    `device`: int16, in the device list. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part
+    from where it hands the op over, before a thread runs it. `step`: int64, number of the step of its host in which
+    it starts, `NONE` outside. `bytes`: int64, size of the buffer or `UNKNOWN_BYTES`. `name`: int32, kernel or op;
+    `op`: int32, the op that asked for it, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`. `by_keys`:
+    bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices. `host`: int64,
+    host of the device; `spread_ps`: int64, spread of the differences between ends on that host and on its
+    reference host.
+    """
+
+    collective: Int64Array
+    row: Int64Array
+    device: npt.NDArray[np.int16]
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    step: Int64Array
+    bytes: Int64Array
+    name: Int32Array
+    op: Int32Array
+    kind: npt.NDArray[np.uint8]
+    by_keys: BoolArray
+    group: Int64Array
+    host: Int64Array
+    spread_ps: Int64Array
+
+    @property
+    def end_ps(self) -> Int64Array:
+        """Exclusive end of each row, int64 picoseconds."""
+        return self.start_ps + self.duration_ps
+
+    @cached_property
+    def first(self) -> Int64Array:
+        """The first row of each collective, int64 `[collectives]`."""
+        return np.flatnonzero(np.diff(self.collective, prepend=-1))
+
+    @property
+    def count(self) -> int:
+        """Number of collectives."""
+        return int(self.first.size)
+
+    @cached_property
+    def device_count(self) -> Int64Array:
+        """Devices recorded in each collective, int64 `[collectives]`."""
+        return np.diff(np.append(self.first, self.row.size))
+
+    @cached_property
+    def is_complete(self) -> BoolArray:
+        """Whether every device of the group recorded the collective; bool `[collectives]`.
+
+        The transfer and wait times of an incomplete one are unknown, because the missing device may be the last.
+        A collective of a single device is incomplete.
+        """
+        groups, index = unique_inverse(self.group[self.first])
+        most = np.zeros(groups.size, dtype=np.int64)
+        np.maximum.at(most, index, self.device_count)
+        result: BoolArray = (self.device_count == most[index]) & (self.device_count > 1)
+        return result
+
+    @cached_property
+    def transfer_ps(self) -> Int64Array:
+        """The shortest duration over the devices, int64 `[collectives]`: the last device waits for no other."""
+        if not self.first.size:
+            return np.empty(0, dtype=np.int64)
+        return np.minimum.reduceat(self.duration_ps, self.first)
+
+    @cached_property
+    def is_within_host(self) -> BoolArray:
+        """Whether all devices of each are on one host, bool `[collectives]`."""
+        if not self.first.size:
+            return np.empty(0, dtype=np.bool_)
+        lowest = np.minimum.reduceat(self.host, self.first)
+        result: BoolArray = lowest == np.maximum.reduceat(self.host, self.first)
+        return result
+
+    @cached_property
+    def wait_ps(self) -> Int64Array:
+        """How long each device waited: its duration beyond the transfer, int64 `[n]`."""
+        return self.duration_ps - self.transfer_ps[self.collective]
+
+    def last_among(self, rows: BoolArray) -> BoolArray:
+        """Which of `rows`, bool `[n]`, started after all the others in their collective; none in a tie.
+
+        On one host the start decides. All devices leave together, so the last to arrive stays for the shortest time.
+        That decides on several hosts, independent of their clocks, if the lead is clear of the spread of the ends.
+        """
+        chosen = np.flatnonzero(rows)
+        number = self.collective[chosen]
+        lowest = np.full(self.count, np.iinfo(np.int64).max, dtype=np.int64)
+        highest, spread = np.full(self.count, -1, dtype=np.int64), np.zeros_like(lowest)
+        np.minimum.at(lowest, number, self.host[chosen])
+        np.maximum.at(highest, number, self.host[chosen])
+        np.maximum.at(spread, number, self.spread_ps[chosen])
+        over_hosts = (lowest < highest)[number]
+        by = np.where(over_hosts, self.duration_ps[chosen], -self.start_ps[chosen])
+        order = np.lexsort((by, number))
+        sorted_number = number[order]
+        first = np.flatnonzero(np.diff(sorted_number, prepend=-1))
+        first = first[np.diff(np.append(first, order.size)) > 1]
+        lead = by[order[first + 1]] - by[order[first]]
+        least = np.where(over_hosts[order[first]], CLEAR_LEAD * spread[sorted_number[first]], 0)
+        result = np.zeros(rows.size, dtype=np.bool_)
+        result[chosen[order[first[lead > least]]]] = True
+        return result
+
+    @cached_property
+    def first_step(self) -> Int64Array:
+        """The step of the device that started first, int64 `[collectives]`; `NONE` outside of all steps."""
+        order = np.lexsort((self.start_ps, self.collective))
+        return self.step[order[self.first]]
+
+    @cached_property
+    def is_last(self) -> BoolArray:
+        """Which events started last in a complete collective (`last_among`), bool `[n]`."""
+        return self.last_among(self.is_complete[self.collective])
+
+    @cached_property
+    def bytes_moved(self) -> Int64Array:
+        """Bytes of the data of each collective, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
+
+        For an all-gather the buffer of NCCL is the part of one device; the data is all parts together.
+        """
+        known = np.full(self.count, UNKNOWN_BYTES, dtype=np.int64)
+        np.maximum.at(known, self.collective, self.bytes)
+        gathers = (self.kind[self.first] == CollectiveKind.ALL_GATHER) & (known != UNKNOWN_BYTES)
+        return np.where(gathers, known * self.device_count, known)
+
+
+def collectives_of(trace: Trace) -> Collectives:
+    """The collectives of the whole recording."""
+    return match_collectives(trace, trace.steps_by_host)
+
+
+def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) -> Collectives:
+    """The collectives of a recording with these steps."""
+    columns = recording.device_columns
+    rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
+    calls = recording.per_host.collective_calls
+    host = recording.host_of_device[columns.device[rows]]
+    start = columns.start_ps[rows]
+    handed_over = calls.arrival != NONE
+    end = columns.end_ps[rows]
+    arrival_ps = recording.host_columns.start_ps[calls.arrival[handed_over]]
+    # An op that begins after the end of a collective did not hand it over, whatever its keys say.
+    start[handed_over] = np.where(arrival_ps <= end[handed_over], arrival_ps, start[handed_over])
+    step, _ = step_numbers_at(steps_by_host, host, start)
+    label, group, by_keys = _labels(recording, rows, calls)
+    collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
+    order = np.lexsort((columns.device[rows], collective))
+    op = np.where(
+        calls.op == NONE, columns.op[rows], np.append(recording.host_columns.name, NONE)[calls.op]
+    )
+    return Collectives(
+        collective=collective[order],
+        row=rows[order],
+        device=columns.device[rows][order],
+        start_ps=start[order],
+        duration_ps=(end - start)[order],
+        step=step[order],
+        bytes=calls.bytes[order],
+        name=columns.name[rows][order],
+        op=op[order].astype(np.int32),
+        kind=_kinds(recording, rows, calls, op)[order],
+        by_keys=by_keys[order],
+        group=group[order],
+        host=host[order],
+        spread_ps=_spreads(recording)[host[order]],
+    )
+
+
+def _spreads(recording: Recording) -> Int64Array:
+    """The spread of the differences between ends of collectives, by host; 0 without a comparison."""
+    clocks = [host.clock for host in recording.hosts]
+    return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
+
+
+def _labels(
+    recording: Recording, rows: Int64Array, calls: CollectiveCalls
+) -> tuple[Int64Array, Int64Array, BoolArray]:
+    """Labels that events of one collective share, their groups, and whether the label is made of recorded keys.
+
+    The keys are used where every event of a name has them, else the name. Ops of replicas differ in name, so they
+    share one. Processes that make their steps independently use the same keys and share no collective.
+    """
+    columns = recording.device_columns
+    is_replica = np.array(
+        [device.kind == "replica" for device in recording.device_list], dtype=np.bool_
+    )
+    name = np.where(
+        is_replica[columns.device[rows]] if rows.size else False, NONE, columns.name[rows]
+    ).astype(np.int64)
+    of_name = labels(name)
+    lacking = np.zeros(of_name.max(initial=-1) + 1, dtype=np.bool_)
+    lacking[of_name[calls.instance == NONE]] = True
+    by_keys = ~lacking[of_name]
+    apart = np.zeros(len(recording.hosts), dtype=np.int64)
+    for place, hosts in enumerate(step_groups(recording.hosts)):
+        apart[list(hosts)] = place
+    of_device = np.array([device.host for device in recording.device_list], dtype=np.int64)
+    keys = [
+        apart[of_device[columns.device[rows]]] if rows.size else name,
+        np.where(by_keys, NONE, name),
+        np.where(by_keys, calls.group, NONE),
+        np.where(by_keys, calls.instance, NONE),
+    ]
+    return labels(*keys), labels(*keys[:3]), by_keys
+
+
+def _matched(
+    label: Int64Array, device: Int64Array, start: Int64Array, end: Int64Array, step: Int64Array
+) -> Int64Array:
+    """The number of the collective of each event, counted from 0 in the order of their starts."""
+    order = np.lexsort((end, start, device, label))
+    of_label, of_device = label[order], device[order]
+    opens = np.ones(order.size, dtype=np.bool_)
+    opens[1:] = (of_label[1:] != of_label[:-1]) | (of_device[1:] != of_device[:-1])
+    begin = np.flatnonzero(opens)
+    count = np.diff(np.append(begin, order.size))
+    place = np.arange(order.size) - np.repeat(begin, count)
+    shift = np.zeros(begin.size, dtype=np.int64)
+    for first, last in _shifted_labels(of_label[begin], count, place, step[order], begin):
+        parts = [order[begin[i] : begin[i] + count[i]] for i in range(first, last)]
+        longest = max(parts, key=len)
+        shift[first:last] = [
+            _shift(step[longest], end[longest], step[part], end[part]) for part in parts
+        ]
+    slot = place + np.repeat(shift, count)
+    index = labels(of_label, slot)
+    began = np.full(index.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(began, index, start[order])
+    rank = np.empty(began.size, dtype=np.int64)
+    rank[np.argsort(began, kind="stable")] = np.arange(began.size)
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = rank[index]
+    return result
+
+
+def _shifted_labels(
+    label: Int64Array, count: Int64Array, place: Int64Array, step: Int64Array, begin: Int64Array
+) -> list[tuple[int, int]]:
+    """Labels whose devices do not agree place by place: first and last (exclusive) of their parts.
+
+    A part is the events of one label on one device. Parts agree if they have equally many events and most of them
+    lie in the same step. A single event cannot be shifted.
+    """
+    if label.size == 0:
+        return []
+    leads = np.ones(label.size, dtype=np.bool_)
+    leads[1:] = label[1:] != label[:-1]
+    leader = np.flatnonzero(leads)
+    leader_of_part = leader[np.cumsum(leads) - 1]
+    differs = count != count[leader_of_part]
+    leader_row = np.repeat(begin[leader_of_part], count) + place
+    known = leader_row < step.size
+    is_mismatch = np.repeat(differs, count) | ~known
+    is_mismatch |= step[np.where(known, leader_row, 0)] != step
+    mismatches = np.add.reduceat(is_mismatch.astype(np.int64), begin) if begin.size else count
+    odd = differs | (2 * mismatches > count)
+    last = np.append(leader[1:], label.size)
+    return [
+        (low, high)
+        for low, high in zip(leader.tolist(), last.tolist(), strict=True)
+        if odd[low:high].any() and count[low:high].max() > 1
+    ]
+
+
+def _shift(
+    longest_step: Int64Array, longest_end: Int64Array, step: Int64Array, end: Int64Array
+) -> int:
+    """By how many places to shift the events of one device, so that they match those of the longest one.
+
+    The first and the last event of every common step vote. Without common steps each event votes for the event that
+    ends nearest. In a tie the shift with the smallest distance between the ends wins.
+    """
+    by_first = _first_votes(longest_step, step)
+    by_last = longest_step.size - step.size - _first_votes(longest_step[::-1], step[::-1])
+    votes = np.concatenate((by_first, by_last))
+    if votes.size == 0:
+        after = np.minimum(np.searchsorted(longest_end, end), longest_end.size - 1)
+        before = np.maximum(after - 1, 0)
+        nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
+        votes = np.where(nearer, before, after) - np.arange(end.size)
+    values, count = unique_counts(votes)
+    best = values[count == count.max()].tolist()
+    return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
+
+
+def _first_votes(longest_step: Int64Array, step: Int64Array) -> Int64Array:
+    """For each common step the shift that makes the first events of both devices match."""
+    (steps, here), (longest_steps, there) = _first_places(step), _first_places(longest_step)
+    common, common_there = is_in(steps, longest_steps), is_in(longest_steps, steps)
+    votes: Int64Array = (there[common_there] - here[common])[steps[common] != NONE]
+    return votes
+
+
+def _first_places(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct values, sorted, and the place at which each occurs first."""
+    order = np.argsort(values, kind="stable")
+    distinct, count = unique_counts(values)
+    return distinct, order[np.cumsum(count) - count]
+
+
+def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:
+    """Median distance between the ends of events that match after a shift."""
+    low, high = max(0, -shift), min(end.size, longest_end.size - shift)
+    if low >= high:
+        return float("inf")
+    return median(np.abs(longest_end[low + shift : high + shift] - end[low:high]))
+
+
+def _kinds(
+    recording: Recording, rows: Int64Array, calls: CollectiveCalls, op: Int64Array
+) -> npt.NDArray[np.uint8]:
+    """The kind by the name of the kernel; where that does not show it, by the call of NCCL, then by the op."""
+    called = np.append(recording.host_columns.name, NONE)[calls.call]
+    kind = np.zeros(rows.size, dtype=np.uint8)
+    for name in (recording.device_columns.name[rows], called, op):
+        unknown = np.flatnonzero((kind == CollectiveKind.UNKNOWN) & (name != NONE))
+        names, index = unique_inverse(name[unknown])
+        kinds = np.array(
+            [collective_kind(recording.names[i]) for i in names.tolist()], dtype=np.uint8
+        )
+        kind[unknown] = kinds[index]
+    return kind

@@ -1,0 +1,145 @@
+"""Reads from the names of ops which replica issued them, and how many replicas a host has at least."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import Int64Array
+from traceview.trace.device.op_phase import (
+    LONGEST_NAME,
+    OPTIMIZER_SCOPE,
+    Phase,
+    phase_of,
+    split_op_name,
+    uses_variable,
+)
+from traceview.trace.model import NONE, Names, Recording
+from traceview.xplane.planes import ActivityClass
+
+_REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_UPDATE: Final = re.compile(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
+
+
+class ReplicaNames:
+    """The replicas that the names of ops show, by host and by device."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._on_device: dict[int, tuple[int, ...]] = {}
+        self._replica: dict[tuple[int, int], int | None] = {}
+
+    @cached_property
+    def least_counts(self) -> dict[int, int]:
+        """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
+
+        The first replica has no number in names, so a host whose ops name no other replica is left out.
+        """
+        return {index: value + 1 for index, value in enumerate(self._highest.tolist()) if value > 0}
+
+    def on_device(self, device: int) -> tuple[int, ...]:
+        """The replicas, `replica_4/…`, that the names of ops computed on one device contain, sorted."""
+        if device not in self._on_device:
+            self._on_device[device] = self._found_on(device)
+        return self._on_device[device]
+
+    def _found_on(self, device: int) -> tuple[int, ...]:
+        columns, rows = (
+            self._recording.device_columns,
+            self._recording.device_columns.rows_of(device),
+        )
+        op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
+        names = unique_ids(op[op != NONE]).tolist()
+        replicas = {self._replica_of(name, device) for name in names}
+        return tuple(sorted(replica for replica in replicas if replica is not None))
+
+    def of_gradients(self, device: int) -> dict[int, int]:
+        """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
+        columns, rows = (
+            self._recording.device_columns,
+            self._recording.device_columns.rows_of(device),
+        )
+        of_op = (columns.class_[rows] == ActivityClass.COMPUTE) & (columns.op[rows] != NONE)
+        names, index = unique_inverse(columns.op[rows][of_op])
+        total = np.zeros(names.size, dtype=np.int64)
+        np.add.at(total, index, columns.duration_ps[rows][of_op])
+        by_replica: dict[int, int] = {}
+        for name, length_ps in zip(names.tolist(), total.tolist(), strict=True):
+            if phase_of(self._recording.names[name]) is Phase.BACKWARD:
+                replica = self._replica_of(name, device) or 0
+                by_replica[replica] = by_replica.get(replica, 0) + length_ps
+        return by_replica
+
+    def _replica_of(self, name: int, device: int) -> int | None:
+        highest = int(self._highest[self._recording.device_list[device].host])
+        if (name, highest) not in self._replica:
+            self._replica[name, highest] = self._read_replica(name, highest)
+        return self._replica[name, highest]
+
+    def _read_replica(self, name: int, highest: int) -> int | None:
+        path, type_ = split_op_name(self._recording.names[name][:LONGEST_NAME])
+        # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
+        if uses_variable(type_) and not OPTIMIZER_SCOPE.search(path):
+            return None
+        return replica_in(path, highest)
+
+    @cached_property
+    def _highest(self) -> Int64Array:
+        """The highest replica in the names of each host, over the events of the host and of its devices."""
+        recording = self._recording
+        columns, events = recording.device_columns, recording.host_columns
+        return highest_replicas(
+            recording.names,
+            [
+                unique_ids(
+                    np.concatenate(
+                        (
+                            unique_ids(events.name[events.rows_of_host(host)]),
+                            *(
+                                unique_ids(columns.op[columns.rows_of(device)])
+                                for device in devices
+                            ),
+                        )
+                    )
+                )
+                for host, devices in enumerate(recording.devices_of_host)
+            ],
+        )
+
+
+def highest_replicas(names: Names, of_hosts: Sequence[Int64Array]) -> Int64Array:
+    """The highest k in a scope `replica_<k>/` among the names of each host, int64; `NONE` where no name has one.
+
+    `of_hosts`: by host, indices of names, or `NONE`. Ops that only send to another device or receive from it count too.
+    """
+    number = np.array(
+        [
+            int(match[1])
+            if b"replica_" in text and (match := _REPLICA_SCOPE.search(text[:LONGEST_NAME]))
+            else NONE
+            for text in names
+        ]
+        # The entry of `NONE`.
+        + [NONE],
+        dtype=np.int64,
+    )
+    return np.array([number[own].max(initial=NONE) for own in of_hosts], dtype=np.int64)
+
+
+def replica_in(path: bytes, highest: int) -> int | None:
+    """The replica that the name or path of an op contains: `replica_<k>`, or an optimizer's `update_<k>`.
+
+    Of several `update_<k>` the innermost counts: an optimizer of tf_keras numbers its variables outside of it. Where
+    k exceeds `highest`, the highest `replica_<k>` of the host, it numbers a variable.
+    """
+    match = _REPLICA.search(path)
+    if match:
+        return int(match[1])
+    updates = _UPDATE.findall(path)
+    return int(updates[-1]) if updates and int(updates[-1]) <= max(highest, 0) else None
