@@ -30,8 +30,8 @@ from traceview.base.location import Location
 from traceview.base.timing import measured
 from traceview.document.screen import render_screen
 from traceview.report.build import analyze
+from traceview.report.document import screen_of
 from traceview.report.saved import to_json
-from traceview.report.screen import screen_of
 from traceview.trace.reading.load import Answering, load
 from traceview.trace.reading.messages import receive, send
 from traceview.trace.reading.part import HostFile, read_host

@@ -24,19 +24,18 @@ from scripts.xspace import XSpace
 from traceview.analysis.context import Context
 from traceview.analysis.selection import select
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.document.screen import render_screen
 from traceview.export import csv, perfetto
 from traceview.export.draw import drawn
 from traceview.export.tables import window_tables
 from traceview.report.build import analyze
-from traceview.report.document import document_of
+from traceview.report.document import document_of, screen_of
 from traceview.report.filtering import only_devices
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
-from traceview.report.screen import screen_of
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 

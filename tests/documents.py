@@ -70,10 +70,6 @@ Rename = Callable[[str], str]
 WORKING = ("GPU:0", "GPU:1")
 SHARES_REMARK = "Shares are of the window."
 COMMAND = "traceview report logs --run 2026_01_02 -o report"
-DEFINITIONS = (
-    ("", TERMS),
-    ("What a device waited for", tuple((look.words, look.meaning) for look in STATES.values())),
-)
 
 
 SENTENCES = ("title", "explanation", "evidence", "confidence_reason", "action", "advice")
@@ -145,18 +141,20 @@ def summary(rename: Rename = str) -> Summary:
     of_document = findings(rename)
     return Summary(
         run=rename("2026_01_02"),
-        captured=(
+        captured=(phrase("run ", name(rename("2026_01_02"))), "6 × GPU", "window 100 ms"),
+        about=(
             phrase("host ", device(rename(HOST))),
             phrase("6 × ", device(rename("Tesla V100"))),
             "1 file, 3.04 MB, 23,128 events",
             "profiled 2026-01-02 07:57:18 UTC",
+            "MirroredStrategy on 2 replicas",
+            "busy >99.9%",
         ),
-        job=("MirroredStrategy on 2 replicas", "busy >99.9%"),
         answer=of_document[1].title,
         label=SEVERITIES["warning"],
         action=of_document[1].action,
         quality=QUALITIES["degraded"],
-        findings=of_document[:2],
+        findings=of_document[::2],
         hidden_count=1,
         command=COMMAND,
         remarks=(
@@ -164,7 +162,8 @@ def summary(rename: Rename = str) -> Summary:
         ),
         anatomy=(anatomy(rename),),
         step_times=step_times(rename),
-        capture_lead="The capture is degraded: some numbers are incomplete.",
+        trust=("Capture: degraded, the tracer dropped 15 events", "4 steps used"),
+        full_command="traceview analyze logs --full",
     )
 
 
@@ -284,7 +283,6 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
             *remarks(SHARES_REMARK),
         ),
         lead="Communication and copies count only while nothing computes.",
-        terms=("window", "busy", "idle"),
         is_folded=False,
     )
 
@@ -316,7 +314,6 @@ def idle_section(keys: Sequence[str]) -> Section:
             ),
             *remarks(SHARES_REMARK),
         ),
-        terms=("idle", "gap"),
     )
 
 
@@ -393,14 +390,27 @@ def full_document(
                     *facts("left out on request: retracing"),
                 ),
                 lead="1 critical, 1 warning, 1 info; the largest cost first.",
+                is_folded=False,
+                command="traceview show findings logs",
             ),
             devices_section(shown, device_count, rename),
             idle_section(shown),
             gaps_section(keys, rename),
             input_section(rename),
-            Section("capture", "Capture", notes("the tracer dropped 15 events"), is_folded=False),
+            Section("capture", "Capture", notes("the tracer dropped 15 events")),
+            Section("about", "About this run", facts(*summary(rename).about)),
+            Section(
+                "definitions",
+                "Definitions",
+                table(
+                    "Definitions",
+                    (
+                        words("term", [term for term, _ in TERMS]),
+                        words("meaning", [meaning for _, meaning in TERMS]),
+                    ),
+                ),
+            ),
         ),
-        definitions=DEFINITIONS,
     )
 
 
@@ -410,19 +420,13 @@ def bare_document() -> Document:
         traceview_version="0.1.0",
         summary=Summary(
             run="run1",
-            captured=("1 file, 887 B, 0 events", "no steps found"),
-            job=(),
             answer="1 device is visible and recorded no event.",
-            label=None,
-            action="",
+            captured=("1 file, 887 B, 0 events", "no steps found"),
             quality=QUALITIES["unusable"],
-            findings=(),
-            hidden_count=0,
-            command="",
         ),
         sections=(
-            Section("timeline", "Timeline", (Timeline(None),)),
-            Section("findings", "Findings", (), lead="No problem found."),
+            Section("timeline", "Timeline", (Timeline(None),), is_folded=False),
+            Section("findings", "Findings", (), lead="No problem found.", is_folded=False),
             Section("steps", "Steps", (), lead="No steps: nothing repeats."),
         ),
     )

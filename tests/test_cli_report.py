@@ -235,7 +235,7 @@ def test_a_saved_report_is_written_by_the_ending(
     saved = str(tmp_path / "report.json")
     assert command("analyze", loop, "-o", saved).code == 0
     assert command("report", saved, "-o", str(tmp_path / "a.md")).code == 0
-    assert (tmp_path / "a.md").read_text("utf-8").startswith("# traceview: run")
+    assert (tmp_path / "a.md").read_text("utf-8").startswith("# WARNING ")
 
 
 def test_the_schema_describes_the_report(command: Command, loop: str) -> None:

@@ -26,7 +26,7 @@ from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from traceview.api import analyze
 from traceview.cli.commands.export import Format
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.document.json_text import encoded
 from traceview.report import formats
 from traceview.report.document import document_of
@@ -44,7 +44,9 @@ CONTROL = re.compile(
 
 
 def on_a_terminal(report: Report) -> str:
-    return terminal.render(document_of(report, is_brief=True), width=100, color=False)
+    return terminal.render(
+        document_of(report, is_brief=True), width=100, color=False, most_lines=10**6
+    )
 
 
 FORMS: dict[str, Callable[[Report], str]] = {

@@ -16,9 +16,9 @@ from traceview.document import numbers
 from traceview.ledger.states import BY_KEY
 from traceview.ledger.table import Ledger
 from traceview.report.build import analyze
+from traceview.report.document import screen_of
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
-from traceview.report.screen import screen_of
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 

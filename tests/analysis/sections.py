@@ -29,7 +29,7 @@ from traceview.document.phrase import plain
 from traceview.report import document
 
 HOST = "host0"
-_SUMMARY = Summary("run1", (), (), "No problem found.", None, "", None, (), 0, "traceview report")
+_SUMMARY = Summary("run1", "No problem found.", command="traceview report")
 
 
 def view_of(**changes: Any) -> View:

@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from traceview.analysis.steps.section import UNSURE
-from traceview.document.terminal import render
+from traceview.document.screen import render
 from traceview.report.document import document_of
 
 LOOP = "A loop in the graph runs"

@@ -14,7 +14,7 @@ import traceview
 from tests.capture.conftest import environment_with
 from tests.capture.test_placement_real import DRIVER, KINDS, MORE
 from tests.capture.test_with_tensorflow import START
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
@@ -48,7 +48,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, traceview.Rep
 def on_a_terminal(report: traceview.Report) -> str:
     """The text of a report, on one line."""
     document = document_of(report, is_brief=True)
-    return " ".join(terminal.render(document, width=120, color=False).split())
+    return " ".join(terminal.render(document, width=120, color=False, most_lines=10**6).split())
 
 
 @pytest.mark.parametrize("name", CHOSEN)

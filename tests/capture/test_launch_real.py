@@ -19,7 +19,7 @@ from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
 from traceview.capture.launch.command import STARTUP
 from traceview.capture.launch.environment_variable import VARIABLE
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow

@@ -15,7 +15,7 @@ import pytest
 from msgspec import structs
 
 from scripts.scenarios import SCENARIOS
-from tests.documents import COMMAND, DEFINITIONS, bare_document, finding, full_document
+from tests.documents import COMMAND, bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, anatomy, cut, prose
@@ -127,35 +127,31 @@ def test_the_first_screen_says_what_matters() -> None:
     assert screen.one("h1").text == f"warning {plain(summary.answer)}"
     assert screen.one("p", class_="verdict").text == plain(summary.action)
     assert screen.one("p", class_="quality").text == (
-        "The capture is degraded: some numbers are incomplete. Can it be trusted?"
+        "The capture is degraded: some numbers are incomplete."
     )
-    job = screen.one("p", class_="job")
-    assert "MirroredStrategy on 2 replicas" in job.text
-    assert not job.all("code")  # neither the time of day nor a share is code
-    findings = page_of(full_document()).one("section", id="findings")
-    assert findings.one("code", id="command").text == COMMAND
+    root = page_of(full_document())
+    about = root.one("details", id="about").one("p", class_="facts")
+    assert "MirroredStrategy on 2 replicas" in about.text
+    assert not about.all("code")  # neither the time of day nor a share is code
+    assert root.one("footer").one("code", id="command").text == COMMAND
+    findings = root.one("section", id="findings")
     assert "66.7% of the GPU time" in findings.one("details", id="finding-1").text
     assert "1 more finding" in findings.text
 
 
-def test_what_the_capture_lacks_has_a_place_of_its_own() -> None:
-    about_capture = finding(2, "info", code="few-steps", is_about_capture=True)
-    block = Findings((finding(), about_capture))
-    root = page_of(with_sections(Section("findings", "Findings", (block,))))
-    strip = root.one("div", role="group")
-    assert [box.attributes["id"] for box in strip.all("details")] == ["finding-2"]
-    assert "Can this capture be trusted?" in strip.text
-    assert root.one("details", id="finding-1").parent is not strip
+def test_what_the_capture_lacks_comes_after_what_is_wrong() -> None:
+    about_capture = finding(1, "info", code="few-steps", is_about_capture=True)
+    block = Findings((about_capture, finding(2)))
+    root = page_of(with_sections(Section("findings", "Findings", (block,), is_folded=False)))
+    findings = root.one("section", id="findings")
+    assert [box.attributes["id"] for box in findings.all("details")] == ["finding-2", "finding-1"]
+    assert findings.one("h3").text == "About the capture"
 
 
 def test_sections_after_the_devices_open_on_request() -> None:
-    root = page_of(full_document())
-    closed = {
-        section.attributes["id"]
-        for section in root.all("section")
-        if section.all("details", class_="fold")
-    }
-    assert closed == {"idle", "gaps", "input", "capture"}
+    rest = page_of(full_document()).one("section", id="rest")
+    closed = [box.attributes["id"] for box in rest.all("details", class_="fold")]
+    assert closed == ["idle", "gaps", "input", "capture", "about", "definitions"]
 
 
 def test_an_anatomy_has_its_numbers() -> None:
@@ -191,14 +187,7 @@ def test_sections_come_in_their_order() -> None:
         for element in root.one("main").children
         if element.tag == "section"
     ]
-    others = [section.id for section in full_document().sections if section.id != "findings"]
-    assert ids == [
-        "summary",
-        "findings",
-        "timeline-section",
-        *others[1:],
-        "definitions",
-    ]
+    assert ids == ["summary", "timeline-section", "findings", "devices", "rest"]
     assert [target[1:] for target in targets(root.one("nav"))] == ids
 
 
@@ -326,7 +315,7 @@ def test_a_bar_says_in_words_what_it_shows() -> None:
         "compute 60.0%, communication 10.0%, copies and fills 5.0%, idle 25.0%"
     )
     assert widths(bar.all("i")) == [60, 10, 5, 25]
-    idle = page_of(full_document()).one("section", id="idle").all("span", class_="bar")[0]
+    idle = page_of(full_document()).one("details", id="idle").all("span", class_="bar")[0]
     assert sum(widths(idle.all("i"))) == pytest.approx(50, abs=0.1)  # as long as the bar itself
     assert section.one("p", class_="legend").text == "compute idle communication copies and fills"
 
@@ -338,20 +327,11 @@ def widths(pieces: Iterable[Element]) -> list[float]:
 def test_a_heading_has_its_meaning_and_a_status_its_colour() -> None:
     root = parsed(full_page(device_count=4))
     (heading,) = (
-        cell for cell in root.one("section", id="idle").all("th") if cell.text == "launch latency"
+        cell for cell in root.one("details", id="idle").all("th") if cell.text == "launch latency"
     )
     assert heading.attributes["title"].startswith("work was queued")
     empty = root.one("tr", id="device-4").children[1]
     assert (empty.text, empty.attributes["class"]) == ("no event", "critical")
-
-
-def test_words_are_defined_where_they_are_used() -> None:
-    root = page_of(full_document())
-    definitions = root.one("section", id="definitions").text
-    assert all(meaning in definitions for _, terms in DEFINITIONS for _, meaning in terms)
-    help_ = root.one("section", id="devices").one("details").text
-    assert "the union over its streams, never a sum" in help_
-    assert "confidence" not in help_
 
 
 def test_a_remark_is_printed_once() -> None:

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from scripts.scenarios import SCENARIOS
+from tests.documents import finding
 from tests.hostile import HOSTILE
-from traceview.document.model import AnatomyPart, AnatomyRow, Screen, ShortFinding
+from traceview.document.model import AnatomyPart, AnatomyRow, Summary
 from traceview.document.phrase import name, phrase
 from traceview.document.screen import render_screen
 from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, VERDICT_STATUSES
 from traceview.report.build import analyze
-from traceview.report.screen import screen_of
+from traceview.report.document import screen_of
 
 Golden = Callable[[str, str], None]
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")
@@ -28,10 +29,10 @@ WIDTHS = (40, 60, 80, 100, 200)
 MS = 10**9
 BAR = re.compile(r"(?:^| )([A-Z#%=<>+?]{4,}) +[\d.,]+ ?[mnpµu]?s?$")
 NAMED = re.compile(r"(?:^  (?:other: )?|  )([A-Z#%=<>+?]) ")
-FINDING = ShortFinding(
-    SEVERITIES["warning"],
-    phrase("GPU:0 waits 6.00 of 50.0 ms (12%) for HtoD copies."),
-    phrase("Copy the next batch while this one is computed: `dataset.prefetch(2)`."),
+FINDING = finding(
+    severity="warning",
+    title="GPU:0 waits 6.00 of 50.0 ms (12%) for HtoD copies",
+    action="Copy the next batch while this one is computed: `dataset.prefetch(2)`.",
 )
 
 
@@ -51,9 +52,10 @@ def row(label: str, step_ps: int = 50 * MS, **parts: int) -> AnatomyRow:
     )
 
 
-def screen(**changes: Any) -> Screen:
+def screen(**changes: Any) -> Summary:
     """Two GPUs, one of which waits; a degraded capture."""
     parts: dict[str, Any] = {
+        "run": "2026_01_02",
         "captured": ("run 2026_01_02", "2 × Tesla V100", "window 200 ms"),
         "answer": "GPU:1 waits 20.0 of 50.0 ms (40%) for input.",
         "label": SEVERITIES["critical"],
@@ -71,10 +73,10 @@ def screen(**changes: Any) -> Screen:
         "next_command": "traceview show gaps logs --cause input",
         "full_command": "traceview analyze logs --full",
     }
-    return Screen(**parts | changes)
+    return Summary(**parts | changes)
 
 
-def shown(content: Screen, width: int = 80, *, unicode: bool = True) -> str:
+def shown(content: Summary, width: int = 80, *, unicode: bool = True) -> str:
     return render_screen(content, width=width, color=False, unicode=unicode)
 
 
@@ -84,7 +86,7 @@ def test_how_bad_it_is_stands_before_the_answer() -> None:
         assert lines[2].startswith(f"{label.words.upper()}  GPU:1 waits")
 
 
-def fits(content: Screen) -> None:
+def fits(content: Summary) -> None:
     """At most 24 lines of 80 columns for up to four devices, at most 40 ever; no line is wider than the terminal."""
     device_count = sum(len(row.devices) for row in content.anatomy)
     for width in WIDTHS:
@@ -188,7 +190,7 @@ def test_hostile_names_do_no_harm(text: str) -> None:
         answer=(name(text),),
         action=(name(text),),
         anatomy=(replace(row("GPU:0", compute=20), label=text),),
-        findings=(ShortFinding(SEVERITIES["warning"], (name(text),), (name(text),)),),
+        findings=(replace(FINDING, title=(name(text),), action=(name(text),)),),
         trust=((name(text),),),
         next_command="",
     )

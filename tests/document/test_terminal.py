@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 
 from scripts.scenarios import SCENARIOS
@@ -30,7 +31,8 @@ from traceview.document.model import (
     table,
     words,
 )
-from traceview.document.terminal import render, render_section
+from traceview.document.screen import MOST_FULL_LINES, render
+from traceview.document.terminal import render_section
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 
@@ -96,6 +98,32 @@ def test_real_traces_fit(name: str, shared_traces: Path) -> None:
         lines = shown(document, width).splitlines()
         # A command is never broken.
         assert all(cell_len(line) <= width or "traceview " in line for line in lines)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("width", [80, 110, 200])
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
+def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Path) -> None:
+    report = analyze(shared_traces / name)
+    document = document_of(report, is_brief=True)
+    page = shown(document, width)
+    assert len(page.splitlines()) <= MOST_FULL_LINES
+    for section in document.sections:
+        assert section.is_empty or section.title in page
+        assert f"\n{section.title}" in page or section.command in page
+
+
+def test_many_devices_and_findings_are_120_lines() -> None:
+    every = tuple(finding(number) for number in range(1, 31))
+    document = full_document(device_count=64, most_rows=16)
+    sections = tuple(
+        structs.replace(section, blocks=(Findings(every),)) if section.id == "findings" else section
+        for section in document.sections
+    )
+    for width in (60, 80, 120):
+        page = shown(structs.replace(document, sections=sections), width)
+        assert len(page.splitlines()) <= MOST_FULL_LINES
+        assert "20 more findings: traceview show findings logs" in page
 
 
 @pytest.mark.parametrize("unicode", [True, False])
@@ -232,10 +260,11 @@ def test_a_remark_is_printed_once() -> None:
 
 def test_findings_without_a_cost_or_advice_have_no_line_for_it() -> None:
     findings = Findings((finding(cost="", action="", advice=""),), hidden_count=12)
-    text = render_section(Section("findings", "Findings", (findings,)), width=80, color=False)
+    section = Section("findings", "Findings", (findings,), command="traceview show findings logs")
+    text = render_section(section, width=80, color=False)
     assert "  cost" not in text
     assert "  advice" not in text
-    assert "12 more findings: the JSON report." in text
+    assert "12 more findings: traceview show findings logs" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])

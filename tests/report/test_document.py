@@ -15,8 +15,9 @@ from traceview.analysis.sentences import evidence_phrase
 from traceview.document.model import Document, Findings, Link, Span, Table, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.phrase import Token, plain
-from traceview.report.document import FIRST_FINDINGS, document_of
+from traceview.report.document import document_of
 from traceview.report.model import Report, ReportWindow
+from traceview.report.summary import MOST_FINDINGS
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:
@@ -43,8 +44,8 @@ def test_the_answer_is_the_headline_with_its_device_as_a_token() -> None:
 def test_only_the_first_findings_are_on_the_first_screen() -> None:
     report = replace(full_report(), findings=(finding(),) * 8)
     summary = document_of(report).summary
-    assert len(summary.findings) == FIRST_FINDINGS
-    assert summary.hidden_count == 8 - FIRST_FINDINGS
+    assert len(summary.findings) == MOST_FINDINGS
+    assert summary.hidden_count == 8 - MOST_FINDINGS
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
 
 
@@ -60,8 +61,9 @@ def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> No
     report = full_report()
     rows = tuple(device(number, kind="replica", model=None) for number in range(count))
     results = replace(report.results, device_time=DeviceTime(rows, ()))
-    captured = document_of(replace(report, results=results)).summary.captured
-    assert words in map(plain, captured)
+    summary = document_of(replace(report, results=results)).summary
+    assert words in map(plain, summary.captured)
+    assert words in map(plain, summary.about)
 
 
 def test_hosts_with_different_windows_are_told_apart() -> None:
@@ -69,8 +71,8 @@ def test_hosts_with_different_windows_are_told_apart() -> None:
         ReportWindow("a", "steps", 0, 90 * MS),
         ReportWindow("b", "trace", 0, 1000 * MS),
     )
-    captured = document_of(replace(full_report(), windows=windows)).summary.captured
-    assert "windows: a 90.0 ms (steps), b 1.00 s (trace)" in map(plain, captured)
+    about = document_of(replace(full_report(), windows=windows)).summary.about
+    assert "windows: a 90.0 ms (steps), b 1.00 s (trace)" in map(plain, about)
 
 
 # Evidence and links

@@ -21,7 +21,7 @@ from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.base.record import KEY, TextKind, choices_of, fields_of, records_of
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS, notebook
@@ -39,7 +39,7 @@ def pages(report: Report) -> Iterator[str]:
     for document in DOCUMENTS:
         content: str | bytes = document.render(report)
         yield content if isinstance(content, str) else content.decode(errors="replace")
-    yield terminal.render(document_of(report), width=200, color=False)
+    yield terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
     yield notebook(report)
 
 

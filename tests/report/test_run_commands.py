@@ -15,8 +15,7 @@ from traceview.analysis.run_commands import RunCommands
 from traceview.document.markdown import render
 from traceview.document.phrase import Phrase, Token, phrase, plain
 from traceview.report.build import analyze
-from traceview.report.document import document_of
-from traceview.report.screen import screen_of
+from traceview.report.document import document_of, screen_of
 
 PLACEHOLDER = re.compile(r"\bLOGDIR\b|\b[A-Z]:[A-Z]\b|\bFILE\.csv")
 

@@ -14,7 +14,7 @@ from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.ops import TopOps
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.model import Report, with_reasons
@@ -224,7 +224,9 @@ def test_a_finding_of_an_unknown_code_keeps_its_text(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(changed(change), encoding="utf-8")
     report = load_report(tmp_path / "report.json")
     assert report.findings[0].title == "\x1b[2J `a`"
-    assert r"\x1b[2J `a`" in terminal.render(document_of(report), width=100, color=False)
+    assert r"\x1b[2J `a`" in terminal.render(
+        document_of(report), width=100, color=False, most_lines=10**6
+    )
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

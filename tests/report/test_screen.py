@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report
-from traceview.document.model import Screen
+from traceview.document.model import Summary
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
-from traceview.report.screen import screen_of
+from traceview.report.document import screen_of
 from traceview.trace.windows import StepRange
 
 
-def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Screen:
+def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Summary:
     SCENARIOS[name]().write(folder)
     return screen_of(analyze(folder, steps=steps))
 
@@ -53,8 +53,8 @@ def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
 def test_information_is_counted_and_not_listed() -> None:
     screen = screen_of(full_report())
     assert [plain(row.title) for row in screen.findings] == [
-        "4 of 6 GPUs are unused.",
-        "0.5 GB of memory held on GPU:2.",
+        "4 of 6 GPUs are unused",
+        "0.5 GB of memory held on GPU:2",
     ]
     assert screen.hidden_count == 1
 

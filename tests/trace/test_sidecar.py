@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.document import terminal
+from traceview.document import screen as terminal
 from traceview.report.document import document_of
 from traceview.report.saved import to_json
 
@@ -62,7 +62,7 @@ def test_an_overhead_that_may_be_chance_is_no_number(
     overhead: dict[str, float], expected: str, tmp_path: Path
 ) -> None:
     report = written(tmp_path, json.dumps({"overhead": overhead}))
-    page = terminal.render(document_of(report), width=200, color=False)
+    page = terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
     assert f"Profiler overhead: {expected}." in page
 
 
@@ -162,7 +162,11 @@ def test_hostile_text_does_no_harm(text: str, tmp_path: Path) -> None:
     for width in (40, 80, 120):
         for unicode in (True, False):
             shown = terminal.render(
-                document_of(report, is_brief=True), width=width, color=False, unicode=unicode
+                document_of(report, is_brief=True),
+                width=width,
+                color=False,
+                most_lines=10**6,
+                unicode=unicode,
             )
             assert all(line.isprintable() for line in shown.split("\n"))
             wide = [line for line in shown.splitlines() if cell_len(line) > width]

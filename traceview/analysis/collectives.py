@@ -345,7 +345,6 @@ def collectives_section(view: View, result: CollectiveResult) -> doc.Section | N
         TITLE,
         blocks,
         lead=numbers.sentence(path_words(result)),
-        terms=("exposed",),
     )
 
 

@@ -310,7 +310,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             ),
         ),
         lead=f"{device_list(result.devices)}.",
-        terms=("window", "busy", "compute", "exposed", "idle"),
         is_folded=False,
     )
 

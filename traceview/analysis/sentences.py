@@ -28,8 +28,12 @@ def shown_finding(
     finding: Finding,
     rule: Rule | None,
     commands: RunCommands | None = None,
+    time: str = "GPU time",
 ) -> doc.Finding:
-    """A finding as documents show it. `commands`: those of its run, which take the place of those of any run."""
+    """A finding as documents show it.
+
+    `commands`: those of its run, which take the place of those of any run. `time`: what its cost is a share of.
+    """
     sentences = sentences_of(finding, rule)
     if commands is not None:
         for field in ("action", "advice"):
@@ -39,7 +43,7 @@ def shown_finding(
         code=finding.code,
         severity=look_of(SEVERITIES, finding.severity),
         title=sentences["title"],
-        cost=_cost(finding),
+        cost=_cost(finding, time),
         explanation=sentences["explanation"],
         evidence=evidence_phrase(finding.evidence, rule),
         confidence=finding.confidence,
@@ -61,7 +65,7 @@ def text_phrase(text: str) -> Phrase:
     return (Token(text),) if text else ()
 
 
-def _cost(finding: Finding) -> str:
+def _cost(finding: Finding, time: str) -> str:
     """`18.8% of the GPU time; without it a step is at most 9.30 ms shorter`; empty where it costs no time.
 
     A bound above the loss says nothing: it is of a path that goes from device to device.
@@ -69,7 +73,7 @@ def _cost(finding: Finding) -> str:
     loss = finding.loss
     if loss is None:
         return ""
-    share = f"{numbers.percent(loss.gpu_time_ratio)} of the GPU time"
+    share = f"{numbers.percent(loss.gpu_time_ratio)} of the {time}"
     bound_ps = loss.bound_ps_per_step
     if not loss.has_steps or bound_ps is None or bound_ps > loss.ps_per_step:
         return share

@@ -228,7 +228,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
             *(() if view.is_brief else _sources_table(view, relevant)),
         ),
         lead=_lead(rows),
-        terms=("exposed",),
     )
 
 

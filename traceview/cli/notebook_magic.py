@@ -16,7 +16,7 @@ from traceview.capture.launch.variable import Request
 from traceview.capture.process.script import ScriptEnd, without_our_frames
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
-from traceview.report.screen import Invocation
+from traceview.report.summary import Invocation
 
 MAGIC: Final = "traceview"
 _EXAMPLE: Final = "%%traceview --steps 10:15 --out logs"

@@ -19,7 +19,7 @@ from traceview.base.location import Location
 if TYPE_CHECKING:
     from traceview.document.model import Section
     from traceview.report.model import Report
-    from traceview.report.screen import Invocation
+    from traceview.report.summary import Invocation
 
 
 _PREFIX: Final = ".traceview_partial-"
@@ -198,17 +198,14 @@ class Target(Struct, frozen=True):
 
         `width`: what the user asked for. `invocation`: how the commands on the screen name the run.
         """
+        from traceview.document.screen import render, render_screen
+        from traceview.report.document import document_of, screen_of
+
         columns, color, unicode = self.width(width), self.has_color, self.has_unicode
         if is_full or self.path is not None:
-            from traceview.document.terminal import render
-            from traceview.report.document import document_of
-
-            document = document_of(report, is_brief=True)
+            document = document_of(report, is_brief=True, invocation=invocation)
             self.write(render(document, width=columns, color=color, unicode=unicode))
             return
-        from traceview.document.screen import render_screen
-        from traceview.report.screen import screen_of
-
         screen = screen_of(report, invocation)
         self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from traceview.document import cells, numbers
@@ -11,6 +11,7 @@ from traceview.document import model as doc
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence, Token, pieces
 from traceview.document.sanitize import sanitize, shortened
+from traceview.document.screen import add_anatomy
 from traceview.document.strip import strip_lines
 
 MOST_BYTES: Final = 60_000
@@ -26,6 +27,7 @@ LONGEST_PROSE: Final = 1200
 LONGEST_CALL: Final = 300
 """Characters of a call or a command."""
 
+VISIBLE_FINDINGS: Final = 5
 _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
@@ -44,23 +46,25 @@ _FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
 def render(document: doc.Document, most_bytes: int = MOST_BYTES) -> str:
     """The page in at most `most_bytes` bytes of UTF-8; sections that do not fit are named at its end.
 
-    What comes first is always there, and is some kilobytes at most.
+    The answer, the bars, the findings and how to reproduce them are visible, some kilobytes at most; all else is folded.
     """
-    blocks = [block for block in _summary(document.summary) if block]
+    blocks = [block for block in _summary(document) if block]
     room = most_bytes - _ROOM_FOR_CUT - sum(map(_size, blocks))
+    first: list[str] = []
+    rest: list[str] = []
     left_out = []
-    for section in (*doc.with_remarks_once(document.sections), *_definitions(document)):
-        block = _section(section)
-        if not block:
-            continue
-        if _size(block) > room:
+    for section in doc.with_remarks_once(document.sections):
+        folded = _folded(section)
+        if _size(folded) > room:
             left_out.append(section.title)
-            continue
-        room -= _size(block)
-        blocks.append(block)
+        elif folded:
+            room -= _size(folded)
+            (rest if section.is_folded else first).append(folded)
+    if rest:
+        first.append(_details("Everything else", "\n\n".join(rest)))
     if left_out:
-        blocks.append(_CUT.format(size=most_bytes // 1000, titles=", ".join(left_out)))
-    return "\n\n".join(blocks) + "\n"
+        first.append(_CUT.format(size=most_bytes // 1000, titles=", ".join(left_out)))
+    return "\n\n".join((*blocks, *first)) + "\n"
 
 
 def _size(block: str) -> int:
@@ -68,32 +72,32 @@ def _size(block: str) -> int:
     return len(block.encode()) + 2
 
 
-# The first screen
+# What is visible
 
 
-def _summary(summary: doc.Summary) -> list[str]:
-    return [
-        f"# traceview: run {code(summary.run, 60)}",
-        " · ".join(prose(fact) for fact in (*summary.captured, *summary.job)),
-        _headline(summary),
-        prose(summary.action),
-        f"**The capture is {plain(summary.quality.words)}.**" if summary.quality else "",
-        *map(prose, summary.remarks),
-        *_first_findings(summary),
-        fenced([summary.command], "sh") if summary.command else "",
-    ]
-
-
-def _headline(summary: doc.Summary) -> str:
+def _summary(document: doc.Document) -> Iterator[str]:
+    summary = document.summary
     label = f"{summary.label.words.upper()} " if summary.label else ""
-    return f"**{label}{prose(summary.answer)}**"
+    yield f"# {label}{prose(summary.answer)}"
+    yield prose(summary.action)
+    yield f"**The capture is {plain(summary.quality.words)}.**" if summary.quality else ""
+    yield from map(prose, summary.remarks)
+    page = Page(_STRIP_WIDTH)
+    add_anatomy(page, summary, number_lines=1)
+    yield _printed(page)
+    findings = document.block(doc.Findings)
+    if findings is not None:
+        yield "\n".join(map(_first_finding, findings.findings[:VISIBLE_FINDINGS]))
+        hidden_count = len(findings.findings[VISIBLE_FINDINGS:]) + findings.hidden_count
+        if hidden_count:
+            yield f"{numbers.plural(hidden_count, 'more finding')} below."
+    yield " · ".join(map(prose, summary.captured))
+    yield fenced([summary.command], "sh") if summary.command else ""
 
 
-def _first_findings(summary: doc.Summary) -> Iterable[str]:
-    if summary.findings:
-        yield "\n".join(map(_first_finding, summary.findings))
-    if summary.hidden_count:
-        yield f"{numbers.plural(summary.hidden_count, 'more finding')} below."
+def _printed(page: Page) -> str:
+    text = page.render().strip("\n")
+    return fenced(text.split("\n")) if text else ""
 
 
 def _first_finding(finding: doc.Finding) -> str:
@@ -114,13 +118,25 @@ def render_section(section: doc.Section) -> str:
 
 
 def _section(section: doc.Section) -> str:
+    if section.is_folded:
+        return _folded(section)
+    body = _body(section)
+    return f"## {plain(section.title)}\n\n{body}" if body else ""
+
+
+def _folded(section: doc.Section) -> str:
     """The section; nothing for one that holds what text cannot show."""
-    body = "\n\n".join(text for text in (prose(section.lead), *map(_block, section.blocks)) if text)
-    if not body:
-        return ""
-    if not section.is_folded:
-        return f"## {plain(section.title)}\n\n{body}"
-    return f"<details>\n<summary><b>{plain(section.title)}</b></summary>\n\n{body}\n\n</details>"
+    body = _body(section)
+    return _details(plain(section.title), body) if body else ""
+
+
+def _details(title: str, body: str) -> str:
+    return f"<details>\n<summary><b>{title}</b></summary>\n\n{body}\n\n</details>"
+
+
+def _body(section: doc.Section) -> str:
+    parts = (prose(section.lead), *map(_block, section.blocks))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _block(block: doc.Block) -> str:
@@ -139,8 +155,7 @@ def _block(block: doc.Block) -> str:
     if isinstance(block, doc.Strips):
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
-        text = page.render().strip("\n")
-        return fenced(text.split("\n")) if text else ""
+        return _printed(page)
     if isinstance(block, doc.Findings):
         more = f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report."
         return "\n\n".join(
@@ -162,14 +177,6 @@ def _finding(finding: doc.Finding) -> str:
     title = f"**{finding.severity.words}** `{finding.code}`: {prose(finding.title)}"
     listed = "\n".join(f"- {bullet}" for bullet in bullets if bullet)
     return f"{title}\n\n{prose(finding.explanation)}\n\n{listed}"
-
-
-def _definitions(document: doc.Document) -> Iterable[doc.Section]:
-    if document.definitions:
-        lines = tuple(
-            f"{term}: {meaning}" for _, terms in document.definitions for term, meaning in terms
-        )
-        yield doc.Section("definitions", "Definitions", (doc.Notes(lines),))
 
 
 def _table(table: doc.Table) -> str:

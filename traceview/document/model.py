@@ -247,16 +247,21 @@ GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSte
 class Section(Struct, frozen=True):
     """A part of a document.
 
-    `lead`: its answer in a sentence. `terms`: words whose definitions help to read it. `is_folded`: opened on
-    request where a format can do that.
+    `lead`: its answer in a sentence. `is_folded`: one of many, opened on
+    request where a format can do that. `command`: prints it where a document has no room for it.
     """
 
     id: str
     title: str
     blocks: tuple[Block, ...]
     lead: Sentence = ""
-    terms: tuple[str, ...] = ()
     is_folded: bool = True
+    command: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether text shows nothing of it."""
+        return not self.lead and all(isinstance(block, GRAPHIC) for block in self.blocks)
 
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
@@ -295,74 +300,45 @@ class AnatomyRow(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The first screen: what was captured, the answer, and what to change first.
+    """What a document begins with, and all of the first screen of a terminal.
 
-    `captured`: what and how much was recorded. `job`: the training job. `answer`: what is wrong, or that nothing is;
-    `label`: how bad; `action`: the one thing to do. `quality`: what limits the capture, None where nothing does. `hidden_count`:
-    findings that are not among `findings`. `command`: makes the document again. `anatomy`: the mean step of each device by
-    state. `step_times`: None without steps. `capture_lead`: how far the capture can be trusted.
+    `captured`: what was recorded, in a few words; `about`: where, when and of which job. `answer`: what is wrong, or that
+    nothing is; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;
+    `anatomy_reason`: why there is none. `compute`: what the compute consists of, where that is most of the time. `step_times`:
+    None without steps. `findings`: the first of those that the answer is not about; `hidden_count`: the others. `trust`:
+    how far the capture can be trusted; `quality`: what limits it, None where nothing does. `next_command`: shows the
+    evidence of the answer, `full_command` all on a terminal, `command` makes the report again.
     """
 
     run: str
-    captured: tuple[Sentence, ...]
-    job: tuple[Sentence, ...]
     answer: Sentence
-    label: Look | None
-    action: Sentence
-    quality: Look | None
-    findings: tuple[Finding, ...]
-    hidden_count: int
-    command: str
-    remarks: tuple[Sentence, ...] = ()
+    captured: tuple[Sentence, ...] = ()
+    about: tuple[Sentence, ...] = ()
+    label: Look | None = None
+    action: Sentence = ""
     anatomy: tuple[AnatomyRow, ...] = ()
+    anatomy_reason: Sentence = ""
+    compute: tuple[Sentence, ...] = ()
     step_times: StepTimes | None = None
-    capture_lead: str = ""
-
-
-class ShortFinding(Struct, frozen=True):
-    """A finding in two lines: its title, and the one thing to do."""
-
-    severity: Look
-    title: Phrase
-    action: Phrase
-
-
-class Screen(Struct, frozen=True):
-    """What a terminal shows first, on one screen.
-
-    `captured`: what was recorded. `answer`: what is wrong, or that nothing is; `label`: how bad, stands before it;
-    `action`: the one thing to do. `anatomy`: the mean step of each device by state; `anatomy_reason`: why there is none.
-    `compute`: what the compute consists of, where that is most of the time.
-    `findings`: the first of the others; `hidden_count`: those that are neither. `trust`: how far the capture can be trusted;
-    `quality`: what limits it, None where nothing does. `next_command`: shows the evidence, empty where nothing does;
-    `full_command`: shows everything.
-    """
-
-    captured: tuple[Sentence, ...]
-    answer: Sentence
-    label: Look | None
-    action: Sentence
-    anatomy: tuple[AnatomyRow, ...]
-    anatomy_reason: Sentence
-    compute: tuple[Sentence, ...]
-    findings: tuple[ShortFinding, ...]
-    hidden_count: int
-    quality: Look | None
-    trust: tuple[Sentence, ...]
-    next_command: str
-    full_command: str
+    findings: tuple[Finding, ...] = ()
+    hidden_count: int = 0
+    quality: Look | None = None
+    trust: tuple[Sentence, ...] = ()
+    remarks: tuple[Sentence, ...] = ()
+    next_command: str = ""
+    full_command: str = ""
+    command: str = ""
 
 
 _B = TypeVar("_B", bound=Block)
 
 
 class Document(Struct, frozen=True):
-    """A whole report as it is shown. `definitions`: terms and their meanings, by group title."""
+    """A whole report as it is shown."""
 
     traceview_version: str
     summary: Summary
     sections: tuple[Section, ...]
-    definitions: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
 
     def block(self, kind: type[_B]) -> _B | None:
         """Its first block of a kind."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -35,6 +35,10 @@ class Page(Struct):
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
+
+    def copy(self) -> Page:
+        """A page that begins with the lines of this one."""
+        return structs.replace(self, _lines=list(self._lines), _remarks=set(self._remarks))
 
     @property
     def line_count(self) -> int:

@@ -1,8 +1,8 @@
-"""Prints the first screen on a terminal: as much of it as its lines have room for, what matters most first."""
+"""Prints reports on a terminal, the first screen or all: as much as its lines have room for, what matters most first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,8 +12,8 @@ from rich.text import Text
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import WIDEST_PROSE, Page
-from traceview.document.phrase import Sentence, phrase
-from traceview.document.terminal import bar_text, letter_of
+from traceview.document.phrase import Sentence, ended, phrase
+from traceview.document.terminal import add_hidden, add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
 FEW_DEVICES: Final = 4
@@ -21,6 +21,9 @@ FEW_LINES: Final = 23
 """A terminal of 24 lines shows them with the prompt below."""
 
 MOST_LINES: Final = 39
+MOST_FULL_LINES: Final = 120
+_HIDDEN_LINES: Final = 4
+"""What names columns without room, at the end of all sections."""
 
 _LEAST_RATIO: Final = 0.005
 """A smaller part of a step is not named beside its bar."""
@@ -63,25 +66,94 @@ _ROOMS: Final = (
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
 
-def render_screen(screen: doc.Screen, *, width: int, color: bool, unicode: bool = True) -> str:
+def render_screen(screen: doc.Summary, *, width: int, color: bool, unicode: bool = True) -> str:
     """The screen: at most 24 lines for up to four devices, at most 40 for more.
 
     Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
     """
     device_count = sum(len(row.devices) for row in screen.anatomy)
     most_lines = FEW_LINES if device_count <= FEW_DEVICES else MOST_LINES
-    pages = (_page(screen, room, width, color=color, unicode=unicode) for room in _ROOMS)
-    tightest = None
-    for page in pages:
-        tightest = page
+    page = Page(width)
+    for room in _ROOMS:
+        page = Page(min(width, WIDEST_PROSE), color, unicode)
+        _add_screen(page, screen, room)
         if page.line_count <= most_lines:
             break
-    assert tightest is not None
-    return tightest.render()
+    return page.render()
 
 
-def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: bool) -> Page:
-    page = Page(min(width, WIDEST_PROSE), color, unicode)
+def render(
+    document: doc.Document,
+    *,
+    width: int,
+    color: bool,
+    unicode: bool = True,
+    most_lines: float = MOST_FULL_LINES,
+) -> str:
+    """The whole document in `most_lines`: what matters most first, then the commands that print what has no room.
+
+    Other arguments as for `render_screen`; a table may be as wide as the terminal.
+    """
+    page = Page(width, color, unicode)
+    _add_head(page, document.summary, _ROOMS[0])
+    page.gap()
+    _add_trust(page, document.summary, 2)
+    for remark in document.summary.remarks:
+        page.remark(remark)
+    sections = [section for section in document.sections if not section.is_empty]
+    about = [section for section in sections if section.id == "about"]
+    left_out = [section for section in sections if section not in about]
+    hidden: dict[str, int] = {}
+    for section in left_out.copy():
+        trial = page.copy()
+        columns = add_section(trial, section, names_hidden=False)
+        rest = [other for other in left_out if other is not section]
+        end = trial.copy()
+        _add_end(end, rest, about)
+        if end.line_count > most_lines - _HIDDEN_LINES:
+            continue
+        page, left_out = trial, rest
+        if columns.headings:
+            hidden[f"{', '.join(columns.headings)} ({section.title})"] = columns.needed
+    if hidden:
+        page.gap()
+        add_hidden(page, "; ".join(hidden), max(hidden.values()))
+    _add_end(page, left_out, about)
+    return page.render()
+
+
+def _add_end(page: Page, left_out: Sequence[doc.Section], about: Sequence[doc.Section]) -> None:
+    """The commands that print sections, and what was recorded."""
+    by_command: dict[str, list[str]] = {}
+    for section in left_out:
+        by_command.setdefault(section.command, []).append(section.title)
+    if by_command:
+        page.heading("More")
+    for command, titles in by_command.items():
+        _add_command(page, f"{', '.join(titles)}:", command)
+    for section in about:
+        add_section(page, section)
+
+
+def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
+    _add_head(page, screen, room)
+    shown = screen.findings[: room.findings]
+    if shown and room.gaps > 2:
+        page.gap()
+    for finding in shown:
+        _add_finding(page, finding, room)
+    if room.gaps > 2:
+        page.gap()
+    _add_trust(page, screen, room.action_lines)
+    hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
+    if screen.next_command:
+        _add_command(page, "Next:", screen.next_command)
+    more = f"+ {numbers.plural(hidden_count, 'more finding')}:" if hidden_count else "All:"
+    _add_command(page, more, screen.full_command)
+
+
+def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
+    """What was recorded on one line, the answer with what to do, and a bar per device."""
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
@@ -96,21 +168,14 @@ def _page(screen: doc.Screen, room: _Room, width: int, *, color: bool, unicode: 
         page.prose(screen.action, indent=_GAP, most_lines=room.answer_action_lines)
     if room.gaps:
         page.gap()
-    _add_anatomy(page, screen, room)
+    add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
     if screen.compute and room.gaps:
         page.prose(_joined(page, screen.compute, ""), indent=_GAP, most_lines=1)
-    shown = screen.findings[: room.findings]
-    if shown and room.gaps > 2:
-        page.gap()
-    for finding in shown:
-        _add_finding(page, finding, room)
-    if room.gaps > 2:
-        page.gap()
+
+
+def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
     ink = screen.quality.ink if screen.quality else ""
-    page.prose(_joined(page, screen.trust, ink), most_lines=room.action_lines)
-    hidden_count = screen.hidden_count + len(screen.findings) - len(shown)
-    _add_commands(page, screen, hidden_count)
-    return page
+    page.prose(_joined(page, screen.trust, ink), most_lines=most_lines)
 
 
 def _first_line(page: Page, facts: tuple[Sentence, ...]) -> Iterator[Text]:
@@ -131,7 +196,9 @@ def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
 # Anatomy
 
 
-def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
+def add_anatomy(
+    page: Page, screen: doc.Summary, number_lines: int, *, has_large_parts: bool = True
+) -> None:
     """Per row a bar as long as its step beside the longest one, and below it the length of its parts."""
     rows = screen.anatomy
     if not rows:
@@ -155,7 +222,9 @@ def _add_anatomy(page: Page, screen: doc.Screen, room: _Room) -> None:
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
-        shown = _numbers(page, row, page.width - _GAP, room)
+        shown = _numbers(
+            page, row, page.width - _GAP, number_lines, has_large_parts=has_large_parts
+        )
         for line in shown.lines:
             page.line(" " * _GAP, line)
         named |= shown.letters
@@ -201,7 +270,9 @@ class _Numbers(Struct, frozen=True):
     letters: frozenset[str]
 
 
-def _numbers(page: Page, row: doc.AnatomyRow, width: int, room: _Room) -> _Numbers:
+def _numbers(
+    page: Page, row: doc.AnatomyRow, width: int, most_lines: int, *, has_large_parts: bool
+) -> _Numbers:
     """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it.
 
     Large parts have a number of their own, on further lines where they need them.
@@ -209,7 +280,7 @@ def _numbers(page: Page, row: doc.AnatomyRow, width: int, room: _Room) -> _Numbe
     parts = sorted(row.parts, key=lambda part: (part.look.key != "compute", -part.duration_ps))
     named = [part for part in parts if part.ratio >= _LEAST_RATIO]
     large = [count for count, part in enumerate(named, 1) if part.ratio >= _LARGE_RATIO]
-    least_count = max(large, default=0) if room.has_large_parts else 0
+    least_count = max(large, default=0) if has_large_parts else 0
     lines: list[Text] = []
     for count in range(len(named), -1, -1):
         rest_ps = sum(part.duration_ps for part in row.parts if part not in named[:count])
@@ -224,10 +295,10 @@ def _numbers(page: Page, row: doc.AnatomyRow, width: int, room: _Room) -> _Numbe
         if rest_ps:
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
         lines = _wrapped(pieces, width)
-        has_room = len(lines) <= room.number_lines or count == least_count
+        has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(cell_len(line.plain) <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
-    return _Numbers(lines[: room.number_lines], frozenset())
+    return _Numbers(lines[:most_lines], frozenset())
 
 
 def _wrapped(pieces: list[Text], width: int) -> list[Text]:
@@ -244,23 +315,16 @@ def _wrapped(pieces: list[Text], width: int) -> list[Text]:
 # Findings and commands
 
 
-def _add_finding(page: Page, finding: doc.ShortFinding, room: _Room) -> None:
+def _add_finding(page: Page, finding: doc.Finding, room: _Room) -> None:
     label = _severity(page, finding.severity)
     indent = cell_len(label.plain) + _GAP
-    page.prose(finding.title, indent=indent, label=label, most_lines=room.title_lines)
+    page.prose(ended(finding.title), indent=indent, label=label, most_lines=room.title_lines)
     if finding.action:
         page.prose(finding.action, indent=_GAP, most_lines=room.action_lines)
 
 
 def _severity(page: Page, severity: Look) -> Text:
     return page.styled(severity.words.upper(), severity.ink)
-
-
-def _add_commands(page: Page, screen: doc.Screen, hidden_count: int) -> None:
-    if screen.next_command:
-        _add_command(page, "Next:", screen.next_command)
-    more = f"+ {numbers.plural(hidden_count, 'more finding')}:" if hidden_count else "All:"
-    _add_command(page, more, screen.full_command)
 
 
 def _add_command(page: Page, before: str, command: str) -> None:

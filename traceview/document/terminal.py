@@ -83,55 +83,40 @@ NARROWEST_NAME: Final = 12
 WIDEST_FIRST: Final = 28
 """The names of the rows, in the first column."""
 
+WHOLE_FINDINGS: Final = 4
+SHORT_FINDINGS: Final = 6
+"""Further ones, of which the title is shown."""
+
 _INVISIBLE: Final = ("span", "links")
 _INDENT: Final = 11
 _APART: Final = (doc.Findings, doc.Notes, doc.Remark, doc.Strips, doc.Table)
 """Blocks that a table or a strip does not follow without an empty line."""
 
 
-def render(document: doc.Document, *, width: int, color: bool, unicode: bool = True) -> str:
-    """The whole document in lines of at most `width` columns.
+def render_section(section: doc.Section, *, width: int, color: bool, unicode: bool = True) -> str:
+    """One section alone, as the commands for single tables print it, in lines of at most `width` columns.
 
     `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
     """
-    page = Page(width, color, unicode)
-    _add_summary(page, document.summary)
-    hidden = {section.title: _add_section(page, section) for section in document.sections}
-    tables = [
-        f"{', '.join(columns.headings)} ({title})"
-        for title, columns in hidden.items()
-        if columns.headings
-    ]
-    if tables:
-        page.gap()
-        _add_hidden(page, "; ".join(tables), max(columns.needed for columns in hidden.values()))
-    return page.render()
-
-
-def render_section(section: doc.Section, *, width: int, color: bool, unicode: bool = True) -> str:
-    """One section alone, as the commands for single tables print it."""
     page = Page(width, color, unicode)
     add_section(page, section)
     return page.render()
 
 
-def add_section(page: Page, section: doc.Section) -> None:
-    """A section below its title, with its lead beside or below it, and which columns had no room."""
-    hidden = _add_section(page, section)
-    if hidden.headings:
-        _add_hidden(page, ", ".join(hidden.headings), hidden.needed)
-
-
-class _Hidden(Struct):
+class Hidden(Struct):
     """Headings of columns that have no room, and the width at which all columns have."""
 
     headings: list[str]
     needed: int = 0
 
 
-def _add_section(page: Page, section: doc.Section) -> _Hidden:
-    hidden = _Hidden([])
-    if not section.lead and all(isinstance(block, doc.GRAPHIC) for block in section.blocks):
+def add_section(page: Page, section: doc.Section, *, names_hidden: bool = True) -> Hidden:
+    """A section below its title, with its lead beside or below it; returns the columns that had no room.
+
+    `names_hidden`: a line below the section names them.
+    """
+    hidden = Hidden([])
+    if section.is_empty:
         return hidden
     page.heading(section.title, section.lead)
     before: doc.Block | None = None
@@ -142,17 +127,20 @@ def _add_section(page: Page, section: doc.Section) -> _Hidden:
         if isinstance(block, doc.Table):
             of_table = add_table(page, block)
             new = [heading for heading in of_table.headings if heading not in hidden.headings]
-            hidden = _Hidden(hidden.headings + new, max(hidden.needed, of_table.needed))
+            hidden = Hidden(hidden.headings + new, max(hidden.needed, of_table.needed))
         else:
-            _add_block(page, block)
+            _add_block(page, block, section.command)
+    if hidden.headings and names_hidden:
+        add_hidden(page, ", ".join(hidden.headings), hidden.needed)
     return hidden
 
 
-def _add_hidden(page: Page, headings: str, needed: int) -> None:
+def add_hidden(page: Page, headings: str, needed: int) -> None:
+    """Which columns had no room, and the width at which they have."""
     page.remark(f"Not shown at {page.width} columns: {headings}; --width {needed} shows all.")
 
 
-def _add_block(page: Page, block: doc.Block) -> None:
+def _add_block(page: Page, block: doc.Block, command: str) -> None:
     if isinstance(block, doc.Facts):
         page.facts(block.items)
     elif isinstance(block, doc.Notes):
@@ -165,37 +153,38 @@ def _add_block(page: Page, block: doc.Block) -> None:
     elif isinstance(block, doc.Strips):
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
-        for place, finding in enumerate(block.findings):
-            if place:
-                page.gap()
-            _add_finding(page, finding)
-        if block.hidden_count:
-            page.remark(f"{numbers.plural(block.hidden_count, 'more finding')}: the JSON report.")
+        _add_findings(page, block, command)
     elif not isinstance(block, doc.GRAPHIC):
         raise TypeError(block)
 
 
-# Summary and findings
+# Findings
 
 
-def _add_summary(page: Page, summary: doc.Summary) -> None:
-    page.facts([Text.assemble("run ", (page.text(summary.run), "bold")), *summary.captured])
-    if summary.job:
-        page.facts(summary.job)
-    for remark in summary.remarks:
-        page.prose(page.phrase(remark, "dim"))
-    page.gap()
-    label = page.styled(summary.label.words.upper(), summary.label.ink) if summary.label else None
-    page.prose(page.phrase(summary.answer, "bold"), indent=_INDENT, label=label)
-    if summary.action:
-        page.prose(summary.action, indent=_INDENT)
-    if summary.quality is not None:
-        page.prose(Text.assemble("Capture ", (summary.quality.words, summary.quality.ink)))
+def _add_findings(page: Page, block: doc.Findings, command: str) -> None:
+    """The first in full; of the others, what is wrong."""
+    for place, finding in enumerate(block.findings[: WHOLE_FINDINGS + SHORT_FINDINGS]):
+        if place <= WHOLE_FINDINGS and place:
+            page.gap()
+        if place < WHOLE_FINDINGS:
+            _add_finding(page, finding)
+        else:
+            _add_title(page, finding)
+    shown_count = WHOLE_FINDINGS + SHORT_FINDINGS
+    hidden_count = max(len(block.findings) - shown_count, 0) + block.hidden_count
+    if hidden_count:
+        page.remark(f"{numbers.plural(hidden_count, 'more finding')}:", command)
+    elif len(block.findings) > WHOLE_FINDINGS:
+        page.remark("The evidence of all findings:", command)
+
+
+def _add_title(page: Page, finding: doc.Finding) -> None:
+    severity = page.styled(finding.severity.words.upper(), finding.severity.ink)
+    page.prose(page.phrase(finding.title, "bold"), indent=_INDENT, label=severity)
 
 
 def _add_finding(page: Page, finding: doc.Finding) -> None:
-    severity = page.styled(finding.severity.words.upper(), finding.severity.ink)
-    page.prose(page.phrase(finding.title, "bold"), indent=_INDENT, label=severity)
+    _add_title(page, finding)
     if finding.cost:
         _add_labelled(page, "cost", finding.cost)
     page.prose(finding.explanation, indent=_INDENT)
@@ -229,7 +218,7 @@ class _Printed(Struct):
     head: float = 0.5
 
 
-def add_table(page: Page, table: doc.Table) -> _Hidden:
+def add_table(page: Page, table: doc.Table) -> Hidden:
     """The columns that fit beside each other; returns the others."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
     printed = _printed(page, columns, most_lines=1)
@@ -250,7 +239,7 @@ def add_table(page: Page, table: doc.Table) -> _Hidden:
         else:
             page.remark(f"{count}; all of them: {table.rest}" if table.rest else count)
     left_out = [column for column in printed if column not in kept]
-    return _Hidden(
+    return Hidden(
         [text for column in left_out if (text := page.text(column.column.heading))],
         needed if left_out else 0,
     )

@@ -1,41 +1,30 @@
-"""Makes the document of a report: the first screen, the findings, and the sections of the topics."""
+"""Makes the document of a report: its summary, the findings, and the sections of the topics."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
 from traceview.analysis import capture, device_time, steps
 from traceview.analysis.base import Finding as FindingRecord
-from traceview.analysis.context import View
-from traceview.analysis.device_states import anatomy_rows
-from traceview.analysis.environment.section import job_facts
+from traceview.analysis.context import Analysis, View
+from traceview.analysis.facts.device_report import time_words
 from traceview.analysis.facts.numbered_gaps import NumberedGap, numbered_gaps
 from traceview.analysis.facts.step_report import StepRow, median_step, worst_step
 from traceview.analysis.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.sentences import shown_finding
 from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
-from traceview.analysis.steps.section import found_steps, step_times
-from traceview.base.text import first_of, shell_command
+from traceview.analysis.steps.section import step_times
+from traceview.base.text import first_of
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.phrase import Sentence, device, names, phrase
-from traceview.document.vocabulary import (
-    DEVICE_KINDS,
-    QUALITIES,
-    SEVERITIES,
-    STATES,
-    TERMS,
-    VERDICT_STATUSES,
-    WINDOWS,
-    look_of,
-)
+from traceview.document.vocabulary import SEVERITIES, STATES, TERMS
+from traceview.report.command import FOLDER
 from traceview.report.model import Report
-from traceview.report.verdict import phrases_of_verdict
+from traceview.report.summary import Invocation, summary_of
 
 _LINKED_DEVICES: Final = 8
 _LINKED_GAPS: Final = 3
@@ -57,7 +46,8 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    order = ", what costs most of the GPU time first" if len(report.findings) > 1 else ""
+    times = time_words(report.results.device_time)
+    order = f", what costs most of the {times} first" if len(report.findings) > 1 else ""
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(
@@ -84,9 +74,10 @@ def shown_findings(
     report: Report, view: View, gaps: Mapping[int, list[NumberedGap]]
 ) -> Iterator[doc.Finding]:
     """Each finding as it is shown. `gaps`: by its number the gaps that it is about."""
+    times = time_words(report.results.device_time)
     for number, finding in enumerate(report.findings, start=1):
         yield replace(
-            shown_finding(number, finding, RULES.get(finding.code), view.commands),
+            shown_finding(number, finding, RULES.get(finding.code), view.commands, times),
             links=tuple(_links(finding, gaps[number])),
             span=_span(finding, view, gaps[number]),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
@@ -154,129 +145,52 @@ def _shown_step(finding: FindingRecord, view: View, host: str) -> StepRow | None
     return median_step(of_host) if finding.loss else None
 
 
-FIRST_FINDINGS: Final = 5
-"""Findings of the first screen; the section on findings has all of them."""
-
-_SHOWN_RUNS: Final = 3
-_LISTED_WINDOWS: Final = 3
-"""Of more hosts the shortest and the longest window are shown."""
+BRIEF_ROWS: Final = 16
+"""Rows of a table on a terminal, where nobody scrolls far."""
 
 
-def summary_of(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Summary:
-    """The first screen. `findings`: all of them, of which it shows the first."""
-    quality = report.capture.quality
-    environment_record = report.results.environment
-    headline, action = phrases_of_verdict(report)
-    return doc.Summary(
-        run=report.source.run,
-        captured=tuple(_captured(report)),
-        job=tuple(job_facts(environment_record)) if environment_record else (),
-        answer=headline,
-        label=look_of(SEVERITIES, report.verdict.severity)
-        if report.verdict.severity
-        else look_of(VERDICT_STATUSES, report.verdict.status),
-        action=view.commands.filled(action),
-        quality=None if quality == "ok" else look_of(QUALITIES, quality),
-        findings=findings[:FIRST_FINDINGS],
-        hidden_count=max(len(report.findings) - FIRST_FINDINGS, 0),
-        command=shell_command(report.command),
-        remarks=tuple(_remarks(report)),
-        anatomy=anatomy_rows(report.results.ledger),
-        step_times=step_times(view, report.results.steps) if report.results.steps else None,
-        capture_lead=_capture_lead(quality, findings),
-    )
-
-
-def _remarks(report: Report) -> Iterator[Sentence]:
-    others = report.source.other_runs
-    if others:
-        shown = names(others, _SHOWN_RUNS)
-        yield phrase(f"One of {len(others) + 1} runs; `--run NAME` chooses another: ", shown)
-    if report.reduced:
-        yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"
-
-
-def _capture_lead(quality: str, findings: tuple[doc.Finding, ...]) -> str:
-    """How far the capture can be trusted, and how many remarks say why."""
-    count = sum(finding.is_about_capture for finding in findings)
-    if quality != "ok":
-        return f"The capture is {look_of(QUALITIES, quality).words}."
-    if not count:
-        return "Yes: no event was lost, and nothing limits the numbers."
-    return f"Yes, with {numbers.plural(count, 'remark')}."
-
-
-def _captured(report: Report) -> Iterator[Sentence]:
-    hosts, files = report.capture.hosts, report.source.files
-    if len(hosts) == 1:
-        yield phrase("host ", device(hosts[0].host))
-    elif hosts:
-        yield numbers.plural(len(hosts), "host")
-    yield from devices_of(report)
-    size = numbers.size(sum(file.bytes for file in files))
-    events = numbers.plural(sum(file.event_count for file in files), "event")
-    yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
-    yield found_steps(report.results.steps) if report.results.steps else "no steps found"
-    if report.windows:
-        yield _window_words(report)
-    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
-    date = numbers.date(min(starts, default=None))
-    yield f"profiled {date}" if date else "date not recorded"
-
-
-def devices_of(report: Report) -> Iterator[Sentence]:
-    """How many devices there are of each model."""
-    rows = report.results.device_time.devices if report.results.device_time else ()
-    if len(rows) == 1 and rows[0].kind == "replica":
-        # One alone is no replica of anything.
-        yield "1 × CPU"
-        return
-    models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
-    yield from (phrase(f"{count} × ", device(model)) for model, count in models.items())
-
-
-def _window_words(report: Report) -> Sentence:
-    """How long the windows are, and what they are."""
-    lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
-    kinds = dict.fromkeys(window.kind for window in report.windows)
-    if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
-        each = (
-            (
-                device(window.host),
-                f" {numbers.time(window.end_ps - window.start_ps)} ({window.kind})",
-                ", " if place < len(report.windows) else None,
-            )
-            for place, window in enumerate(report.windows, 1)
-        )
-        return phrase("windows: ", *(part for parts in each for part in parts))
-    words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
-    return f"window {numbers.time_range(lengths)} ({words})"
-
-
-def document_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> doc.Document:
-    """The whole document. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far."""
-    view = view_of(report, most_rows=most_rows, is_brief=is_brief)
+def document_of(
+    report: Report,
+    *,
+    most_rows: int = 64,
+    is_brief: bool = False,
+    invocation: Invocation | None = None,
+) -> doc.Document:
+    """The whole document. `most_rows`: of one table. `is_brief`: for a terminal, with few rows and columns."""
+    asked = invocation or Invocation()
+    most_rows = min(most_rows, BRIEF_ROWS) if is_brief else most_rows
+    view = view_of(report, asked, most_rows=most_rows, is_brief=is_brief)
     gaps = {
         number: gaps_of(finding, numbered_gaps(view))
         for number, finding in enumerate(report.findings, start=1)
     }
     findings = tuple(shown_findings(report, view, gaps))
     view = replace(view, findings_of_gaps=findings_by_gap(gaps))
+    steps_of = report.results.steps
+    summary = replace(
+        summary_of(report, view, asked),
+        step_times=step_times(view, steps_of) if steps_of else None,
+    )
     return doc.Document(
         traceview_version=report.traceview_version,
-        summary=summary_of(report, view, findings),
-        sections=tuple(_sections(report, view, findings)),
-        definitions=(
-            ("", TERMS),
-            (
-                "States of a device",
-                tuple((look.words, look.meaning) for look in STATES.values()),
-            ),
-        ),
+        summary=summary,
+        sections=(*_sections(report, view, findings), *_appendix(report, view, summary)),
     )
 
 
-def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> View:
+def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Summary:
+    """The first screen of a terminal."""
+    asked = invocation or Invocation()
+    return summary_of(report, view_of(report, asked, is_brief=True), asked)
+
+
+def view_of(
+    report: Report,
+    invocation: Invocation | None = None,
+    *,
+    most_rows: int = 64,
+    is_brief: bool = False,
+) -> View:
     """The report as the section of a topic sees it."""
     devices = report.results.device_time.devices if report.results.device_time else ()
     outliers = outlier_devices(devices, named_devices(report.findings))
@@ -296,26 +210,79 @@ def view_of(report: Report, *, most_rows: int = 64, is_brief: bool = False) -> V
         others=outliers.others,
         most_rows=most_rows,
         is_brief=is_brief,
-        logdir=report.source.logdir,
+        logdir=(invocation and invocation.logdir) or report.source.logdir,
         run=report.source.run,
         other_runs=report.source.other_runs,
     )
 
 
+# Sections
+
+_FIRST: Final = ("timeline", "findings", "devices")
+"""On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
+
+_ON_REQUEST: Final = "scaling"
+"""A section that only a baseline makes: whoever gave one looks for it."""
+
+_TABLES: Final = {
+    "findings": "findings",
+    "devices": "devices",
+    "idle": "gaps",
+    "gaps": "gaps",
+    "steps": "steps",
+    "input": "input",
+    "transfers": "copies",
+    "collectives": "collectives",
+    "balance": "balance",
+    "ops": "ops",
+}
+"""By section the table of `traceview show` that has all of it; a folder of reports has every section."""
+
+
 def _sections(
     report: Report, view: View, findings: tuple[doc.Finding, ...]
 ) -> Iterator[doc.Section]:
-    """The timeline first, then the findings, then what an expert checks them with."""
-    sections = list(_topic_sections(view))
-    yield from (section for section in sections if section.id == "timeline")
-    yield findings_section(report, view, findings)
-    yield from (section for section in sections if section.id != "timeline")
-    if not view.is_brief:
-        yield from _files_section(report, view)
+    """The timeline, the findings and the devices, then what an expert checks them with."""
+    order = {finding.code: place for place, finding in reversed(list(enumerate(findings)))}
+    ranked = sorted(
+        _topic_sections(view),
+        key=lambda pair: (
+            -1
+            if pair[1].id == _ON_REQUEST
+            else min(
+                (order.get(rule.code, len(order)) for rule in pair[0].rules), default=len(order)
+            )
+        ),
+    )
+    every = [findings_section(report, view, findings), *(section for _, section in ranked)]
+    ids = ("findings", "timeline", "devices") if view.is_brief else _FIRST
+    first = [section for id_ in ids for section in every if section.id == id_]
+    rest = [section for section in every if section not in first]
+    for section in (*first, *rest):
+        table = _TABLES.get(section.id)
+        command = view.command(f"show {table}" if table else "report")
+        yield replace(
+            section,
+            is_folded=section.id not in _FIRST,
+            command=command if table else f"{command} -o {FOLDER}",
+        )
+
+
+def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
+    """What was recorded, its files with their checksums, and what words mean."""
+    yield doc.Section("about", "About this run", doc.facts(*summary.about))
+    if view.is_brief:
+        return
+    yield from _files_section(report, view)
+    meanings = [*TERMS, *((look.words, look.meaning) for look in STATES.values())]
+    columns = (
+        doc.words("term", [term for term, _ in meanings]),
+        doc.words("meaning", [meaning for _, meaning in meanings]),
+    )
+    yield doc.Section("definitions", "Definitions", doc.table("Definitions", columns))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
-    """The files of the run with their checksums."""
     files = report.source.files[: view.most_rows]
     if files:
         columns = (
@@ -330,17 +297,15 @@ def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
         yield doc.Section("files", "Files", blocks)
 
 
-def _topic_sections(view: View) -> Iterator[doc.Section]:
+def _topic_sections(view: View) -> Iterator[tuple[Analysis[Any], doc.Section]]:
     for topic in (*TOPICS[1:], TOPICS[0]):  # how far to trust the capture comes last
         result = view.result(topic)
         if result is None:
             if topic.title_if_absent:
-                reason = view.reason(topic)
-                yield doc.Section(
-                    topic.name, topic.title_if_absent, (), lead=numbers.sentence(reason)
-                )
+                reason = numbers.sentence(view.reason(topic))
+                yield topic, doc.Section(topic.name, topic.title_if_absent, (), lead=reason)
             continue
         for section_of in topic.sections:
             section = section_of(view, result)
             if section is not None:
-                yield section
+                yield topic, section

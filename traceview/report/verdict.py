@@ -12,7 +12,7 @@ from traceview.analysis.base import SEVERITIES, Finding
 from traceview.analysis.capture.findings import MISSING_HOST
 from traceview.analysis.capture.result import Capture, why_no_device
 from traceview.analysis.device_states import LedgerSums
-from traceview.analysis.facts.device_report import DeviceTime
+from traceview.analysis.facts.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.sentences import text_phrase
@@ -109,7 +109,7 @@ def _leading(
     if unknown >= _UNKNOWN_LEADS:
         return (
             "unreliable",
-            f"{numbers.percent(unknown)} of the GPU time has no recorded cause.",
+            f"{numbers.percent(unknown)} of the {time_words(results.device_time)} has no recorded cause.",
             None,
         )
     return "healthy", _healthy(results.ledger, results.device_time), None

@@ -133,6 +133,12 @@ class DeviceTime(Record, frozen=True):
     shared: tuple[SharedTime, ...]
 
 
+def time_words(times: DeviceTime | None) -> str:
+    """What the time of the devices is called: `GPU time`, of a run with devices of another kind `device time`."""
+    is_of_gpus = times is None or all(row.kind == "gpu" for row in times.devices)
+    return "GPU time" if is_of_gpus else "device time"
+
+
 def compute(context: Context) -> DeviceTime:
     """Account for every picosecond of each device in its window."""
     trace, activities = context.trace, context.activities

@@ -57,7 +57,6 @@ def idle_section(view: View, result: Idle) -> doc.Section | None:
             ),
         ),
         lead=f"Idle {_idle_range(rows)} of the window; most of it over all devices: {look_of(STATES, ranked[0]).words}.",
-        terms=("idle", "gap"),
         is_folded=False,
     )
 
@@ -155,7 +154,6 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
             rest=f"{view.command('show gaps')} -o gaps.csv",
             anchors=[doc.gap_anchor(row.number) for row in numbered],
         ),
-        terms=("gap",),
     )
 
 

@@ -73,7 +73,6 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *_table(view, result),
         ),
         lead=f"{found_steps(result)}{used}.",
-        terms=("step",),
     )
 
 

@@ -106,7 +106,7 @@ def analyze(
 
             target.write(to_json(report).encode())
             return
-        from traceview.report.screen import Invocation
+        from traceview.report.summary import Invocation
 
         options = "".join(f" --device {shell_word(key)}" for key in device or ())
         options += " --redact" if redact else ""

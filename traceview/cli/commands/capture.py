@@ -374,7 +374,7 @@ def _print_report(console: _Console, run: Path) -> None:
     from traceview.cli.commands.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.report.build import analyze
-    from traceview.report.screen import Invocation
+    from traceview.report.summary import Invocation
 
     if console.out is None or console.out.closed:
         console.say("note: no report: standard output is closed")

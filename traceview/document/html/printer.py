@@ -40,17 +40,6 @@ FILTER_FROM: Final = 10
 LONG_FROM: Final = 25
 """A table with so many rows scrolls below its headings, so that the page stays one to find one's way in."""
 
-_OPEN_SECTIONS: Final = (
-    "timeline",
-    "devices",
-    "gate",
-    "median-steps",
-    "path",
-    "history",
-    "scaling",
-)
-"""The others show their title and first sentence until they are opened."""
-
 _WIDEST_TEXT: Final = 10
 """Characters after which the text of a cell may be broken."""
 
@@ -85,8 +74,8 @@ def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BY
 
 def render_sections(title: str, headline: Sentence, sections: Sequence[doc.Section]) -> str:
     """A page of sections that belong to no single run. `headline`: what they say in one sentence, once on the page."""
-    summary = doc.Summary(title, (), (), headline, None, "", None, (), 0, "")
-    below = tuple(structs.replace(section, lead="") for section in sections)
+    summary = doc.Summary(title, headline)
+    below = tuple(structs.replace(section, lead="", is_folded=False) for section in sections)
     return _Page(doc.Document(VERSION, summary, below)).render()
 
 
@@ -231,17 +220,15 @@ class _Page(_Notebook):
         return self._fill(
             "page.html.j2",
             document=self._document,
-            sections=[section for section in sections if section.id != "findings"],
-            findings_sections=[section for section in sections if section.id == "findings"],
+            sections=[section for section in sections if not section.is_folded],
+            folded=[section for section in sections if section.is_folded],
             anatomy=anatomy,
             chart=self._chart,
-            is_closed_at_first=_is_closed_at_first,
             ids=self._ids,
             styles=list(map(Markup, sheets)),
             first_script=first,
             scripts=others,
             script_digests=" ".join(source.digest for source in (first, *others)),
-            definitions_of=self._definitions,
             figure=self._figure,
             id_of=_section_id,
             row_ids_of=self._row_ids,
@@ -251,12 +238,6 @@ class _Page(_Notebook):
             strips=self._strips,
             texts_of=self._texts_of,
         )
-
-    def _definitions(self, section: doc.Section) -> list[tuple[str, str]]:
-        known = {
-            term: meaning for _, terms in self._document.definitions for term, meaning in terms
-        }
-        return [(term, known[term]) for term in section.terms if term in known]
 
     def _figure(self, block: doc.Timeline) -> Markup:
         return parts.figure(block, self._document.summary, self._ids)
@@ -311,10 +292,6 @@ class _Page(_Notebook):
 
 
 # Ids
-
-
-def _is_closed_at_first(section: doc.Section) -> bool:
-    return bool(section.blocks) and section.id not in _OPEN_SECTIONS
 
 
 def _section_id(section: doc.Section) -> str:

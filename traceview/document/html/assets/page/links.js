@@ -1,5 +1,5 @@
-// Where links lead: to an element that may be hidden, to a place on the timeline, and to the section being read.
-// Gives upgradeShowLinks(), acceptLinks(), openForPrint() and followReading().
+// Where links lead: to an element that may be hidden, or to a place on the timeline.
+// Gives upgradeShowLinks() and acceptLinks().
 
 const PLACE = "#at="; // #at=device,start,end,other devices: numbers alone, so that an address holds no recorded name.
 
@@ -22,7 +22,9 @@ function reveal() {
     return;
   }
   clearFilter(target);
-  target.querySelector(":scope > details.fold")?.setAttribute("open", "");
+  if (target.tagName === "DETAILS") {
+    target.open = true;
+  }
   for (let box = target.closest("details"); box; box = box.parentElement.closest("details")) {
     box.open = true;
   }
@@ -48,36 +50,4 @@ function acceptLinks() {
   });
   addEventListener("hashchange", reveal);
   addEventListener("load", reveal);
-}
-
-// On paper nothing can be opened.
-function openForPrint() {
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    opened.forEach((box) => box.setAttribute("open", ""));
-  });
-  addEventListener("afterprint", () => opened.forEach((box) => box.removeAttribute("open")));
-}
-
-// Marks the section being read in the table of contents.
-function followReading() {
-  const links = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
-  const sections = [...links.keys()].map((id) => document.getElementById(id));
-  let marked = null;
-  const mark = () => {
-    const line = innerHeight / 4;
-    const isAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 2;
-    const begun = sections.filter((section) => section && section.getBoundingClientRect().top <= line);
-    const current = (isAtEnd ? sections.at(-1) : begun.at(-1)) ?? sections[0];
-    const link = links.get(current.id);
-    if (link !== marked) {
-      marked?.removeAttribute("aria-current");
-      link.setAttribute("aria-current", "true");
-      marked = link;
-    }
-  };
-  addEventListener("scroll", mark, { passive: true });
-  addEventListener("resize", mark);
-  mark();
 }

@@ -6,5 +6,3 @@ document.querySelectorAll("table").forEach(offerSort);
 document.querySelectorAll(".filter").forEach(offerFilter);
 upgradeShowLinks();
 acceptLinks();
-openForPrint();
-followReading();

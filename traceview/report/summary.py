@@ -1,29 +1,38 @@
-"""Makes the first screen of a report: the headline, the one thing to do, a bar per device, and what else is lost."""
+"""Makes what a document begins with: the headline, the one thing to do, a bar per device, and what else is lost."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.analysis.base import Finding
 from traceview.analysis.capture.result import HARMLESS, WITHOUT_DEVICE
 from traceview.analysis.capture.section import measured_overhead
 from traceview.analysis.context import View
 from traceview.analysis.device_states import anatomy_rows
+from traceview.analysis.environment.section import job_facts
+from traceview.analysis.facts.device_report import time_words
 from traceview.analysis.registry import RULES
 from traceview.analysis.rule import LIMIT
-from traceview.analysis.sentences import sentences_of
-from traceview.base.text import shell_word
+from traceview.analysis.sentences import shown_finding
+from traceview.analysis.steps.section import found_steps
+from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.phrase import Sentence, Token, device, ended, phrase
-from traceview.document.vocabulary import QUALITIES, SEVERITIES, VERDICT_STATUSES, look_of
+from traceview.document.phrase import Sentence, Token, device, names, phrase
+from traceview.document.vocabulary import (
+    DEVICE_KINDS,
+    QUALITIES,
+    SEVERITIES,
+    VERDICT_STATUSES,
+    WINDOWS,
+    look_of,
+)
 from traceview.ledger.states import BY_KEY
 from traceview.report.command import table_of
-from traceview.report.document import devices_of, view_of
 from traceview.report.model import Report
 from traceview.report.verdict import phrases_of_verdict
 
@@ -37,10 +46,13 @@ _OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
 _OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore", "--baseline")
+_SHOWN_RUNS: Final = 3
+_LISTED_WINDOWS: Final = 3
+"""Of more hosts the shortest and the longest window are shown."""
 
 
 class Invocation(Struct, frozen=True):
-    """How a report was asked for, so that the commands of its screen read the same run.
+    """How a report was asked for, so that the commands in it read the same run.
 
     `logdir`: the path as it was typed, which may be that of one run or file; empty where nobody typed one. `is_salvaged`:
     `--salvage` was given. `options`: further ones of `analyze`. `full_command`: prints all of the report, if that is not
@@ -53,48 +65,38 @@ class Invocation(Struct, frozen=True):
     full_command: str = ""
 
 
-def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Screen:
-    """The first screen."""
-    asked = invocation or Invocation()
-    view = view_of(report, is_brief=True)
-    commands = _Commands(
-        report,
-        replace(view, logdir=asked.logdir or view.logdir),
-        " --salvage" if asked.is_salvaged else "",
-    )
-    verdict, filled = report.verdict, commands.view.commands.filled
+def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
+    """The summary. `view`: of the report, with the path that was typed."""
+    commands = _Commands(report, view, " --salvage" if asked.is_salvaged else "")
+    verdict, quality = report.verdict, report.capture.quality
     headline, action = phrases_of_verdict(report)
     named = next((row for row in report.findings if row.code == verdict.finding), None)
-    rest = [finding for finding in report.findings if finding is not named]
-    shown = [finding for finding in rest if is_worth_a_line(finding)][:MOST_FINDINGS]
-    return doc.Screen(
-        captured=tuple(_captured(report)),
+    rest = [pair for pair in enumerate(report.findings, 1) if pair[1] is not named]
+    shown = [pair for pair in rest if is_worth_a_line(pair[1])][:MOST_FINDINGS]
+    return doc.Summary(
+        run=report.source.run,
         answer=headline,
+        captured=tuple(_captured(report)),
+        about=tuple(_about(report)),
         label=look_of(SEVERITIES, verdict.severity)
         if verdict.severity
         else look_of(VERDICT_STATUSES, verdict.status),
-        action=filled(action),
+        action=view.commands.filled(action),
         anatomy=anatomy_rows(report.results.ledger),
         anatomy_reason=report.skipped.get("ledger", ""),
         compute=tuple(_compute(report)),
         findings=tuple(
-            doc.ShortFinding(
-                look_of(SEVERITIES, finding.severity),
-                ended(sentences["title"]),
-                filled(sentences["action"]),
-            )
-            for finding, sentences in (
-                (finding, sentences_of(finding, RULES.get(finding.code))) for finding in shown
-            )
+            shown_finding(number, finding, RULES.get(finding.code), view.commands)
+            for number, finding in shown
         ),
         hidden_count=len(rest) - len(shown),
-        quality=None
-        if report.capture.quality == "ok"
-        else look_of(QUALITIES, report.capture.quality),
+        quality=None if quality == "ok" else look_of(QUALITIES, quality),
         trust=tuple(_trust(report, view)),
+        remarks=tuple(_remarks(report)),
         next_command=commands.about(named) if named else "",
         full_command=asked.full_command
         or f"{commands.of_run('analyze', _OF_REPORT)}{asked.options} --full",
+        command=shell_command(report.command),
     )
 
 
@@ -105,15 +107,77 @@ def is_worth_a_line(finding: Finding) -> bool:
     return finding.loss.gpu_time_ratio >= LIMIT
 
 
+# What was recorded
+
+
 def _captured(report: Report) -> Iterator[Sentence]:
     yield phrase("run ", device(report.source.run))
     hosts = report.capture.hosts
     if len(hosts) > 1:
         yield numbers.plural(len(hosts), "host")
-    yield from devices_of(report)
+    yield from _devices(report)
     lengths = [window.end_ps - window.start_ps for window in report.windows]
     if lengths:
         yield f"window {numbers.time_range(lengths)}"
+
+
+def _devices(report: Report) -> Iterator[Sentence]:
+    """How many devices there are of each model."""
+    rows = report.results.device_time.devices if report.results.device_time else ()
+    if len(rows) == 1 and rows[0].kind == "replica":
+        # One alone is no replica of anything.
+        yield "1 × CPU"
+        return
+    models = Counter(row.model or look_of(DEVICE_KINDS, row.kind).words for row in rows)
+    yield from (phrase(f"{count} × ", device(model)) for model, count in models.items())
+
+
+def _about(report: Report) -> Iterator[Sentence]:
+    """Where and when the run was recorded, how its steps and windows were found, and the job."""
+    hosts, files = report.capture.hosts, report.source.files
+    if len(hosts) == 1:
+        yield phrase("host ", device(hosts[0].host))
+    elif hosts:
+        yield numbers.plural(len(hosts), "host")
+    yield from _devices(report)
+    size = numbers.size(sum(file.bytes for file in files))
+    events = numbers.plural(sum(file.event_count for file in files), "event")
+    yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
+    yield found_steps(report.results.steps) if report.results.steps else "no steps found"
+    if report.windows:
+        yield _window_words(report)
+    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
+    date = numbers.date(min(starts, default=None))
+    yield f"profiled {date}" if date else "date not recorded"
+    if report.results.environment:
+        yield from job_facts(report.results.environment)
+
+
+def _window_words(report: Report) -> Sentence:
+    """How long the windows are, and what they are."""
+    lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
+    kinds = dict.fromkeys(window.kind for window in report.windows)
+    if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
+        each = (
+            (
+                device(window.host),
+                f" {numbers.time(window.end_ps - window.start_ps)} ({window.kind})",
+                ", " if place < len(report.windows) else None,
+            )
+            for place, window in enumerate(report.windows, 1)
+        )
+        return phrase("windows: ", *(part for parts in each for part in parts))
+    words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
+    return f"window {numbers.time_range(lengths)} ({words})"
+
+
+def _remarks(report: Report) -> Iterator[Sentence]:
+    others = report.source.other_runs
+    if others:
+        shown = names(others, _SHOWN_RUNS)
+        yield phrase(f"One of {len(others) + 1} runs; `--run NAME` chooses another: ", shown)
+    if report.reduced:
+        yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"
 
 
 def _compute(report: Report) -> Iterator[Sentence]:
@@ -147,7 +211,7 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
         yield f"{numbers.plural(steps.used_count, 'step')} used of {numbers.count(steps.count)}"
     unknown = report.verdict.unknown_ratio or 0.0
     if unknown >= LIMIT:
-        yield f"{numbers.percent(unknown)} of the GPU time has no recorded cause"
+        yield f"{numbers.percent(unknown)} of the {time_words(report.results.device_time)} has no recorded cause"
     overhead = measured_overhead(view, capture.hosts)
     if overhead is not None:
         yield f"the profiler makes steps {numbers.share(overhead)} longer"
