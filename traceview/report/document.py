@@ -7,17 +7,18 @@ from typing import Any, Final
 
 from msgspec.structs import asdict, replace
 
-from traceview.analysis import capture, device_time, steps
-from traceview.analysis.base import Finding as FindingRecord
-from traceview.analysis.context import Analysis, View
-from traceview.analysis.facts.device_report import time_words
-from traceview.analysis.facts.numbered_gaps import NumberedGap, numbered_gaps
-from traceview.analysis.facts.step_report import StepRow, median_step, worst_step
-from traceview.analysis.outlier_devices import named_devices, outlier_devices
+from traceview.analysis.gpu_time import device_time, steps
+from traceview.analysis.gpu_time.steps.findings import FEW_STEPS, NO_STEP_MARKER
+from traceview.analysis.gpu_time.steps.section import step_times
+from traceview.analysis.machine import capture
+from traceview.analysis.measures.context import Analysis, View
+from traceview.analysis.measures.device_report import time_words
+from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
+from traceview.analysis.measures.outlier_devices import named_devices, outlier_devices
+from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
-from traceview.analysis.sentences import shown_finding
-from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
-from traceview.analysis.steps.section import step_times
+from traceview.analysis.rules.finding import Finding as FindingRecord
+from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import first_of
 from traceview.document import model as doc
 from traceview.document import numbers

@@ -8,17 +8,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.analysis.base import Finding
-from traceview.analysis.capture.result import HARMLESS, WITHOUT_DEVICE
-from traceview.analysis.capture.section import measured_overhead
-from traceview.analysis.context import View
-from traceview.analysis.device_states import anatomy_rows
-from traceview.analysis.environment.section import job_facts
-from traceview.analysis.facts.device_report import time_words
+from traceview.analysis.gpu_time.device_states import anatomy_rows
+from traceview.analysis.gpu_time.steps.section import found_steps
+from traceview.analysis.machine.capture.result import HARMLESS, WITHOUT_DEVICE
+from traceview.analysis.machine.capture.section import measured_overhead
+from traceview.analysis.machine.environment import job_facts
+from traceview.analysis.measures.context import View
+from traceview.analysis.measures.device_report import time_words
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import LIMIT
-from traceview.analysis.sentences import shown_finding
-from traceview.analysis.steps.section import found_steps
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.rule import LIMIT
+from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
