@@ -322,7 +322,7 @@ class HostEvents:
 
     @cached_property
     def _links(self) -> ProducerConsumerLinks:
-        return ProducerConsumerLinks(self._columns, self.thread, self._host)
+        return ProducerConsumerLinks(self._columns, self.thread, self._span)
 
     @cached_property
     def _kinds(self) -> npt.NDArray[np.uint8]:

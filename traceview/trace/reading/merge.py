@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 from traceview.base.intervals import Int32Array
 from traceview.trace.model import (
     NONE,
+    CollectiveCalls,
     DeviceColumns,
     HostColumns,
     HostStat,
@@ -24,7 +25,6 @@ from traceview.trace.model import (
     Names,
     Recording,
 )
-from traceview.trace.per_host import HOST_ROWS, PerHost
 from traceview.trace.reading.part import Part
 from traceview.trace.strategy.clocks import AlignedClocks, shifted_steps
 from traceview.xplane.columns import small
@@ -63,7 +63,7 @@ class _Merger:
         self._is_first_as_it_is = not len(names)
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
-        self._results = [recording.per_host for recording in recordings]
+        self._calls = [asdict(recording.collective_calls) for recording in recordings]
         self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
         self._devices = [asdict(recording.device_columns) for recording in recordings]
         self._first_row = _before(columns["line"].size for columns in self._hosts)
@@ -117,7 +117,7 @@ class _Merger:
             host_columns=self._host_columns(),
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
-            per_host=self._joined_results(),
+            collective_calls=self._collective_calls(),
             name_of_host=tuple(self._name_of),
         )
 
@@ -159,18 +159,14 @@ class _Merger:
             }
         )
 
-    def _joined_results(self) -> PerHost:
-        """The results of all hosts, in the order of their devices."""
-        return PerHost(**{name: self._result(name) for name in PerHost.__struct_fields__})
-
-    def _result(self, name: str) -> Any:
-        results = [getattr(of_host, name) for of_host in self._results]
-        pieces = [asdict(result) for result in results]
-        columns = {
-            key: _joined(self._order, pieces, key, self._rows if key in HOST_ROWS else _as_it_is)
-            for key in tuple(pieces[0])
-        }
-        return type(results[0])(**columns)
+    def _collective_calls(self) -> CollectiveCalls:
+        changes = dict.fromkeys(("op", "call", "arrival"), self._rows)
+        return CollectiveCalls(
+            **{
+                key: _joined(self._order, self._calls, key, changes.get(key, _as_it_is))
+                for key in CollectiveCalls.__struct_fields__
+            }
+        )
 
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""

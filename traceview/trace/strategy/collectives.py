@@ -28,8 +28,14 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_counts, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
-from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
-from traceview.trace.per_host import CollectiveCalls
+from traceview.trace.model import (
+    NONE,
+    UNKNOWN_BYTES,
+    CollectiveCalls,
+    HostSteps,
+    Recording,
+    Trace,
+)
 from traceview.trace.strategy.roles import step_groups
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass
@@ -209,7 +215,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     """The collectives of a recording with these steps."""
     columns = recording.device_columns
     rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-    calls = recording.per_host.collective_calls
+    calls = recording.collective_calls
     host = recording.host_of_device[columns.device[rows]]
     start = columns.start_ps[rows]
     handed_over = calls.arrival != NONE
