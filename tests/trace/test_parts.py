@@ -22,8 +22,8 @@ from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import Answering, Readers, load
-from traceview.trace.reading.messages import receive, send
 from traceview.trace.reading.part import HostFile, read_host
+from traceview.trace.reading.worker import receive, send
 from traceview.xplane.planes import TEXT_STATS
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.decode_reference import read_event_stats
-from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
+from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
 from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
 
@@ -578,7 +578,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
 
     def class_name(self, class_: int) -> str:
         """The name of a class of device activity in the report."""
-        return ActivityClass(class_).name.lower()
+        return CLASS_KEYS[class_]
 
 
 class Trace(Recording, frozen=True, eq=False):
@@ -611,3 +611,14 @@ class Trace(Recording, frozen=True, eq=False):
             if len(data) != source.bytes:
                 raise TraceFormatError(source.path, "the file has changed since it was loaded")
             return read_event_stats(data, position, info.stat_names)
+
+
+def damaged_hosts(trace: Trace) -> frozenset[str]:
+    """The names of the hosts whose files are cut off or damaged: what they hold was there, what they lack may have been."""
+    damaged = {problem.host for problem in trace.problems if problem.code == "damaged-file"}
+    return frozenset(host.name for host in trace.hosts if host.name in damaged)
+
+
+def is_damaged_throughout(trace: Trace) -> bool:
+    """Whether no host has a whole file."""
+    return len(damaged_hosts(trace)) == len(trace.hosts)

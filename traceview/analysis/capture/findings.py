@@ -18,8 +18,7 @@ from traceview.analysis.capture.result import (
 )
 from traceview.analysis.rule import Rule
 from traceview.analysis.words import Files, Hosts, Number, Settings, Tasks
-from traceview.trace.model import Problem, SourceFile, Trace
-from traceview.trace.reading.damage import is_damaged_throughout
+from traceview.trace.model import Problem, SourceFile, Trace, is_damaged_throughout
 
 NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
