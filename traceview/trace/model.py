@@ -36,7 +36,7 @@ NONE: Final = -1
 """The value of an index column that points to nothing: no name, no launch, no step."""
 
 UNKNOWN_BYTES: Final = -1
-_THREAD_NUMBER: Final = re.compile(r"/(-?\d+)(?:/NVTX)?$")
+_THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
 class Names:
