@@ -129,12 +129,9 @@ class _Merger:
             "start_ps": _plus(self._offset_ps),
             "name": self._named,
         }
-        columns = {
-            key: _joined(hosts, self._hosts, key, changes.get(key, _as_it_is))
-            for key in tuple(self._hosts[0])
-        }
         keys = dict.fromkeys(chain.from_iterable(self._stats))
-        return HostColumns(**columns, stats={key: self._stat(key) for key in keys})
+        stats = {key: self._stat(key) for key in keys}
+        return HostColumns(**_all_joined(hosts, self._hosts, changes), stats=stats)
 
     def _stat(self, key: str) -> HostStat:
         having = [host for host, stats in enumerate(self._stats) if key in stats]
@@ -152,21 +149,11 @@ class _Merger:
             "start_ps": _plus(self._offset_ps),
             "launch": self._rows,
         } | dict.fromkeys(_NAMED, self._named)
-        return DeviceColumns(
-            **{
-                key: _joined(self._order, self._devices, key, changes.get(key, _as_it_is))
-                for key in tuple(self._devices[0])
-            }
-        )
+        return DeviceColumns(**_all_joined(self._order, self._devices, changes))
 
     def _collective_calls(self) -> CollectiveCalls:
-        changes = dict.fromkeys(("op", "call", "arrival"), self._rows)
-        return CollectiveCalls(
-            **{
-                key: _joined(self._order, self._calls, key, changes.get(key, _as_it_is))
-                for key in CollectiveCalls.__struct_fields__
-            }
-        )
+        changes: dict[str, _Change] = dict.fromkeys(("op", "call", "arrival"), self._rows)
+        return CollectiveCalls(**_all_joined(self._order, self._calls, changes))
 
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
@@ -203,6 +190,15 @@ def _plus(added: Any) -> _Change:
         return column + column.dtype.type(number) if number else column
 
     return change
+
+
+def _all_joined(
+    hosts: Sequence[int], pieces: Sequence[dict[str, _Column]], changes: dict[str, _Change]
+) -> dict[str, _Column]:
+    """All columns over all parts; those without a change as they are."""
+    return {
+        key: _joined(hosts, pieces, key, changes.get(key, _as_it_is)) for key in tuple(pieces[0])
+    }
 
 
 def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Column:

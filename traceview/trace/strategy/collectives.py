@@ -276,9 +276,8 @@ def _labels(
     apart = np.zeros(len(recording.hosts), dtype=np.int64)
     for place, hosts in enumerate(step_groups(recording.hosts)):
         apart[list(hosts)] = place
-    of_device = np.array([device.host for device in recording.device_list], dtype=np.int64)
     keys = [
-        apart[of_device[columns.device[rows]]] if rows.size else name,
+        apart[recording.host_of_device[columns.device[rows]]] if rows.size else name,
         np.where(by_keys, NONE, name),
         np.where(by_keys, calls.group, NONE),
         np.where(by_keys, calls.instance, NONE),
