@@ -152,7 +152,7 @@ def linked_events(
     among = slice(among.start, host.count if among.stop is None else among.stop)
     sides = []
     for side in ("producer", "consumer"):
-        types, ids = (host.stat(f"{side}_{key}").among(among) for key in ("type", "id"))
+        types, ids = host.stat(f"{side}_type").among(among), host.stat(f"{side}_id").among(among)
         typed, numbered = is_in(types.row, ids.row), is_in(ids.row, types.row)
         sides.append((types.row[typed], types.value[typed], ids.value[numbered]))
     rows, types_, ids_ = (np.concatenate(parts) for parts in zip(*sides, strict=True))
