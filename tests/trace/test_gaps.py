@@ -15,7 +15,7 @@ from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from scripts.scenarios import SCENARIOS
 from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
