@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from scripts.scenarios import SCENARIOS
 from scripts.xspace import XSpace
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.document import terminal
 from traceview.document.screen import render_screen

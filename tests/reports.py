@@ -8,27 +8,31 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.balance import Balance, DeviceBalance, LateDevice
-from traceview.analysis.base import Evidence, Finding, FindingLoss
-from traceview.analysis.between_steps import BetweenAllSteps, BetweenSteps
-from traceview.analysis.capture.result import Capture, HostCapture
-from traceview.analysis.device_states import DeviceStates, LedgerSums, StepStates
-from traceview.analysis.facts.collectives import CollectiveResult, HostCollectives
-from traceview.analysis.facts.device_report import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.facts.environment_report import Environment, HostEnvironment
+from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
+from traceview.analysis.exchange.gradients import DevicePhases, Gradients
+from traceview.analysis.exchange.scaling import Scaling, ScalingRun
 from traceview.analysis.facts.hardware import HardwareGroup
-from traceview.analysis.facts.idle_report import Gap, Idle, IdleInStep, IdleRow
-from traceview.analysis.facts.placement import (
+from traceview.analysis.facts.run import Throughput
+from traceview.analysis.gpu_time.between_steps import BetweenAllSteps, BetweenSteps
+from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, StepStates
+from traceview.analysis.machine.capture.result import Capture, HostCapture
+from traceview.analysis.measures.collectives import CollectiveResult, HostCollectives
+from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.measures.environment_report import Environment, HostEnvironment
+from traceview.analysis.measures.idle_report import Gap, Idle, IdleInStep, IdleRow
+from traceview.analysis.measures.placement import (
     ActiveDevices,
     HostPlacement,
     PlacedDevice,
     PlacedFunction,
     Placement,
 )
-from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
-from traceview.analysis.facts.throughput import Throughput
-from traceview.analysis.gradients import DevicePhases, Gradients
-from traceview.analysis.launches import (
+from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
+from traceview.analysis.registry import RULES, Results
+from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
+from traceview.analysis.rules.rule import rendered
+from traceview.analysis.rules.words import Among, Devices, Lost, Number, outline
+from traceview.analysis.work.launches import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -36,12 +40,8 @@ from traceview.analysis.launches import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analysis.ops import OpRow, TopOps
-from traceview.analysis.precision import DevicePrecision, OrdinaryKernel, Precision
-from traceview.analysis.registry import RULES, Results
-from traceview.analysis.rule import rendered
-from traceview.analysis.scaling import Scaling, ScalingRun
-from traceview.analysis.words import Among, Devices, Lost, Number, outline
+from traceview.analysis.work.ops import OpRow, TopOps
+from traceview.analysis.work.precision import DevicePrecision, OrdinaryKernel, Precision
 from traceview.document.figures import (
     UtilizationStrips,
 )

@@ -14,10 +14,10 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.ledger.ledgers import run_of
 from tests.oracle import run_answer
-from traceview.analysis.facts.idle_report import Idle
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.op_steps import MOST_SHAPES
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time.op_steps import MOST_SHAPES
+from traceview.analysis.measures.idle_report import Idle
 from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report

@@ -19,8 +19,8 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command, Done
 from traceview import __version__
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import Rule
-from traceview.analysis.words import outline
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import outline
 from traceview.cli import progress
 from traceview.cli.app import app
 from traceview.cli.output import Target

@@ -14,7 +14,7 @@ import pytest
 
 from tests.command import Command
 from tests.hangs import STEP, hang, worker
-from traceview.analysis.hang.section import content_of, write_up
+from traceview.analysis.machine.hang.section import content_of, write_up
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "fixtures" / "custom-loop-2"

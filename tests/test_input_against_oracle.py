@@ -15,9 +15,9 @@ from tests.oracle.input import (
     work_ratio,
 )
 from tests.oracle.reading import Host, read_hosts
-from traceview.analysis.context import Context
 from traceview.analysis.facts.input_supply import supply_of
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.trace.host.input_waits import recorded_stages
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))

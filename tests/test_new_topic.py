@@ -33,7 +33,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry = folder / "traceview" / "analysis" / "registry.py"
     text = registry.read_text(encoding="utf-8")
     for place, line in (
-        ("from traceview.analysis.idle import ANALYSIS", import_line),
+        ("from traceview.analysis.gpu_time.idle import ANALYSIS", import_line),
         ("        idle: ", meaning_line),
         ("    idle: Annotated[", field_line),
     ):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.base import Finding
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
-from traceview.analysis.words import Lost, Part, Time
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Lost, Part, Time
 from traceview.document import numbers
 from traceview.ledger.states import BY_KEY
 from traceview.ledger.table import Ledger

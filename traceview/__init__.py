@@ -21,7 +21,7 @@ from traceview.base.errors import (
 from traceview.base.version import VERSION
 
 if TYPE_CHECKING:
-    from traceview.analysis.base import Finding
+    from traceview.analysis.rules.finding import Finding
     from traceview.api import Comparison, Report, Trace, analyze, compare, load, load_report
     from traceview.capture.api import CaptureWarning, capture_steps, keras_callback
 
@@ -53,7 +53,7 @@ __all__ = [
 _LAZY = {
     "CaptureWarning": "traceview.capture.api",
     "Comparison": "traceview.api",
-    "Finding": "traceview.analysis.base",
+    "Finding": "traceview.analysis.rules.finding",
     "Report": "traceview.api",
     "Trace": "traceview.api",
     "analyze": "traceview.api",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict
 
-from traceview.analysis.context import TOP_OPS
+from traceview.analysis.measures.context import TOP_OPS
 from traceview.base.errors import UsageError
 from traceview.comparison import build as comparing
 from traceview.comparison import document as comparison_document
@@ -90,8 +90,8 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         `state` (category: what the device waited for most of it); `before`, `after` (Int64: rows of `device_events`);
         `thread` (the one that was late); one column `<state>_ps` (int64) per state of the ledger.
         """
-        from traceview.analysis.context import Context
-        from traceview.analysis.selection import select
+        from traceview.analysis.facts.selection import select
+        from traceview.analysis.measures.context import Context
         from traceview.ledger.gaps import gap_events
         from traceview.trace.frames.frames import frame_of
 

@@ -18,8 +18,8 @@ from scripts.crosscheck.facts import facts_of
 from scripts.crosscheck.kernels import kernels_of
 from scripts.crosscheck.recount import recount
 from scripts.crosscheck.xprof import ask
-from traceview.analysis.context import Context, Options
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context, Options
 from traceview.base.errors import TraceviewError
 from traceview.capture.process.script import terminable
 from traceview.document.json_text import dumped

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import Rule
+from traceview.analysis.rules.rule import Rule
 from traceview.document.markdown import prose
 from traceview.report.explain import entry, severities
 

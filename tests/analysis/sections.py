@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.context import View
+from traceview.analysis.measures.context import View
 from traceview.document import markdown, terminal
 from traceview.document.cells import texts
 from traceview.document.model import (

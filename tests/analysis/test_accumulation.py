@@ -13,7 +13,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.analysis.test_step_bounds import looping, shown
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.facts.step_report import StepEvaluation, Steps
+from traceview.analysis.measures.step_report import StepEvaluation, Steps
 
 UPDATE = [f"train/adam/cond/then/_2/adam/cond/Mul_{number}:Mul" for number in range(6)]
 ADDS_UP = [f"train/adam/cond/else/_3/adam/cond/add_{number}:AddV2" for number in range(3)]

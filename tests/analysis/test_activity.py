@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.analysis.activity import DeviceActivity, added_by_class
+from traceview.analysis.facts.activity import DeviceActivity, added_by_class
 from traceview.xplane.planes import ActivityClass
 
 END = 60

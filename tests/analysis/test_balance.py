@@ -12,12 +12,12 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.analysis.balance import Balance, LateDevice
-from traceview.analysis.base import Finding
-from traceview.analysis.context import Context
-from traceview.analysis.facts.stragglers import CHANCE, LEAST_EXCESS, is_steady
-from traceview.analysis.rule import CRITICAL_LIMIT, LIMIT
-from traceview.analysis.selection import select
+from traceview.analysis.exchange.balance import Balance, LateDevice
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.stragglers import CHANCE, LEAST_EXCESS, is_steady
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.reading.load import load

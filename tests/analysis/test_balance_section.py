@@ -21,8 +21,8 @@ from tests.analysis.sections import (
 )
 from tests.charts import MS
 from tests.reports import balance_result, gradients_result
-from traceview.analysis.balance import Balance, balance_section
-from traceview.analysis.gradients import gradients_section
+from traceview.analysis.exchange.balance import Balance, balance_section
+from traceview.analysis.exchange.gradients import gradients_section
 from traceview.document.model import Section
 
 

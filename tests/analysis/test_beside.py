@@ -12,9 +12,9 @@ import pytest
 
 import traceview
 from traceview.analysis import beside
-from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis, Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.rules.finding import Skipped
 from traceview.base.timing import measured
 from traceview.report import build
 

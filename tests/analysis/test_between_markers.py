@@ -10,7 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
-from traceview.analysis.base import Finding
+from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
 GRAPH, INPUT, SAVE = "FunctionRun", "IteratorGetNext:IteratorGetNext", "SaveV2:SaveV2"

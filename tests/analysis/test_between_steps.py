@@ -17,7 +17,7 @@ from tests.analysis.sections import (
     tables_of,
     view_of,
 )
-from traceview.analysis.between_steps import (
+from traceview.analysis.gpu_time.between_steps import (
     KINDS,
     WORTH_A_SENTENCE_RATIO,
     BetweenAllSteps,

@@ -20,15 +20,15 @@ from tests.analysis.sections import (
 )
 from tests.charts import MS
 from tests.reports import environment
-from traceview.analysis.capture.result import Capture, HostCapture
-from traceview.analysis.capture.section import (
+from traceview.analysis.machine.capture.result import Capture, HostCapture
+from traceview.analysis.machine.capture.section import (
     BRIEF_HOSTS,
     BRIEF_PROBLEMS,
     capture_section,
     clock_sentence,
     hosts_section,
 )
-from traceview.analysis.facts.environment_report import Environment
+from traceview.analysis.measures.environment_report import Environment
 from traceview.document.model import Section
 from traceview.report.document import view_of as view_of_report
 from traceview.trace.model import HostClock, Problem

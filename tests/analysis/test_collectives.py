@@ -12,10 +12,10 @@ from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis.base import Finding
-from traceview.analysis.collectives import EXPOSED, OF_LAYERS, OFF_GPU
-from traceview.analysis.facts.collectives import CollectiveResult
-from traceview.analysis.words import Number, Rate
+from traceview.analysis.exchange.collectives import EXPOSED, OF_LAYERS, OFF_GPU
+from traceview.analysis.measures.collectives import CollectiveResult
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Number, Rate
 from traceview.report.model import Report
 
 NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}

@@ -17,8 +17,8 @@ from tests.analysis.sections import (
 )
 from tests.charts import MS
 from tests.reports import collective_result
-from traceview.analysis.collectives import TRANSFER_REMARK, collectives_section
-from traceview.analysis.facts.collectives import CollectiveResult
+from traceview.analysis.exchange.collectives import TRANSFER_REMARK, collectives_section
+from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.document.model import Section, Table
 
 

@@ -10,7 +10,7 @@ from scripts.cuda_trace import MS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
-from traceview.analysis.base import Finding
+from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 
 GRAPHS = {

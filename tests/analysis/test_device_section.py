@@ -22,9 +22,9 @@ from tests.analysis.sections import (
 )
 from tests.charts import MS, lanes_of, strip
 from tests.reports import device, empty_device
-from traceview.analysis.device_time import FOLD_FROM, device_list, devices_section
-from traceview.analysis.facts.device_report import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.utilization import timeline_section
+from traceview.analysis.gpu_time.device_time import FOLD_FROM, device_list, devices_section
+from traceview.analysis.gpu_time.utilization import timeline_section
+from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Bar, Section, Strips, Table, Timeline, device_anchor
 from traceview.document.vocabulary import PARTS, STATUSES

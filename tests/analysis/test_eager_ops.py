@@ -12,7 +12,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
-from traceview.analysis.base import Finding
+from traceview.analysis.rules.finding import Finding
 
 SPACING_MS: Final = 0.4
 

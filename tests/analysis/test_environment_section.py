@@ -8,13 +8,13 @@ import pytest
 
 from tests.analysis.sections import lines_of, markdown_of, view_of
 from tests.reports import environment
-from traceview.analysis.environment.section import (
+from traceview.analysis.machine.environment import (
     LONGEST_FACT,
     environment_section,
     job_details,
     job_facts,
 )
-from traceview.analysis.facts.environment_report import Environment, HostEnvironment
+from traceview.analysis.measures.environment_report import Environment, HostEnvironment
 
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("command", "versions", "strategy", "batch", "training", "precision", "variables")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import Evidence, Finding
-from traceview.analysis.explained_findings import with_explained_inside
-from traceview.analysis.rule import Rule
+from traceview.analysis.rules.explained_findings import with_explained_inside
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Rule
 
 
 def rule(code: str, *explains: str) -> Rule:

@@ -14,10 +14,10 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.sidecars import write_sidecar
-from traceview.analysis.base import Finding, Severity
-from traceview.analysis.device_time import HELD_BYTES
+from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import Rule
+from traceview.analysis.rules.finding import Finding, Severity
+from traceview.analysis.rules.rule import Rule
 from traceview.report.model import Report
 
 WORD = re.compile(r"[a-z]{4,}")

@@ -13,8 +13,8 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
-from traceview.analysis.base import Finding
-from traceview.analysis.gradients import BACKWARD_RATIO, Gradients
+from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
+from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 from traceview.trace.device.op_phase import Phase, phase_of
 

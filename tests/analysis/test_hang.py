@@ -16,9 +16,9 @@ from tests.hangs import (
     thread,
     worker,
 )
-from traceview.analysis.hang.findings import diagnose
-from traceview.analysis.hang.phase import phase_of
-from traceview.analysis.hang.section import (
+from traceview.analysis.machine.hang.findings import diagnose
+from traceview.analysis.machine.hang.phase import phase_of
+from traceview.analysis.machine.hang.section import (
     content_of,
     hang_document,
     outcome,

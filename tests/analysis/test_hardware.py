@@ -11,7 +11,7 @@ import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis.balance import Balance
+from traceview.analysis.exchange.balance import Balance
 
 V100, T4 = "Tesla V100-SXM2-16GB", "Tesla T4"
 Group = tuple[str | None, int | None, int | None]

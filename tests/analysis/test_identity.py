@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
-from traceview.analysis.activity import Parts
+from traceview.analysis.facts.activity import Parts
 from traceview.report.model import Report
 from traceview.trace.windows import WindowKind
 

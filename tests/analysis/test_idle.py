@@ -10,10 +10,10 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
-from traceview.analysis.base import Skipped
-from traceview.analysis.context import Context
-from traceview.analysis.facts.idle_report import TOP_GAPS, Gap, Idle, IdleRow, compute
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.idle_report import TOP_GAPS, Gap, Idle, IdleRow, compute
+from traceview.analysis.rules.finding import Skipped
 from traceview.report.model import Report
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind

@@ -19,10 +19,9 @@ from tests.analysis.sections import (
     view_of,
     view_of_scenario,
 )
-from traceview.analysis.context import View
-from traceview.analysis.facts.idle_report import Gap, Idle, IdleRow
-from traceview.analysis.facts.numbered_gaps import numbered_gaps
-from traceview.analysis.idle.section import BRIEF_GAPS, gaps_section, idle_section
+from traceview.analysis.gpu_time.idle.section import BRIEF_GAPS, gaps_section, idle_section
+from traceview.analysis.measures.context import View
+from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow, numbered_gaps
 from traceview.document.model import Bar, Section
 from traceview.document.vocabulary import STATES
 from traceview.ledger.states import State

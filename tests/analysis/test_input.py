@@ -12,12 +12,12 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
-from traceview.analysis.base import Finding, Skipped
-from traceview.analysis.context import Context
-from traceview.analysis.input.findings import INPUT_BOUND, action_for
-from traceview.analysis.input.result import Input, compute, verdict_of
-from traceview.analysis.selection import select
-from traceview.analysis.words import Lost, Stages
+from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time.input.findings import INPUT_BOUND, action_for
+from traceview.analysis.gpu_time.input.result import Input, compute, verdict_of
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.analysis.rules.words import Lost, Stages
 from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"

@@ -19,17 +19,23 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.context import Context
 from traceview.analysis.facts.late_shards import InputShard
-from traceview.analysis.input.result import (
+from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time.input.result import (
     Bottleneck,
     Input,
     InputHost,
     InputStep,
     compute,
 )
-from traceview.analysis.input.section import BEHIND, BRIEF_ROWS, BRIEF_STAGES, WORK, section
-from traceview.analysis.selection import select
+from traceview.analysis.gpu_time.input.section import (
+    BEHIND,
+    BRIEF_ROWS,
+    BRIEF_STAGES,
+    WORK,
+    section,
+)
+from traceview.analysis.measures.context import Context
 from traceview.api import load
 from traceview.trace.host.pipeline import InputStage
 

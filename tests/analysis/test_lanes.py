@@ -17,8 +17,8 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
-from traceview.analysis.lanes import result as lane_limits
-from traceview.analysis.lanes.slices import fair_shares, slices_of
+from traceview.analysis.gpu_time import lanes as lane_limits
+from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
 from traceview.document.figures import Lane
 from traceview.report.model import Report
 

@@ -15,7 +15,7 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.launches import (
+from traceview.analysis.work.launches import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -23,7 +23,7 @@ from traceview.analysis.launches import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analysis.launches import launches_section as section
+from traceview.analysis.work.launches import launches_section as section
 from traceview.document.model import Section
 
 MS = 10**9

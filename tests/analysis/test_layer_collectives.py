@@ -9,8 +9,8 @@ import pytest
 import traceview
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from traceview.analysis.base import Finding
-from traceview.analysis.words import Number
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Number
 
 
 def analyzed(folder: Path, *fillers: object, count: int = 4) -> dict[str, Finding]:

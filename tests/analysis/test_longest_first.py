@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.analysis.facts.idle_report import longest_first
+from traceview.analysis.measures.idle_report import longest_first
 
 
 @pytest.mark.parametrize("most", [3, 10**9])

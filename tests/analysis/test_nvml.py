@@ -14,9 +14,10 @@ import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.test_findings import check_finding
-from traceview.analysis.base import Finding
-from traceview.analysis.context import Context
-from traceview.analysis.facts.nvml import (
+from traceview.analysis.facts.selection import select
+from traceview.analysis.machine.nvml import ANALYSIS, NVML_DISAGREES
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.nvml import (
     NOT_SAMPLED,
     SHARED_RATIO,
     THROTTLED_RATIO,
@@ -24,9 +25,8 @@ from traceview.analysis.facts.nvml import (
     NvmlRow,
     throttle_names,
 )
-from traceview.analysis.nvml import ANALYSIS, NVML_DISAGREES
-from traceview.analysis.selection import select
-from traceview.analysis.words import Number, Part, Size
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Number, Part, Size
 from traceview.document import terminal
 from traceview.report.document import document_of
 from traceview.report.saved import to_json

@@ -15,8 +15,8 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.facts.nvml import Nvml, NvmlRow, OtherProcess
-from traceview.analysis.nvml import BRIEF_GPUS, nvml_section
+from traceview.analysis.machine.nvml import BRIEF_GPUS, nvml_section
+from traceview.analysis.measures.nvml import Nvml, NvmlRow, OtherProcess
 from traceview.document.model import Section
 
 

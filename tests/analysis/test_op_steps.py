@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.analysis.op_steps import MOST_OPS, OpInSteps, OpSteps, kernel_stem
+from traceview.analysis.gpu_time.op_steps import MOST_OPS, OpInSteps, OpSteps, kernel_stem
 from traceview.report.build import analyze
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from traceview.analysis.base import Finding
+from traceview.analysis.rules.finding import Finding
 
 PERIOD_MS, SPACING_MS = 50, 0.4
 

@@ -12,7 +12,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import LOCAL, graph, mirrored, write_sidecar
-from traceview.analysis.facts.placement import HostPlacement
+from traceview.analysis.measures.placement import HostPlacement
 from traceview.trace.sidecar.placement import local_device
 
 

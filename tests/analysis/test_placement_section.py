@@ -17,13 +17,13 @@ from tests.analysis.sections import (
     view_of,
 )
 from tests.reports import placed, placement
-from traceview.analysis.facts.placement import (
+from traceview.analysis.exchange.placement import BRIEF, BRIEF_DEVICES, placement_section
+from traceview.analysis.measures.placement import (
     ActiveDevices,
     HostPlacement,
     PlacedFunction,
     Placement,
 )
-from traceview.analysis.placement import BRIEF, BRIEF_DEVICES, placement_section
 from traceview.document.model import Section, Subheading
 
 

@@ -11,8 +11,8 @@ import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import Line, Sample, python_group
 from tests.sidecars import write_sidecar
-from traceview.analysis.base import Finding
-from traceview.analysis.python_threads import ThreadBeside
+from traceview.analysis.gpu_time.python_threads import ThreadBeside
+from traceview.analysis.rules.finding import Finding
 
 START_NS = 1_760_000_000_000_000_000
 """When the profile of the trace began."""

@@ -14,7 +14,7 @@ from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.sections import facts_of, lines_of, markdown_of, sentences_of, view_of
 from tests.reports import scaling_result
 from tests.sidecars import write_sidecar
-from traceview.analysis.scaling import scaling_section
+from traceview.analysis.exchange.scaling import scaling_section
 
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 

@@ -9,7 +9,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import ms, new_trace
-from traceview.analysis.selection import rows_in
+from traceview.analysis.facts.selection import rows_in
 from traceview.trace.windows import Window
 
 WINDOW = Window(host=0, kind="steps", start_ps=100, end_ps=200)

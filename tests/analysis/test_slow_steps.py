@@ -11,15 +11,15 @@ from msgspec.structs import replace
 import traceview
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.analysis.test_steps_section import steps
-from traceview.analysis.base import Finding
-from traceview.analysis.facts.step_report import (
+from traceview.analysis.measures.step_report import (
     StepDevice,
     StepEvaluation,
     StepRow,
     slow_steps,
     state_growth,
 )
-from traceview.analysis.words import Ordinal, Slower, StateName
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Ordinal, Slower, StateName
 
 MS = 10**9
 

@@ -19,8 +19,8 @@ from tests.analysis.sections import (
     view_of,
     view_of_scenario,
 )
-from traceview.analysis.facts.step_report import StepDevice, StepRow, Steps
-from traceview.analysis.steps.section import BRIEF_STEPS, UNSURE, steps_section
+from traceview.analysis.gpu_time.steps.section import BRIEF_STEPS, UNSURE, steps_section
+from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.document.model import Section
 
 MS = 10**9

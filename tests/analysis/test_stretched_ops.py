@@ -16,8 +16,8 @@ import pytest
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
-from traceview.analysis.base import Finding
 from traceview.analysis.facts.pipeline_threads import beyond_median
+from traceview.analysis.rules.finding import Finding
 
 WAIT_MS = 10
 

@@ -10,13 +10,13 @@ import pytest
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis import steps
-from traceview.analysis.collectives import collective_rows_section
-from traceview.analysis.context import Context
-from traceview.analysis.facts.collectives import collective_table
-from traceview.analysis.facts.listed_gaps import gap_table, gap_table_section
-from traceview.analysis.selection import select
-from traceview.analysis.steps.table import step_sections, step_table
+from traceview.analysis.exchange.collectives import collective_rows_section
+from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time import steps
+from traceview.analysis.gpu_time.steps.table import step_sections, step_table
+from traceview.analysis.measures.collectives import collective_table
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.listed_gaps import gap_table, gap_table_section
 from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.ledger.states import IDLE_STATES

@@ -15,8 +15,10 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.facts.copies import BlockingReads, RoundTrip
-from traceview.analysis.facts.transfers import (
+from traceview.analysis.exchange.transfers import BRIEF_ROUND_TRIPS
+from traceview.analysis.exchange.transfers import transfers_section as section
+from traceview.analysis.measures.copies import BlockingReads, RoundTrip
+from traceview.analysis.measures.transfers import (
     SIZE_BOUNDS_BYTES,
     CopySource,
     DeviceTransfers,
@@ -24,8 +26,6 @@ from traceview.analysis.facts.transfers import (
     Directions,
     Transfers,
 )
-from traceview.analysis.transfers import BRIEF_ROUND_TRIPS
-from traceview.analysis.transfers import transfers_section as section
 from traceview.document.vocabulary import CLASSES
 
 MS = 10**9

@@ -11,7 +11,7 @@ import pytest
 import traceview
 from tests.capture.conftest import Captured, environment_with, run_command
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.words import Line
+from traceview.analysis.rules.words import Line
 from traceview.capture.sampling.python_stacks import NOT_ASKED
 from traceview.report.model import Report
 from traceview.trace.host.python_lines import python_lines

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, ledger_sums, loss, of_run
-from traceview.analysis.base import Evidence, Skipped
-from traceview.analysis.device_states import DeviceStates, StepStates
-from traceview.analysis.facts.environment_report import Environment
-from traceview.analysis.op_steps import OpInSteps, OpSteps
-from traceview.analysis.words import Line
+from traceview.analysis.gpu_time.device_states import DeviceStates, StepStates
+from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
+from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.rules.finding import Evidence, Skipped
+from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare, reports_of
 from traceview.comparison.captures import capture_steps, whole

@@ -13,8 +13,8 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.export.perfetto_reading import read
 from tests.hostile import HOSTILE
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.document.sanitize import MOST
 from traceview.export import csv as csv_tables
 from traceview.export import parquet, perfetto

@@ -12,8 +12,8 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.export.perfetto_reading import Read, Slice, read
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.base.intervals import union
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES

@@ -13,8 +13,8 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from traceview import Trace
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.export.formats import TABLES

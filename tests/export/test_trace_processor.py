@@ -21,8 +21,8 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.base.intervals import union
 from traceview.export import perfetto
 from traceview.export.draw import drawn

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.context import Context
-from traceview.analysis.selection import Selection, select
+from traceview.analysis.facts.selection import Selection, select
+from traceview.analysis.measures.context import Context
 from traceview.ledger.build import build_ledger
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from tests.charts import HOST, MS
 from tests.reports import bare_report, device, finding, full_report, loss, step
-from traceview.analysis.base import Evidence
-from traceview.analysis.facts.device_report import DeviceTime
-from traceview.analysis.facts.step_report import median_step
-from traceview.analysis.rule import Rule
-from traceview.analysis.sentences import evidence_phrase
+from traceview.analysis.measures.device_report import DeviceTime
+from traceview.analysis.measures.step_report import median_step
+from traceview.analysis.rules.finding import Evidence
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.sentences import evidence_phrase
 from traceview.document.model import Document, Findings, Link, Span, Table, Value
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.phrase import Token, plain

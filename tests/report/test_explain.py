@@ -7,8 +7,8 @@ import re
 import pytest
 
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import Rule
-from traceview.analysis.words import outline
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import outline
 from traceview.document.phrase import plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
-from traceview.analysis.base import SEVERITIES
-from traceview.analysis.ops import TopOps
+from traceview.analysis.rules.finding import SEVERITIES
+from traceview.analysis.work.ops import TopOps
 from traceview.base.record import Record, fields_of, meanings, records_of
 from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report

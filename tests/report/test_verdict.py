@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from scripts.scenarios.model import new_trace
 from tests.reports import bare_report, finding, full_report
-from traceview.analysis.base import Finding, FindingLoss
+from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.report.model import Report, Verdict
 from traceview.report.verdict import by_rank, verdict_of
 from traceview.trace.model import Trace

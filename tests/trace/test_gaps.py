@@ -13,7 +13,7 @@ from msgspec import Struct
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps

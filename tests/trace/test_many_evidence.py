@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.host import many_evidence

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from scripts.cuda_trace import MS, CudaTrace, Line, Stats
-from traceview.analysis.context import Context
-from traceview.analysis.facts.idle_report import Gap, gap_rows
 from traceview.analysis.facts.idle_time import attribute_idle_time
-from traceview.analysis.facts.listed_gaps import gaps_of
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.idle_report import Gap, gap_rows
+from traceview.analysis.measures.listed_gaps import gaps_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
 

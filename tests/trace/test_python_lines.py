@@ -20,8 +20,8 @@ from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, compressed, python_group
 from tests.sidecars import write_sidecar
-from traceview.analysis.context import Context
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.trace.host.python_lines import line_ids, python_lines
 from traceview.trace.reading.load import load
 from traceview.trace.sidecar.python_samples import PythonRecord, PythonThread, python_samples

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
 from tests.oracle import run_answer
 from traceview.analysis.facts.idle_time import attribute_idle_time
-from traceview.analysis.selection import select
+from traceview.analysis.facts.selection import select
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
 

@@ -8,23 +8,12 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread, get_ident
 from typing import Any, Final
 
-from traceview.analysis import (
-    balance,
-    capture,
-    collectives,
-    gradients,
-    idle,
-    launches,
-    ops,
-    path,
-    placement,
-    precision,
-    step_ops,
-    steps,
-    transfers,
-)
-from traceview.analysis import input as input_topic
-from traceview.analysis.context import Analysis, Context
+from traceview.analysis.exchange import balance, collectives, gradients, placement, transfers
+from traceview.analysis.gpu_time import idle, path, steps
+from traceview.analysis.gpu_time import input as input_topic
+from traceview.analysis.machine import capture
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.work import launches, ops, precision, step_ops
 from traceview.base.timing import measured_beside
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (

@@ -12,14 +12,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.base import Skipped
-from traceview.analysis.context import Analysis, Context, Options, result_key
 from traceview.analysis.facts.idle_time import IdleOfHost, joined_idle_time
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
+from traceview.analysis.facts.of_hosts import OfHosts
 from traceview.analysis.facts.run import idle_time
-from traceview.analysis.of_hosts import OfHosts
+from traceview.analysis.facts.selection import Selection
+from traceview.analysis.measures.context import Analysis, Context, Options, result_key
 from traceview.analysis.registry import ANALYSES
-from traceview.analysis.selection import Selection
+from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
 from traceview.trace.model import Step, Trace

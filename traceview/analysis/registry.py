@@ -2,59 +2,59 @@
 
 from typing import Annotated, Any, Final, get_args
 
-from traceview.analysis.balance import ANALYSIS as BALANCE
-from traceview.analysis.balance import Balance
-from traceview.analysis.between_steps import ANALYSIS as BETWEEN_STEPS
-from traceview.analysis.between_steps import BetweenAllSteps
-from traceview.analysis.capture import ANALYSIS as CAPTURE
-from traceview.analysis.collectives import ANALYSIS as COLLECTIVES
-from traceview.analysis.compute import ANALYSIS as COMPUTE
-from traceview.analysis.compute import Compute
-from traceview.analysis.context import Analysis
-from traceview.analysis.device_states import ANALYSIS as LEDGER
-from traceview.analysis.device_states import LedgerSums
-from traceview.analysis.device_time import ANALYSIS as DEVICE_TIME
-from traceview.analysis.environment import ANALYSIS as ENVIRONMENT
-from traceview.analysis.environment import Environment
-from traceview.analysis.facts.collectives import CollectiveResult
-from traceview.analysis.facts.device_report import DeviceTime
-from traceview.analysis.facts.nvml import Nvml
-from traceview.analysis.facts.placement import Placement
-from traceview.analysis.facts.transfers import Transfers
-from traceview.analysis.gradients import ANALYSIS as GRADIENTS
-from traceview.analysis.gradients import Gradients
-from traceview.analysis.hang import ANALYSIS as HANG
-from traceview.analysis.hang import Hangs
-from traceview.analysis.idle import ANALYSIS as IDLE
-from traceview.analysis.idle import Idle
-from traceview.analysis.input import ANALYSIS as INPUT
-from traceview.analysis.input import Input
-from traceview.analysis.lanes import ANALYSIS as LANES
-from traceview.analysis.launches import ANALYSIS as LAUNCHES
-from traceview.analysis.launches import Launches
-from traceview.analysis.machine_load import ANALYSIS as MACHINE_LOAD
-from traceview.analysis.machine_load import MachineLoad
-from traceview.analysis.nvml import ANALYSIS as NVML
-from traceview.analysis.op_steps import ANALYSIS as OP_STEPS
-from traceview.analysis.op_steps import OpSteps
-from traceview.analysis.ops import ANALYSIS as OPS
-from traceview.analysis.ops import TopOps
-from traceview.analysis.path import ANALYSIS as PATH
-from traceview.analysis.path import CriticalPath
-from traceview.analysis.placement import ANALYSIS as PLACEMENT
-from traceview.analysis.precision import ANALYSIS as PRECISION
-from traceview.analysis.precision import Precision
-from traceview.analysis.python_threads import ANALYSIS as PYTHON_THREADS
-from traceview.analysis.python_threads import PythonThreads
-from traceview.analysis.rule import Rule
-from traceview.analysis.scaling import ANALYSIS as SCALING
-from traceview.analysis.scaling import Scaling
-from traceview.analysis.step_ops import ANALYSIS as STEP_OPS
-from traceview.analysis.step_ops import StepOps
-from traceview.analysis.steps import ANALYSIS as STEPS
-from traceview.analysis.steps import Steps
-from traceview.analysis.transfers import ANALYSIS as TRANSFERS
-from traceview.analysis.utilization import ANALYSIS as UTILIZATION
+from traceview.analysis.exchange.balance import ANALYSIS as BALANCE
+from traceview.analysis.exchange.balance import Balance
+from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
+from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
+from traceview.analysis.exchange.gradients import Gradients
+from traceview.analysis.exchange.placement import ANALYSIS as PLACEMENT
+from traceview.analysis.exchange.scaling import ANALYSIS as SCALING
+from traceview.analysis.exchange.scaling import Scaling
+from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
+from traceview.analysis.gpu_time.between_steps import ANALYSIS as BETWEEN_STEPS
+from traceview.analysis.gpu_time.between_steps import BetweenAllSteps
+from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
+from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
+from traceview.analysis.gpu_time.idle import ANALYSIS as IDLE
+from traceview.analysis.gpu_time.idle import Idle
+from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
+from traceview.analysis.gpu_time.input import Input
+from traceview.analysis.gpu_time.lanes import ANALYSIS as LANES
+from traceview.analysis.gpu_time.op_steps import ANALYSIS as OP_STEPS
+from traceview.analysis.gpu_time.op_steps import OpSteps
+from traceview.analysis.gpu_time.path import ANALYSIS as PATH
+from traceview.analysis.gpu_time.path import CriticalPath
+from traceview.analysis.gpu_time.python_threads import ANALYSIS as PYTHON_THREADS
+from traceview.analysis.gpu_time.python_threads import PythonThreads
+from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
+from traceview.analysis.gpu_time.steps import Steps
+from traceview.analysis.gpu_time.utilization import ANALYSIS as UTILIZATION
+from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
+from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
+from traceview.analysis.machine.environment import Environment
+from traceview.analysis.machine.hang import ANALYSIS as HANG
+from traceview.analysis.machine.hang import Hangs
+from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
+from traceview.analysis.machine.machine_load import MachineLoad
+from traceview.analysis.machine.nvml import ANALYSIS as NVML
+from traceview.analysis.measures.collectives import CollectiveResult
+from traceview.analysis.measures.context import Analysis
+from traceview.analysis.measures.device_report import DeviceTime
+from traceview.analysis.measures.nvml import Nvml
+from traceview.analysis.measures.placement import Placement
+from traceview.analysis.measures.transfers import Transfers
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.work.compute import ANALYSIS as COMPUTE
+from traceview.analysis.work.compute import Compute
+from traceview.analysis.work.launches import ANALYSIS as LAUNCHES
+from traceview.analysis.work.launches import Launches
+from traceview.analysis.work.ops import ANALYSIS as OPS
+from traceview.analysis.work.ops import TopOps
+from traceview.analysis.work.precision import ANALYSIS as PRECISION
+from traceview.analysis.work.precision import Precision
+from traceview.analysis.work.step_ops import ANALYSIS as STEP_OPS
+from traceview.analysis.work.step_ops import StepOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 

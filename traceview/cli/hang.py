@@ -21,7 +21,7 @@ def hang_settings(after_s: float) -> HangSettings:
 
     Everything that writes a report is imported here: a script that hangs in an import must not stop the report.
     """
-    from traceview.analysis.hang.section import write_up
+    from traceview.analysis.machine.hang.section import write_up
     from traceview.capture.hang.watch import HangSettings, WrittenHang
 
     return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
@@ -40,13 +40,13 @@ def show_hangs(
 
         hangs = [redacted_record(hang) for hang in hangs]
     if as_json:
-        from traceview.analysis.hang.section import content_of
+        from traceview.analysis.machine.hang.section import content_of
         from traceview.document.json_text import dumped
 
         if hangs:
             target.write(dumped({"schema_version": 1, "hangs": [content_of(h) for h in hangs]}))
         return bool(hangs)
-    from traceview.analysis.hang.section import hang_document
+    from traceview.analysis.machine.hang.section import hang_document
 
     for hang in hangs:
         target.write_section(hang_document(hang), width)
@@ -55,7 +55,7 @@ def show_hangs(
 
 def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) -> None:
     """Print what a running process shows from outside, and its open reports if a capture watches it."""
-    from traceview.analysis.hang.section import content_of, hang_document
+    from traceview.analysis.machine.hang.section import content_of, hang_document
     from traceview.capture.hang.attach import facts_of_process, folder_of_reports
     from traceview.document.json_text import dumped
     from traceview.trace.sidecar.hang import hang_of

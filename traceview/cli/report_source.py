@@ -16,7 +16,7 @@ from traceview.cli.options import Window, finding_codes, given_options, hosts_re
 from traceview.report.given import is_saved_report
 
 if TYPE_CHECKING:
-    from traceview.analysis.context import Context
+    from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
@@ -95,7 +95,7 @@ class Source(Struct, frozen=True):
     def _analyzed(self, top: int | None, lanes: bool) -> Report:
         with self._trace() as (trace, readers):
             with stage("importing"):
-                from traceview.analysis.context import TOP_OPS
+                from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
 
             rows = TOP_OPS if top is None else top
@@ -110,8 +110,8 @@ class Source(Struct, frozen=True):
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
         """What an export draws: everything computed of the window, and its report."""
         with self._trace() as (trace, readers):
-            from traceview.analysis.context import Context, Options
-            from traceview.analysis.selection import select
+            from traceview.analysis.facts.selection import select
+            from traceview.analysis.measures.context import Context, Options
             from traceview.report.build import report_of
 
             window, steps = self.choices["window"], self.choices["steps"]

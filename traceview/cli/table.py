@@ -17,8 +17,8 @@ from traceview.cli.output import Target, format_of
 from traceview.export.formats import check_pyarrow
 
 if TYPE_CHECKING:
-    from traceview.analysis.context import Analysis, Context
-    from traceview.analysis.selection import Selection
+    from traceview.analysis.facts.selection import Selection
+    from traceview.analysis.measures.context import Analysis, Context
     from traceview.base.record import Record
     from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
@@ -80,7 +80,7 @@ class Request(Struct, frozen=True, dict=True):
     @cached_property
     def context(self) -> Context:
         """What topics are computed from."""
-        from traceview.analysis.context import Context
+        from traceview.analysis.measures.context import Context
 
         return Context(self.trace, self.selection)
 
@@ -93,8 +93,8 @@ class Request(Struct, frozen=True, dict=True):
 
     def others(self, *named: str) -> tuple[str, ...]:
         """Of very many devices those that are much alike; none of those that are `named` or that were chosen."""
-        from traceview.analysis import device_time
-        from traceview.analysis.outlier_devices import outlier_devices
+        from traceview.analysis.gpu_time import device_time
+        from traceview.analysis.measures.outlier_devices import outlier_devices
 
         times = self.context.record(device_time.ANALYSIS)
         if self.has_chosen or times is None:
@@ -306,7 +306,7 @@ def topic_sections(
 
     `record`: its result, None without one. `named`: devices that are shown, however many there are.
     """
-    from traceview.analysis.context import View
+    from traceview.analysis.measures.context import View
 
     if record is None:
         return

@@ -26,7 +26,7 @@ from traceview.trace.reading.locate import (
 from traceview.xplane.source import NOT_A_TRACE
 
 if TYPE_CHECKING:
-    from traceview.analysis.base import Finding
+    from traceview.analysis.rules.finding import Finding
     from traceview.document.model import Section
     from traceview.trace.device.table import Table
 
@@ -133,7 +133,7 @@ class TableKind(Struct, frozen=True):
 
 def gaps(request: Request) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
-    from traceview.analysis.facts.listed_gaps import gap_table, gap_table_section
+    from traceview.analysis.measures.listed_gaps import gap_table, gap_table_section
 
     choice, trace = request.choice, request.trace
     top = choice.top_or(TOP_GAPS)
@@ -165,9 +165,14 @@ def gaps(request: Request) -> Answer:
 
 def steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis import steps as topic
-    from traceview.analysis.base import Skipped
-    from traceview.analysis.steps.table import MOST_STEPS, first_and_last, step_sections, step_table
+    from traceview.analysis.gpu_time import steps as topic
+    from traceview.analysis.gpu_time.steps.table import (
+        MOST_STEPS,
+        first_and_last,
+        step_sections,
+        step_table,
+    )
+    from traceview.analysis.rules.finding import Skipped
     from traceview.document.numbers import plural
 
     context, choice = request.context, request.choice
@@ -195,7 +200,7 @@ def steps(request: Request) -> Answer:
 
 def devices(request: Request) -> Answer:
     """Each device with the parts of its time."""
-    from traceview.analysis import device_time
+    from traceview.analysis.gpu_time import device_time
 
     result = request.context.record(device_time.ANALYSIS)
     return _of_topic(
@@ -207,8 +212,8 @@ def devices(request: Request) -> Answer:
 
 def balance(request: Request) -> Answer:
     """Each device that computed: how long, and who waits for whom."""
-    from traceview.analysis import balance as topic
-    from traceview.analysis.base import Skipped
+    from traceview.analysis.exchange import balance as topic
+    from traceview.analysis.rules.finding import Skipped
 
     context = request.context
     result, absent = context.record(topic.ANALYSIS), context.result(topic.ANALYSIS)
@@ -235,7 +240,7 @@ def _of_topic(request: Request, rows: Table, sections: Callable[[], Iterator[Sec
 
 def ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
-    from traceview.analysis.ops import table_in_window
+    from traceview.analysis.work.ops import table_in_window
     from traceview.trace.device.table import table, texts
     from traceview.trace.frames import event_tables
 
@@ -265,7 +270,7 @@ def ops(request: Request) -> Answer:
 
 def _op_sections(rows: Table) -> Iterator[Section]:
     """A table for each device."""
-    from traceview.analysis.ops import SHARE_ABOVE_ALL
+    from traceview.analysis.work.ops import SHARE_ABOVE_ALL
     from traceview.document.model import Section, counts, looks, names, remarks, shares, times
     from traceview.document.model import table as table_block
     from traceview.document.vocabulary import look_of
@@ -291,9 +296,9 @@ def _op_sections(rows: Table) -> Iterator[Section]:
 
 def input_stages(request: Request) -> Answer:
     """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
-    from traceview.analysis import input as topic
-    from traceview.analysis.base import Skipped
-    from traceview.analysis.input.result import compute
+    from traceview.analysis.gpu_time import input as topic
+    from traceview.analysis.gpu_time.input.result import compute
+    from traceview.analysis.rules.finding import Skipped
     from traceview.trace.device.table import record_columns, table
     from traceview.trace.host.pipeline import InputStage
 
@@ -314,9 +319,9 @@ def input_stages(request: Request) -> Answer:
 
 def copies(request: Request) -> Answer:
     """Each op or thread that issues copies, longest exposed first: those while which the GPU does nothing else."""
-    from traceview.analysis import transfers as topic
-    from traceview.analysis.base import Skipped
-    from traceview.analysis.facts.transfers import CopySource, transfers_of
+    from traceview.analysis.exchange import transfers as topic
+    from traceview.analysis.measures.transfers import CopySource, transfers_of
+    from traceview.analysis.rules.finding import Skipped
     from traceview.trace.device.table import record_columns, table
 
     choice = request.choice
@@ -359,9 +364,9 @@ def copies(request: Request) -> Answer:
 
 def collectives(request: Request) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
-    from traceview.analysis import collectives as topic
-    from traceview.analysis.base import Skipped
-    from traceview.analysis.facts.collectives import collective_table
+    from traceview.analysis.exchange import collectives as topic
+    from traceview.analysis.measures.collectives import collective_table
+    from traceview.analysis.rules.finding import Skipped
 
     choice, context = request.choice, request.context
     top = choice.top_or(TOP_COLLECTIVES)

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from traceview.analysis.environment.section import PUBLIC_NAMES
-from traceview.analysis.facts.environment_report import HostEnvironment
+from traceview.analysis.machine.environment import PUBLIC_NAMES
+from traceview.analysis.measures.environment_report import HostEnvironment
 from traceview.comparison.model import Condition, OpDifference
 from traceview.document import numbers
 from traceview.document.sanitize import shortened

@@ -8,15 +8,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import Skipped
-from traceview.analysis.device_states import (
+from traceview.analysis.gpu_time.device_states import (
     ALIKE_RATIO,
     DeviceStates,
     LedgerSums,
     anatomy_rows,
     device_range,
 )
-from traceview.analysis.facts.step_report import StepRow, median_step
+from traceview.analysis.measures.step_report import StepRow, median_step
+from traceview.analysis.rules.finding import Skipped
 from traceview.comparison.captures import SIDES
 from traceview.comparison.model import (
     ComparedRun,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from traceview.analysis.op_steps import Shapes
+from traceview.analysis.gpu_time.op_steps import Shapes
 from traceview.base.record import (
     Count,
     DeviceKey,

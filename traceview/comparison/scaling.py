@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import floor
 from typing import Annotated, Final, Literal
 
-from traceview.analysis.base import Skipped
+from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import ComparisonError
 from traceview.base.record import (
     Count,

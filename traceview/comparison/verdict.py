@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from traceview.analysis.words import Line
+from traceview.analysis.rules.words import Line
 from traceview.comparison.difference import SHOW_NOTHING
 from traceview.comparison.model import (
     DeviceDifference,

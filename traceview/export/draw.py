@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.base import Finding
-from traceview.analysis.context import Context
+from traceview.analysis.facts.selection import Selection, rows_in, step_bounds
+from traceview.analysis.measures.context import Context
 from traceview.analysis.registry import RULES
-from traceview.analysis.run_commands import RunCommands
-from traceview.analysis.selection import Selection, rows_in, step_bounds
-from traceview.analysis.sentences import shown_finding
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.run_commands import RunCommands
+from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array, union
 from traceview.document.phrase import plain

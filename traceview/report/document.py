@@ -8,18 +8,19 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from traceview.analysis import capture, device_time, steps
-from traceview.analysis.base import Finding as FindingRecord
-from traceview.analysis.context import View
-from traceview.analysis.device_states import anatomy_rows
-from traceview.analysis.environment.section import job_facts
-from traceview.analysis.facts.numbered_gaps import NumberedGap, numbered_gaps
-from traceview.analysis.facts.step_report import StepRow, median_step, worst_step
-from traceview.analysis.outlier_devices import named_devices, outlier_devices
+from traceview.analysis.gpu_time import device_time, steps
+from traceview.analysis.gpu_time.device_states import anatomy_rows
+from traceview.analysis.gpu_time.steps.findings import FEW_STEPS, NO_STEP_MARKER
+from traceview.analysis.gpu_time.steps.section import found_steps, step_times
+from traceview.analysis.machine import capture
+from traceview.analysis.machine.environment import job_facts
+from traceview.analysis.measures.context import View
+from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
+from traceview.analysis.measures.outlier_devices import named_devices, outlier_devices
+from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
-from traceview.analysis.sentences import shown_finding
-from traceview.analysis.steps.findings import FEW_STEPS, NO_STEP_MARKER
-from traceview.analysis.steps.section import found_steps, step_times
+from traceview.analysis.rules.finding import Finding as FindingRecord
+from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import first_of, shell_command
 from traceview.document import model as doc
 from traceview.document import numbers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from traceview.analysis.rule import Rule
-from traceview.analysis.words import outline
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import outline
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, phrase, pieces

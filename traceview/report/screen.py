@@ -8,14 +8,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.base import Finding
-from traceview.analysis.capture.result import HARMLESS, WITHOUT_DEVICE
-from traceview.analysis.capture.section import measured_overhead
-from traceview.analysis.context import View
-from traceview.analysis.device_states import anatomy_rows
+from traceview.analysis.gpu_time.device_states import anatomy_rows
+from traceview.analysis.machine.capture.result import HARMLESS, WITHOUT_DEVICE
+from traceview.analysis.machine.capture.section import measured_overhead
+from traceview.analysis.measures.context import View
 from traceview.analysis.registry import RULES
-from traceview.analysis.rule import LIMIT
-from traceview.analysis.sentences import sentences_of
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.rule import LIMIT
+from traceview.analysis.rules.sentences import sentences_of
 from traceview.base.text import shell_word
 from traceview.document import model as doc
 from traceview.document import numbers

@@ -8,14 +8,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.base import SEVERITIES, Finding
-from traceview.analysis.capture.findings import MISSING_HOST
-from traceview.analysis.capture.result import Capture, why_no_device
-from traceview.analysis.device_states import LedgerSums
-from traceview.analysis.facts.device_report import DeviceTime
+from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.machine.capture.findings import MISSING_HOST
+from traceview.analysis.machine.capture.result import Capture, why_no_device
+from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.registry import RULES, Results
-from traceview.analysis.rule import LIMIT, phrases_of, rendered
-from traceview.analysis.sentences import text_phrase
+from traceview.analysis.rules.finding import SEVERITIES, Finding
+from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
+from traceview.analysis.rules.sentences import text_phrase
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, ended, phrase, plain
 from traceview.document.vocabulary import STATES, look_of

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.analysis.base import SEVERITIES, Severity
+from traceview.analysis.rules.finding import SEVERITIES, Severity
 from traceview.comparison.captures import capture_steps
 from traceview.comparison.difference import Level, RunSpread, step_change, step_level
 from traceview.document import numbers

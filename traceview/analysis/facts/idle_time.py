@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from traceview.analysis.facts.of_hosts import by_device
 from traceview.analysis.facts.python import HostPython, python_of_hosts
-from traceview.analysis.of_hosts import by_device
-from traceview.analysis.selection import Selection, step_bounds
+from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.base.intervals import Int64Array
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.trace.host.input_waits import InputWaits, find_input_waits, shards
 from traceview.trace.host.pipeline import (
     GENERATOR,

@@ -18,7 +18,7 @@ from traceview.analysis.facts.late_shards import InputShard, late_shards
 from traceview.analysis.facts.pipeline_threads import pipeline_python, pipeline_rest
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
-from traceview.analysis.selection import Selection, covered_ps, step_bounds
+from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
 from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.trace.host.cause import Cause

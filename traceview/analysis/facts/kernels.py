@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.base import Skipped
-from traceview.analysis.selection import Selection, rows_in
+from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting
 from traceview.trace.model import NONE, HostColumns, Names, Recording, Trace

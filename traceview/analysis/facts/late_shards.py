@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.facts.input_pipelines import HostPipelines
-from traceview.analysis.selection import Selection, covered_ps, step_bounds
+from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
 from traceview.base.intervals import Int64Array, union
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps

@@ -1,18 +1,4 @@
-"""Makes the ledger of a context: the states of the devices and hosts, changed where more shows who caused them.
-
-In this order:
-
-    evaluation   all that devices of a host do while it evaluates between step markers
-    checkpoint   Python between steps, between markers between which the host saves
-    lock         dispatch, launches and Python while another thread of the script keeps Python's lock
-    input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
-                 while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
-    turn         idle time of devices that run one after another, while another one has its turn
-    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
-    calls        Python in steps of hosts without samples, where no frame was recorded either
-
-Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
-"""
+"""Finds when a host evaluates or saves between step markers: what devices do then belongs to that."""
 
 from __future__ import annotations
 
@@ -21,17 +7,18 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.between_markers import between_markers
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import beyond_median, open_threads, pipeline_python
 from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, keepers_of, lock_waits
 from traceview.analysis.facts.run import Run
-from traceview.analysis.selection import covered_ps
-from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.analysis.facts.selection import covered_ps
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
@@ -40,8 +27,81 @@ from traceview.ledger.path import clocks_agree
 from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
-from traceview.trace.model import NONE
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.host_names import HostNameKind
+from traceview.xplane.planes import ActivityClass
+
+MOST_EVALUATIONS_RATIO: Final = 0.5
+"""Where more of the spans between markers hold a graph on input than this, the markers do not hold the training."""
+
+_GRAPH: Final = (b"FunctionRun",)
+_INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
+
+
+class BetweenMarkers(Struct, frozen=True, eq=False):
+    """When the caller of a host evaluates between explicit markers, and between which markers it saves or restores.
+
+    It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
+    with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
+    comes without an evaluation as well.
+    """
+
+    evaluates: IntervalSet
+    saves: IntervalSet
+
+
+def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarkers:
+    """What the caller of one host does between its markers; in a run without them nothing."""
+    markers = states.markers
+    start, end = markers.end[:-1], markers.start[1:]
+    if not start.size:
+        nothing = union(start, end)
+        return BetweenMarkers(nothing, nothing)
+    rows, columns = states.rows_of_thread(states.caller), trace.host_columns
+    kind = states.kind_of(rows)
+    graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
+    saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
+    of_model = states.rows_of_model
+    asks = of_model[is_in(states.kind_of(of_model), _INPUT)]
+    evaluates = _holds(start, end, columns.start_ps[graphs])
+    evaluates &= _holds(start, end, columns.start_ps[asks])
+    if evaluates.mean() > MOST_EVALUATIONS_RATIO:
+        evaluates[:] = False
+    until = start
+    if evaluates.any():
+        ends = np.concatenate((columns.end_ps[graphs], _ends_of_compute(trace, host)))
+        until = np.clip(_last_in(start, end, ends), start, end)
+    return BetweenMarkers(
+        union(start[evaluates], until[evaluates]), union(start[saves], end[saves])
+    )
+
+
+def _ends_of_compute(trace: Trace, host: int) -> Int64Array:
+    """When each kernel of a host ended."""
+    columns = trace.device_columns
+    rows = trace.device_rows(host)
+    is_compute = columns.class_[rows] == ActivityClass.COMPUTE
+    result: Int64Array = columns.end_ps[rows][is_compute]
+    return result
+
+
+def _last_in(start: Int64Array, end: Int64Array, moments: Int64Array) -> Int64Array:
+    """The last of some moments in each span; the end of the span where there is none."""
+    ordered = np.append(np.sort(moments), end.max())
+    index = np.searchsorted(ordered[:-1], end, side="right") - 1
+    last = np.where(index >= 0, ordered[index], end)
+    result: Int64Array = np.where(last > start, last, end)
+    return result
+
+
+def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
+    """Whether at least one of the moments lies in each span."""
+    ordered = np.sort(moments)
+    result: BoolArray = np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
+    return result
+
 
 _Change = Callable[[Columns], Columns]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.base import Evidence
-from traceview.analysis.selection import step_bounds
+from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.rules.finding import Evidence
 from traceview.base.ids import is_in, sorted_unique
 from traceview.base.intervals import BoolArray, Int64Array, nesting, union
 from traceview.base.record import Record, Share, SourceLine

@@ -21,7 +21,7 @@ from msgspec import Struct
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
-from traceview.analysis.selection import covered_ps
+from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array, IntervalSet, union
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates

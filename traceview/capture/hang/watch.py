@@ -271,7 +271,7 @@ def _places() -> CodePlaces:
     return CodePlaces(folders_of_script())
 
 
-_REPORTS: Final = "traceview.analysis.hang.section"
+_REPORTS: Final = "traceview.analysis.machine.hang.section"
 
 
 def hang_settings(after_s: float | None, say: Callable[[str], None]) -> HangSettings | None:

@@ -215,7 +215,7 @@ def _compare_scaling(
     runs: list[Location], target: Target, format_: Format | None, width: int | None, *, force: bool
 ) -> None:
     """Runs on different numbers of devices beside each other."""
-    from traceview.analysis.base import Skipped
+    from traceview.analysis.rules.finding import Skipped
     from traceview.cli.progress import reading
     from traceview.comparison.scaling import headline, scaled_runs, scaling_section
     from traceview.report.given import report_at

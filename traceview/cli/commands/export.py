@@ -30,7 +30,7 @@ from traceview.export.formats import TABLES, check_pyarrow
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.analysis.context import Context
+    from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
 
 

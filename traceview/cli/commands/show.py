@@ -212,7 +212,7 @@ def _answer(
     readers: Readers | None,
 ) -> Answer:
     """The rows of a table, with what they are of."""
-    from traceview.analysis.selection import select
+    from traceview.analysis.facts.selection import select
 
     request = Request(
         trace,

@@ -23,8 +23,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, inspect
 
-from traceview.analysis.base import SEVERITIES
 from traceview.analysis.registry import RULES
+from traceview.analysis.rules.finding import SEVERITIES
 from traceview.base.errors import UsageError
 from traceview.base.record import Record, fields_of, parts_of
 from traceview.comparison.captures import step_time_ps

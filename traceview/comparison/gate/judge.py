@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.base import SEVERITIES, Finding
 from traceview.analysis.registry import RULES
+from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.version import VERSION
 from traceview.comparison.build import condition_words, run_spread_of
 from traceview.comparison.captures import capture_steps, distinct, mean

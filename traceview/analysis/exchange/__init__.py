@@ -1,0 +1,1 @@
+"""Topics: what devices, hosts and replicas give each other, and how evenly they work."""

@@ -1,0 +1,604 @@
+"""Balance: how evenly the devices work, which one the others wait for, and whether they run one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import fsum
+from typing import Annotated, Final
+
+from traceview.analysis.facts.devices import (
+    OF_CHANCE_RATIO,
+    compute_ps,
+    concurrency,
+    devices_in_use,
+    make_steps_together,
+    statuses,
+)
+from traceview.analysis.facts.hardware import Hardware, HardwareGroup, hardware_groups, hardware_of
+from traceview.analysis.facts.run import Throughput, throughput_of
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.stragglers import (
+    LEAST_EXCESS,
+    Straggler,
+    device_waits,
+    straggler,
+    waited_for_ps,
+)
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Argument, Models, Number, Ops
+from traceview.base.intervals import BoolArray
+from traceview.base.record import (
+    Activity,
+    Count,
+    ModelName,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    one_of,
+)
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import DEVICE_KINDS, look_of
+from traceview.ledger.columns import By
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger
+from traceview.trace.device.table import Table, record_columns, table, texts
+from traceview.xplane.planes import ActivityClass
+
+_OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"
+
+_TITLES: Final = {
+    "slower": "{who:waits/wait} {loss} for {late}, slower at the same kernels",
+    "work": "{who:waits/wait} {loss} for {late}, which has more work",
+    "input": "{who:waits/wait} {loss} for {late}, whose batch comes late",
+    "copies": "{who:waits/wait} {loss} for {late}, whose copies take longer",
+    "collective": "{who:waits/wait} {loss} for {late}, which leaves the collective later",
+    "start": "{who:waits/wait} {loss} for {late}, whose kernels start late",
+}
+"""Of a straggler, by the reason why it is late."""
+
+
+class DeviceBalance(OfDevice, frozen=True):
+    """One device in use, compared with the others of its kind.
+
+    Attributes:
+        status: As in device_time.
+        compute_ps_per_step: Mean over the used steps of its compute, rounded down, picoseconds; null without steps.
+        longer_ratio: That over the mean of the others', less 1; null without steps or others.
+        waits_ps_per_step: Mean time that it waits for other devices, picoseconds; null without steps.
+        waited_for_ps_per_step: Mean time that another device waits for it, picoseconds; null without steps or others.
+        model: Model; null where not recorded.
+        core_count: Multiprocessors or compute units; null where not recorded.
+        clock_max_hz: Highest clock of the cores, hertz; null where not recorded.
+    """
+
+    status: str
+    compute_ps_per_step: Picoseconds | None
+    longer_ratio: float | None
+    waits_ps_per_step: Picoseconds | None
+    waited_for_ps_per_step: Picoseconds | None
+    model: ModelName | None
+    core_count: Count | None
+    clock_max_hz: Count | None
+
+
+class LateDevice(OfDevice, frozen=True):
+    """The device that the others wait for.
+
+    Attributes:
+        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
+            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
+            the waiting.
+        share: Its share of all waiting for devices.
+        is_steady: Whether that is more than chance explains.
+        shares_cores: Whether it is one of several replicas on a machine, which share its cores.
+        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
+            reason is slower or work.
+    """
+
+    reason: Annotated[str, one_of(*_TITLES)] | None
+    share: Share
+    is_steady: bool
+    shares_cores: bool
+    kernels: tuple[Activity, ...]
+
+
+class Balance(Record, frozen=True):
+    """The devices of one kind that computed in the window.
+
+    Attributes:
+        kind: gpu, tpu, replica or other: the kind that is compared.
+        visible_count: Devices of that kind on all hosts, used or not.
+        in_use_count: Devices of it that computed in the window.
+        efficiency_ratio: Mean share of the window in which the visible devices of the kind compute.
+        in_use_efficiency_ratio: The same of the devices that computed.
+        concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
+            (sum - longest), in the window. 1 if the shorter compute runs wholly inside the longest, 0 if
+            devices never compute at the same time; null with fewer than two devices, and where clocks of
+            hosts cannot be compared.
+        chance_ratio: The concurrency_ratio expected of devices that compute independently: the longest compute
+            over the time from the first kernel to the last; null as above.
+        is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
+            rule chance out; null where concurrency_ratio is.
+        clock_reason: Why the three before are null in a run of several devices; null where they are not.
+        straggler: The device that the others wait for; null if there is none.
+        throughput: Examples per second.
+        hardware: The devices by what they are, the largest group first.
+        devices: The devices that computed, by host and number.
+    """
+
+    kind: str
+    visible_count: Count
+    in_use_count: Count
+    efficiency_ratio: Ratio
+    in_use_efficiency_ratio: Ratio
+    concurrency_ratio: Share | None
+    chance_ratio: Ratio | None
+    is_serial: bool | None
+    clock_reason: str | None
+    straggler: LateDevice | None
+    throughput: Throughput
+    hardware: tuple[HardwareGroup, ...]
+    devices: tuple[DeviceBalance, ...]
+
+
+def compute(context: Context) -> Balance | Skipped:
+    """Compare the devices that computed in the window."""
+    trace, selection, activities = context.trace, context.selection, context.activities
+    in_use = devices_in_use(trace, selection, activities)
+    if not in_use:
+        return Skipped("no device computed in the window")
+    if not make_steps_together(trace, in_use):
+        return Skipped("each process steps on its own: none waits for a slower one")
+    kind = trace.device_list[in_use[0]].kind
+    visible_count = sum(device.kind == kind for device in trace.device_list)
+    effective = fsum(
+        compute_ps(trace, selection, activities, device)
+        / selection.windows[trace.device_list[device].host].length_ps
+        for device in in_use
+    )
+    overlap = context.once(concurrency)
+    late = straggler(context)
+    return Balance(
+        kind=kind,
+        visible_count=visible_count,
+        in_use_count=len(in_use),
+        efficiency_ratio=effective / visible_count,
+        in_use_efficiency_ratio=effective / len(in_use),
+        concurrency_ratio=overlap.concurrency_ratio if overlap else None,
+        chance_ratio=overlap.chance_ratio if overlap else None,
+        is_serial=overlap.is_serial if overlap else None,
+        clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
+        straggler=LateDevice(
+            *trace.identity(late.device),
+            reason=late.reason,
+            share=late.share,
+            is_steady=late.is_steady,
+            shares_cores=late.shares_cores,
+            kernels=late.kernels,
+        )
+        if late
+        else None,
+        throughput=throughput_of(trace, selection, len(in_use)),
+        hardware=hardware_groups(trace, in_use),
+        devices=tuple(_devices(context, in_use)),
+    )
+
+
+def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
+    trace, ledger = context.trace, context.ledger
+    status = statuses(trace, context.activities)
+    waited_for, waits = waited_for_ps(ledger), device_waits(ledger)
+    steps = ledger.steps_of_device
+    computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
+    mean_ps = {d: _sum(ledger, computes, d) / (steps[d] or 1) for d in in_use}
+    for device in in_use:
+        count = steps[device]
+        others = [mean_ps[other] for other in in_use if other != device]
+        others_ps = fsum(others) / len(others) if others else 0.0
+        hardware = hardware_of(trace, device)
+        yield DeviceBalance(
+            *trace.identity(device),
+            status=status[device],
+            compute_ps_per_step=_sum(ledger, computes, device) // count if count else None,
+            longer_ratio=mean_ps[device] / others_ps - 1 if count and others_ps else None,
+            waits_ps_per_step=_sum(ledger, waits, device) // count if count else None,
+            waited_for_ps_per_step=waited_for[device] // (count * len(others))
+            if count and others
+            else None,
+            model=hardware.model,
+            core_count=hardware.core_count,
+            clock_max_hz=hardware.clock_max_hz,
+        )
+
+
+def _sum(ledger: Ledger, rows: BoolArray, device: int) -> int:
+    own = ledger.rows_of(device)
+    return int(ledger.columns.duration_ps[own][rows[own]].sum())
+
+
+# Rules
+
+STRAGGLER: Final = Rule(
+    code="straggler-gpu",
+    title="{who:waits/wait} {loss} for {late}",
+    titles=_TITLES,
+    meaning="A mirrored step is as fast as its slowest replica: the others wait for this device.",
+    action="See what it does while the others wait: `traceview report LOGDIR --open report`.",
+    actions={
+        "slower": (
+            "Compare clocks and other jobs on it: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`.",
+            "`traceview capture` samples them. If it stays slow, leave it out with `CUDA_VISIBLE_DEVICES`.",
+        ),
+        "mixed": (
+            "Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
+            "",
+        ),
+        "jax-work": (
+            "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
+            "",
+        ),
+        "work": (
+            "Give all replicas equal work: batches of one size (`drop_remainder=True`), sequences padded by length.",
+            "Compute metrics and summaries on all replicas or outside the step.",
+        ),
+        "input": (
+            "Prefetch: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",
+            (
+                "`traceview show input LOGDIR` shows the shards. With several workers give each its own files: "
+                "`tf.data.experimental.AutoShardPolicy.FILE`."
+            ),
+        ),
+        "copies": (
+            "Compare the links of the GPUs: `nvidia-smi topo -m`, `nvidia-smi -q -d PCIE`.",
+            "`traceview show copies LOGDIR` shows the copies of each device.",
+        ),
+        "start": (
+            "Let one thread per GPU launch: `TF_GPU_THREAD_MODE=gpu_private`.",
+            (
+                "`traceview show gaps LOGDIR` shows what the host did before. Launch fewer kernels (a larger batch per replica), "
+                "and keep Python out of the step."
+            ),
+        ),
+    },
+    notes={
+        "slower": "It runs the same kernels as the others and takes longer for them.",
+        "mixed": "The devices differ: `mixed-gpus` says how.",
+        "kernels": "Most of the difference is in {kernels}.",
+    },
+    reasons={
+        "unsteady": "in so few steps chance alone may make it the last",
+    },
+    metrics={"waited_for_ratio": "share of the waiting for devices"},
+    limits={"excess_ratio": LEAST_EXCESS},
+    starts_at=(
+        "{limit} of the GPU time is spent waiting for one device, and {excess_ratio} of the waiting beyond what chance gives "
+        "every device is for it; of replicas that share cores, where it has more work or its batch comes late"
+    ),
+    states=(State.DEVICE_WAIT,),
+    example="GPU:0, 1 and 3 wait 6.00 of 50.0 ms (12%) for GPU:2, slower at the same kernels",
+)
+
+LATE_BY_TURNS: Final = Rule(
+    code="late-by-turns",
+    title="the {all} wait for each other in turns: {loss} in collectives",
+    meaning=(
+        "In each step another device reaches the collectives last, and the others wait there. No device is late steadily: "
+        "the work of a step varies from replica to replica."
+    ),
+    action="Even out the work of a step: sequences of one length per batch, input ready in time on all replicas.",
+    advice="`traceview show collectives LOGDIR` shows who came last. Fewer, larger steps (gradient accumulation) average it out.",
+    metrics={"waited_for_ratio": "share of the waiting for devices"},
+    starts_at="{limit} of the time of GPUs is spent waiting for devices, and none is the reason for most of it",
+    states=(State.DEVICE_WAIT,),
+    example="The 4 GPUs wait for each other in turns: 4.50 of 50.0 ms (9.0%) in collectives",
+)
+
+SERIAL: Final = Rule(
+    code="serial-gpus",
+    title="the {all} run one after another: each idles {loss}",
+    meaning=(
+        "Each device idles while another one computes, so several are no faster than one. Independent devices would overlap "
+        "far more."
+    ),
+    action="Run the step on all replicas at once: `strategy.run(step, args=(batch,))` inside one `tf.function`.",
+    advice=(
+        "A Python loop over `tf.device` scopes runs them one by one. In model parallelism split the batch into "
+        "micro-batches, so that stages overlap."
+    ),
+    reasons={"cores": "replicas share the cores of their host"},
+    metrics={
+        "concurrency_ratio": "compute overlap of the possible",
+        "chance_ratio": "overlap of independent devices",
+    },
+    limits={"of_chance_ratio": OF_CHANCE_RATIO},
+    starts_at=(
+        "compute overlap below {of_chance_ratio} of what chance would give, in enough steps to rule chance out, and {limit} of "
+        "the GPU time lost to it"
+    ),
+    states=(State.TURN,),
+    explains=("straggler-gpu", "late-by-turns"),
+    example="The 4 GPUs run one after another: each idles 33.2 of 44.2 ms (75%)",
+)
+
+MIXED: Final = Rule(
+    code="mixed-gpus",
+    title="the {all} differ: {models}",
+    titles={
+        "cores": "the {all} have different numbers of cores",
+        "clocks": "the {all} have different maximum clocks",
+    },
+    meaning=(
+        "Replicas of a mirrored step get equal parts of a batch and wait for each other, so all of them are as slow as "
+        "the slowest kind."
+    ),
+    action="Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
+    actions={"clocks": ("Set equal clocks: `nvidia-smi -ac MEMORY,GRAPHICS`.", "")},
+    reasons={"": "the tracer recorded the hardware of each device"},
+    metrics={"hardware": "hardware"},
+    severity="info",
+    starts_at="different models, numbers of cores or clocks among the devices in use",
+    example="The 2 GPUs differ: Tesla V100 and Tesla T4",
+)
+
+
+def diagnose(context: Context, result: Balance) -> Iterator[Finding]:
+    """A straggler, devices that are late or run by turns, different devices."""
+    late = straggler(context)
+    made = (
+        _straggler(context, result, late) if late else _by_turns(context, result),
+        _serial(context, result),
+        _mixed(result),
+    )
+    yield from (finding for finding in made if finding is not None)
+
+
+def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | None:
+    # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
+    if late.shares_cores and late.reason not in ("work", "input"):
+        return None
+    key = context.trace.device_key(late.device)
+    is_mixed = late.reason == "slower" and _is_of_rarer_kind(result, key)
+    arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
+    notes = ["slower"] if late.reason == "slower" else []
+    if is_mixed:
+        notes.append("mixed")
+    if late.kernels and late.reason == "work":
+        arguments["kernels"] = Ops(late.kernels)
+        notes.append("kernels")
+    return STRAGGLER.of_rows(
+        context,
+        late.rows,
+        arguments=arguments,
+        confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
+        evidence=(Evidence("waited_for_ratio", late.share, None, key),),
+        title=late.reason or "",
+        action="mixed" if is_mixed else late.reason or "",
+        notes=notes,
+    )
+
+
+def _by_turns(context: Context, result: Balance) -> Finding | None:
+    # Replicas take the cores of their host from each other.
+    if result.kind == "replica":
+        return None
+    waits = device_waits(context.ledger) & (context.ledger.columns.by_kind == By.DEVICE)
+    total = sum(_sum(context.ledger, waits, device) for device in context.ledger.devices)
+    waited_for = waited_for_ps(context.ledger)
+    return LATE_BY_TURNS.of_rows(
+        context,
+        waits,
+        arguments={"all": _all(result)},
+        evidence=[
+            Evidence("waited_for_ratio", ps / total, None, context.trace.device_key(device))
+            for device, ps in waited_for.items()
+            if ps
+        ],
+    )
+
+
+def _serial(context: Context, result: Balance) -> Finding | None:
+    if not result.is_serial or result.concurrency_ratio is None:
+        return None
+    keys = [row.device for row in result.devices]
+    in_use = devices_in_use(context.trace, context.selection, context.activities)
+    where = numbers.listed(keys)
+    return SERIAL.of_rows(
+        context,
+        context.ledger.rows(states=(State.TURN,)),
+        named=in_use,
+        arguments={"all": _all(result)},
+        confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
+        evidence=(
+            Evidence(
+                "concurrency_ratio",
+                result.concurrency_ratio,
+                OF_CHANCE_RATIO * (result.chance_ratio or 0.0),
+                where,
+            ),
+            Evidence("chance_ratio", result.chance_ratio or 0.0, None, where),
+        ),
+    )
+
+
+def _mixed(result: Balance) -> Finding | None:
+    if len(result.hardware) < 2:
+        return None
+    models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
+    arguments: dict[str, Argument] = {"all": _all(result)}
+    if len(models) > 1:
+        arguments["models"] = Models(models)
+    cores = {group.core_count for group in result.hardware}
+    differ = "" if len(models) > 1 else "cores" if len(cores) > 1 else "clocks"
+    return MIXED.finding(
+        arguments=arguments,
+        evidence=[
+            Evidence("hardware", _words(group), None, device)
+            for group in result.hardware
+            for device in group.devices
+        ],
+        devices=[row.device for row in result.devices],
+        title=differ,
+        action=differ,
+    )
+
+
+def _all(result: Balance) -> Number:
+    return Number(result.in_use_count, _noun(result.kind))
+
+
+def _noun(kind: str) -> str:
+    return look_of(DEVICE_KINDS, kind).words
+
+
+def _is_of_rarer_kind(result: Balance, device: str) -> bool:
+    """Whether no more devices are of its kind than of another."""
+    own = sum(len(group.devices) for group in result.hardware if device in group.devices)
+    others = [len(group.devices) for group in result.hardware if device not in group.devices]
+    return 0 < own <= max(others, default=0)
+
+
+def _words(hardware: Hardware) -> str:
+    clock = hardware.clock_max_hz
+    parts = [
+        hardware.model,
+        None if hardware.core_count is None else f"{hardware.core_count} cores",
+        None if clock is None else f"{clock / 1e6:.0f} MHz",
+    ]
+    return ", ".join(part for part in parts if part) or "not recorded"
+
+
+# The section
+
+
+def balance_section(view: View, result: Balance) -> doc.Section | None:
+    """How much of the time the devices compute, how much at the same time, and how each compares with the others."""
+    if view.is_brief and result.in_use_count < 2:
+        return None
+    rows, others = view.split(result.devices)
+    return doc.Section(
+        "balance",
+        "Balance",
+        (
+            *doc.facts(*_facts(result)),
+            *(
+                doc.table(
+                    "Balance by device",
+                    _columns(rows[: view.most_rows]),
+                    row_count=len(rows),
+                    rest=view.command("show balance"),
+                )
+                if result.in_use_count > 1
+                else ()
+            ),
+            *(
+                (
+                    doc.Remark(
+                        f"{_range(others)} All devices:",
+                        f"{view.command('show balance')} -o balance.csv",
+                    ),
+                )
+                if others
+                else ()
+            ),
+            *doc.remarks(
+                f"Compute overlap is not known: {result.clock_reason}."
+                if result.clock_reason
+                else None
+            ),
+        ),
+        lead=_summary(result),
+    )
+
+
+def _summary(result: Balance) -> str:
+    """The share of the time in which the devices compute."""
+    count, of_all = result.in_use_count, numbers.share(result.efficiency_ratio)
+    noun = _noun(result.kind)
+    if result.kind == "replica" and result.visible_count == 1:
+        return f"The CPU computes {of_all} of the time."
+    if result.visible_count == count:
+        verb = "computes" if count == 1 else "compute"
+        return f"{numbers.plural(count, noun)} {verb} {of_all} of the time."
+    return (
+        f"{count} of {numbers.plural(result.visible_count, noun)} {'computes' if count == 1 else 'compute'}, "
+        f"{numbers.share(result.in_use_efficiency_ratio)} of the time ({of_all} over all {result.visible_count})."
+    )
+
+
+def _facts(result: Balance) -> Iterator[str]:
+    """The numbers on balance, a few words each."""
+    noun = _noun(result.kind)
+    if result.concurrency_ratio == 0:
+        yield f"{noun}s never compute at the same time"
+    elif result.concurrency_ratio is not None:
+        yield (
+            f"compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
+            f"(independent devices would reach {numbers.share(result.chance_ratio)})"
+        )
+    speed = result.throughput
+    if speed.examples_per_second is not None:
+        yield (
+            f"{numbers.number(speed.examples_per_second)} examples per second in the median step, "
+            f"{numbers.number(speed.per_gpu_per_second)} per {noun}, "
+            f"{numbers.count(speed.batch_size)} per step"
+        )
+
+
+def _columns(rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
+    yield doc.signed_shares(
+        "vs. others",
+        [row.longer_ratio for row in rows],
+        priority=1,
+        meaning="mean compute beyond the mean of the other devices",
+    )
+    yield doc.times(
+        "waits for others",
+        [row.waits_ps_per_step for row in rows],
+        priority=2,
+        meaning="time per step in which it waits for a device that is late",
+    )
+    yield doc.times(
+        "others wait for it",
+        [row.waited_for_ps_per_step for row in rows],
+        priority=1,
+        meaning="time per step in which another device waits for it, mean over the others",
+    )
+    are_mixed = len({row.model for row in rows}) > 1
+    yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=3)
+
+
+def _range(rows: Sequence[DeviceBalance]) -> str:
+    """The range of the devices without a row."""
+    compute = numbers.time_range(row.compute_ps_per_step for row in rows)
+    return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step."
+
+
+# The table
+
+
+def balance_table(balance: Balance | None) -> Table:
+    """A row per device that computed, in the order of hosts and numbers; with a reason if the others wait for it."""
+    rows = balance.devices if balance else ()
+    late = balance.straggler if balance else None
+    return table(
+        "balance",
+        *record_columns(DeviceBalance, rows),
+        texts(
+            "straggler_reason",
+            [late.reason if late and late.device == row.device else None for row in rows],
+        ),
+    )
+
+
+ANALYSIS: Final = Analysis[Balance](
+    "balance",
+    compute=compute,
+    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL, MIXED),
+    diagnose=diagnose,
+    sections=(balance_section,),
+)

@@ -1,0 +1,543 @@
+"""Collectives: what they cost, and which devices wait for which."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from traceview.analysis.measures.bandwidth import agreed, sidecars
+from traceview.analysis.measures.collectives import (
+    CollectiveResult,
+    CollectiveTimes,
+    LayerCollectives,
+    collectives_result,
+    layer_collectives,
+)
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.reduction_path import (
+    LEAST_SUMMED,
+    WAITS_FOR_SUMS,
+    reduction_paths,
+    reduction_rows,
+)
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Argument, Number, Rate, Time
+from traceview.base.intervals import BoolArray
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import HeatMap
+from traceview.ledger.states import State
+from traceview.trace.device.table import Table
+
+_CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
+_OTHER_CALLS: Final = (
+    "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global norm "
+    "(`traceview show collectives LOGDIR`)."
+)
+_MORE: Final = (
+    "Exchange gradients less often: a larger batch per replica. Half precision in the model does not help: the gradients of "
+    "float32 variables stay float32."
+)
+
+EXPOSED: Final = Rule(
+    code="collective-exposed",
+    states=(State.COMMUNICATION,),
+    # Some of it is there in every healthy run.
+    limit=0.10,
+    starts_at="{limit} of the GPU time in transfers of collectives while nothing computes",
+    title="{who:spends/spend} {loss} in exposed communication",
+    meaning=(
+        "Devices exchange data while they compute nothing. Only transfers count, which are the shortest time that any "
+        "device is in each collective; waiting for a late device is another state."
+    ),
+    notes={
+        "alone": "This may be transfer or waiting: the other devices are not recorded.",
+        "workers": "Part of this may be waiting for workers that were not recorded.",
+        "calls": "Each step has {calls}.",
+        "packs": "The strategy packs the gradients into {packs}.",
+        "speed": "Each link carries {speed}[ of {link}].",
+        "sent": "Each device sends {speed}.",
+        "beyond": (
+            "Each link carries {speed}, more than the recorded link can ({link}): the devices use another link."
+        ),
+        "expected": "At full speed the gradients of a step take {expected}.",
+    },
+    action=_CHEAPER,
+    advice="Half precision in the model does not help: the gradients of float32 variables stay float32.",
+    actions={
+        "nccl": (
+            (
+                "Use fewer and larger calls: "
+                "`tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.NcclAllReduce(num_packs=1))`."
+            ),
+            f"`MultiWorkerMirroredStrategy` makes one call for all gradients. {_MORE}",
+        ),
+        "split": (
+            "Use fewer and larger calls: without `bytes_per_pack` in `CommunicationOptions` all gradients go in one call.",
+            _MORE,
+        ),
+        "packed": (_CHEAPER, _OTHER_CALLS),
+        "jax": (
+            "Exchange less often: a larger batch per device.",
+            "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
+        ),
+    },
+    reasons={
+        "cpu": "replicas on the CPU share its cores",
+        "alone": "other devices are not recorded, so this may be waiting for them",
+        "workers": "not all workers are recorded, so part of this may be waiting for them",
+        "order": "collectives are matched by their order: keys are not recorded",
+        "keys": "every device of these collectives is recorded",
+    },
+    metrics={
+        "collective_count": "collectives per step",
+        "bus_bytes_per_second": "speed of a link",
+        "overlap_ratio": "time in collectives that compute hides",
+    },
+    example="All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication",
+)
+
+OF_LAYERS: Final = Rule(
+    code="layer-collectives",
+    states=(State.COMMUNICATION, State.DEVICE_WAIT),
+    starts_at="{limit} of the GPU time in collectives of layers while nothing computes",
+    title="{who:spends/spend} {loss} in collectives of {layers}",
+    titles={"norm": "{who:spends/spend} {loss} in synchronised batch normalisation of {layers}"},
+    meaning=(
+        "Layers exchange data between replicas inside the step, as `BatchNormalization(synchronized=True)` does three times "
+        "per layer in the forward pass and twice in the backward pass. These collectives are small, so each takes as long as "
+        "the devices need to meet, and what comes after the layer waits for them."
+    ),
+    notes={"calls": "Each step has {calls} of layers."},
+    action="Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
+    advice=(
+        "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: each one "
+        "costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
+    ),
+    reasons={"": "the names of the ops show it", "cpu": "replicas on the CPU share its cores"},
+    metrics={"layer_collective_count": "collectives of layers per step", "layer": "a layer"},
+    example="Both GPUs spend 8.00 of 50.0 ms (16%) in synchronised batch normalisation of 4 layers",
+)
+
+OFF_GPU: Final = Rule(
+    code="reduction-off-gpu",
+    states=(State.D2H, State.D2D, *WAITS_FOR_SUMS),
+    limits={"least_count": LEAST_SUMMED},
+    starts_at=(
+        "{limit} of the GPU time in copies of gradients that are summed on the CPU, or on one of {least_count} GPUs or more"
+    ),
+    title="{who:spends/spend} {loss} to sum gradients on the CPU",
+    titles={"one": "{who:spends/spend} {loss} to sum gradients on one GPU"},
+    meaning="NCCL does not sum the gradients over the links between GPUs.",
+    notes={
+        "cpu": (
+            "They are copied to the host, summed by the CPU and copied back. The links to the host and its memory are slower "
+            "than those between GPUs."
+        ),
+        "one": (
+            "All go to one GPU and the sum comes back from it, so its links carry what a ring would spread over all links."
+        ),
+        "variables": "Variables are on the CPU.",
+        "updates": "Variables are updated on the CPU.",
+        "virtual": "NCCL does not support GPUs that are divided into virtual devices.",
+        "configured": "The strategy is set up with `cross_device_ops`.",
+    },
+    action="Let NCCL reduce: `tf.distribute.MirroredStrategy()` without `cross_device_ops` does, with a GPU per replica.",
+    advice=(
+        "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`; do not divide GPUs into virtual "
+        "devices."
+    ),
+    reasons={"": "recognised by copies as large as gradients and by the names of sums"},
+    metrics={"path": "how gradients are summed", "path_op": "an op that sums them"},
+    example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
+)
+
+
+def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding]:
+    """What collectives cost, those of layers apart."""
+    rows = context.ledger.rows(states=EXPOSED.states)
+    layers = layer_collectives(context)
+    if layers is not None:
+        of_layers = context.ledger.rows(states=OF_LAYERS.states, events=layers.rows)
+        finding = _of_layers(context, of_layers, layers)
+        if finding is not None:
+            yield finding
+            rows &= ~of_layers
+    exposed = _exposed(context, rows, result)
+    if exposed is not None:
+        yield exposed
+    off_gpu = _off_gpu(context)
+    if off_gpu is not None:
+        yield off_gpu
+
+
+def _of_layers(context: Context, rows: BoolArray, layers: LayerCollectives) -> Finding | None:
+    is_on_cpu = _is_on_cpu(context)
+    scopes = sorted(scope.decode("utf-8", "replace") for scope in layers.scopes)
+    return OF_LAYERS.of_rows(
+        context,
+        rows,
+        arguments={
+            "layers": Number(len(scopes), "layer"),
+            "calls": Number(layers.per_step, "collective"),
+        },
+        confidence=("low", "cpu") if is_on_cpu else ("high", ""),
+        evidence=(
+            Evidence("layer_collective_count", layers.per_step, None, ""),
+            *(Evidence("layer", scope, None, "") for scope in scopes[:1]),
+        ),
+        title="norm" if layers.is_batch_norm else "",
+        notes=("calls",),
+    )
+
+
+def _is_on_cpu(context: Context) -> bool:
+    devices = context.trace.device_list
+    return all(devices[device].kind == "replica" for device in context.ledger.devices)
+
+
+def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Finding | None:
+    arguments, notes = _facts_of_calls(result)
+    return EXPOSED.of_rows(
+        context,
+        rows,
+        arguments=arguments,
+        confidence=_confidence(context, result),
+        evidence=tuple(_evidence(result)),
+        action=_action(context, result),
+        notes=notes,
+    )
+
+
+def _evidence(result: CollectiveResult) -> Iterator[Evidence]:
+    if result.count_per_step is not None:
+        yield Evidence("collective_count", result.count_per_step, None, "")
+    if result.bus_bytes_per_second is not None:
+        yield Evidence("bus_bytes_per_second", result.bus_bytes_per_second, None, "")
+    if result.overlap_ratio is not None:
+        yield Evidence("overlap_ratio", result.overlap_ratio, None, "")
+
+
+def _is_alone(result: CollectiveResult) -> bool:
+    """Whether most collectives lack devices, so that transfer and waiting cannot be separated."""
+    return 2 * result.incomplete_count >= max(result.count, 1)
+
+
+def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:
+    if _is_on_cpu(context):
+        return "low", "cpu"
+    if _is_alone(result):
+        return "low", "alone"
+    if result.member_count > result.device_count:
+        return "medium", "workers"
+    return ("high", "keys") if result.matched_by == "keys" else ("medium", "order")
+
+
+def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list[str]]:
+    """The arguments about calls and speed, and the notes that have them."""
+    arguments: dict[str, Argument] = {}
+    notes = []
+    if _is_alone(result):
+        notes.append("alone")
+    elif result.member_count > result.device_count:
+        notes.append("workers")
+    if result.count_per_step:
+        arguments["calls"] = Number(result.count_per_step, "collective")
+        notes.append("calls")
+        if result.packs:
+            arguments["packs"] = Number(result.packs, "call")
+            notes.append("packs")
+    speed, link = result.bus_bytes_per_second, result.link_bytes_per_second
+    if speed is not None:
+        arguments["speed"] = Rate(speed)
+        if link:
+            arguments["link"] = Rate(link)
+        # Only collectives of GPUs have a library, and links.
+        notes.append("beyond" if link and speed > link else "speed" if result.library else "sent")
+        if result.expected_ps is not None and link and speed <= link:
+            arguments["expected"] = Time(result.expected_ps)
+            notes.append("expected")
+    return arguments, notes
+
+
+def _action(context: Context, result: CollectiveResult) -> str:
+    """What to do about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
+    packs, count, trace = result.packs, result.count_per_step, context.trace
+    if count == 1:
+        return ""
+    if packs is not None:
+        return "packed" if packs <= 1 and (count or 0) > packs else "nccl"
+    every = sidecars(trace, range(len(trace.hosts)))
+    bytes_per_pack = agreed(sidecar.environment.strategy.bytes_per_pack for sidecar in every)
+    if bytes_per_pack is not None:
+        return "split" if bytes_per_pack else "packed"
+    # NCCL does not serve the CPU.
+    return "" if _is_on_cpu(context) else "nccl"
+
+
+def _off_gpu(context: Context) -> Finding | None:
+    trace = context.trace
+    paths = {
+        host: path
+        for host, path in context.once(reduction_paths).items()
+        if path.path in ("cpu_bounce", "one_device")
+    }
+    rows = context.once(reduction_rows)
+    if not paths or not rows.any():
+        return None
+    first = next(iter(paths.values()))
+    place = "cpu" if first.path == "cpu_bounce" else "one"
+    return OFF_GPU.of_rows(
+        context,
+        rows,
+        confidence=("medium", ""),
+        evidence=[
+            evidence
+            for host, path in paths.items()
+            for evidence in (
+                Evidence("path", path.path or "", None, trace.hosts[host].name),
+                *(Evidence("path_op", op, None, trace.hosts[host].name) for op in path.ops),
+            )
+        ],
+        title="" if place == "cpu" else "one",
+        notes=(place, *((first.cause,) if first.cause else ())),
+    )
+
+
+# Section
+TITLE: Final = "Collectives"
+TRANSFER_REMARK: Final = (
+    "The sum has the transfer of each collective once, in full. Communication is that of one device: transfers at the same "
+    "time count once, and only while their op runs there and nothing computes."
+)
+_MOST_ROWS: Final = 32
+"""Devices in the heat map."""
+
+_PATHS: Final = {
+    "collective_nccl": "collective ops sum the gradients through {library}",
+    "collective_ring": "collective ops sum the gradients without {library}",
+    "nccl": "{library} sums the gradients",
+    "hierarchical_copy": "gradients are copied between devices and summed on several of them",
+    "one_device": "gradients are copied to one device and summed there",
+    "cpu_bounce": "gradients are copied to the host and summed on the CPU",
+}
+_LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
+MOST_HOSTS: Final = 16
+"""Hosts with a row each; more of them fill a screen before the first collective is listed."""
+
+
+def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
+    """The path of the gradients and the times; nothing for a run that reduces nothing."""
+    if not result.count and result.path in (None, "none"):
+        return None
+    blocks: tuple[doc.Block, ...] = ()
+    if result.count:
+        blocks = (
+            *doc.facts(*_facts(result)),
+            *_heat_map(view, result),
+            *_by_device(view, result),
+            *_by_host(view, result),
+        )
+    return doc.Section(
+        "collectives",
+        TITLE,
+        blocks,
+        lead=numbers.sentence(path_words(result)),
+        terms=("exposed",),
+    )
+
+
+def path_words(collectives: CollectiveTimes) -> str:
+    """How the devices reduce gradients, and why."""
+    library = (collectives.library or "nccl").upper()
+    path = _PATHS.get(collectives.path or "", "").format(library=library)
+    if path or collectives.path_reason:
+        return ": ".join(part for part in (path, collectives.path_reason) if part)
+    if collectives.count:
+        return "the trace does not show which op launches the collectives"
+    return "no collective and no copy of gradients was recorded"
+
+
+def unclear_words(last_count: int, collective_count: int) -> str | None:
+    """In how many collectives no device was clearly the last; None if there are none."""
+    if last_count >= collective_count:
+        return None
+    of_all = f"{collective_count - last_count:,} of {collective_count:,} collectives"
+    return f"In {of_all} no device was clearly the last."
+
+
+def _facts(result: CollectiveResult) -> Iterator[str]:
+    per_step = f", {result.count_per_step:,} per step (median)" if result.count_per_step else ""
+    yield f"{numbers.plural(result.count, 'collective')}{per_step}"
+    if result.transfer_per_step_ps is not None:
+        yield f"transfers {numbers.time(result.transfer_per_step_ps)} per step in sum"
+    else:
+        yield f"transfers {numbers.time(result.transfer_ps)} in the window in sum"
+    yield f"{numbers.share(result.overlap_ratio)} of the time in collectives hidden by compute"
+    if result.expected_ps is not None and not _is_beyond_link(result):
+        yield f"{numbers.time(result.expected_ps)} expected at the speed of the link"
+    if result.bus_bytes_per_second is not None:
+        yield _speed(result)
+    if result.incomplete_count:
+        on_all = f"on all {numbers.plural(result.device_count, 'device')}"
+        yield f"{numbers.count(result.incomplete_count)} not recorded {on_all}"
+    if result.member_count > result.device_count:
+        members = numbers.plural(result.member_count, "device")
+        yield f"only {result.device_count:,} of {members} recorded: transfer may include waiting"
+
+
+def _is_beyond_link(result: CollectiveResult) -> bool:
+    """Whether something faster than the recorded link connects the devices."""
+    return (result.bus_bytes_per_second or 0) > (result.link_bytes_per_second or math.inf)
+
+
+def _speed(result: CollectiveResult) -> str:
+    # Only collectives of GPUs have a library, and links.
+    carrier = "over each link" if result.library else "per device"
+    speed = f"{numbers.rate(result.bus_bytes_per_second)} {carrier}"
+    if result.link_bytes_per_second is None:
+        return speed
+    limit = f"{_LINKS.get(result.link or '', 'the link')} carries {numbers.rate(result.link_bytes_per_second)}"
+    return f"{speed}; {limit}" + (
+        ", so the devices use another link" if _is_beyond_link(result) else ""
+    )
+
+
+def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
+    """What each device spends in collectives; devices that took no part are left out."""
+    transfers, waits = result.communication_per_step_ps, result.device_wait_per_step_ps
+    is_per_step = transfers is not None and waits is not None
+    transfer: Mapping[str, int] = result.communication_ps if transfers is None else transfers
+    wait: Mapping[str, int] = waits or {
+        key: exposed_ps - result.communication_ps[key]
+        for key, exposed_ps in result.exposed_ps.items()
+    }
+    exposed = {key: ps + wait.get(key, 0) for key, ps in transfer.items()}
+    keys = [
+        key
+        for key in result.exposed_ps
+        if result.exposed_ps[key] or result.wait_ps[key] or result.last_count[key]
+    ]
+    others = [key for key in keys if key in view.others]
+    shown = [key for key in keys if key not in view.others]
+    costly = set(sorted(shown, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
+    shown = [key for key in shown if key in costly]
+    each = " per step" if is_per_step else ""
+    yield from doc.table(
+        "Collectives by device",
+        (
+            doc.devices("device", shown),
+            doc.times(f"exposed{each}", map(exposed.get, shown)),
+            doc.times(f"communication{each}", map(transfer.get, shown), priority=2),
+            doc.times(f"waiting{each}", map(wait.get, shown), meaning="for another device"),
+            doc.counts(
+                "last to arrive",
+                map(result.last_count.get, shown),
+                priority=1,
+                meaning="collectives that it started after all other devices",
+            ),
+        ),
+        row_count=len(keys) - len(others),
+        rest=view.command("show collectives"),
+    )
+    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
+    if any(transfer.get(key) != whole_ps for key in shown):
+        yield from doc.remarks(TRANSFER_REMARK)
+    complete_count = result.count - result.incomplete_count
+    yield from doc.remarks(unclear_words(sum(result.last_count.values()), complete_count))
+    if others:
+        yield doc.Remark(
+            f"{numbers.plural(len(others), 'other device')}: "
+            f"exposed {numbers.time_range(map(exposed.get, others))}, "
+            f"waiting {numbers.time_range(map(wait.get, others))}. All devices:",
+            f"{view.command('show collectives')} -o collectives.csv",
+        )
+
+
+def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
+    """The collectives of each host, where there are several."""
+    if view.is_brief or len(result.hosts) < 2:
+        return ()
+    hosts = result.hosts[: min(view.most_rows, MOST_HOSTS)]
+    return doc.table(
+        "Collectives by host",
+        (
+            doc.names("host", [host.host for host in hosts]),
+            doc.counts("devices", [host.device_count for host in hosts], priority=3),
+            doc.counts("collectives", [host.count for host in hosts], priority=2),
+            doc.times("transfer per step", [host.transfer_per_step_ps for host in hosts]),
+            doc.shares("hidden by compute", [host.overlap_ratio for host in hosts], priority=1),
+            doc.rates("over each link", [host.bus_bytes_per_second for host in hosts], priority=4),
+            doc.words("path", [path_words(host) for host in hosts], priority=5),
+        ),
+        row_count=len(result.hosts),
+        rest="the JSON report",
+    )
+
+
+def _heat_map(view: View, result: CollectiveResult) -> tuple[HeatMap, ...]:
+    """A row per device and a column per step, or of many steps per group; nothing where no device communicates.
+
+    Of many devices those that stand out.
+    """
+    if not any(any(group.exposed_ps.values()) for group in result.steps):
+        return ()
+    devices = [key for key in result.exposed_ps if key not in view.others][:_MOST_ROWS]
+    names = tuple(
+        str(group.first_step)
+        if group.first_step == group.last_step
+        else f"{group.first_step}–{group.last_step}"
+        for group in result.steps
+    )
+    values = tuple(tuple(group.exposed_ps.get(key) for group in result.steps) for key in devices)
+    return (HeatMap("communication and waiting in a step", tuple(devices), names, values),)
+
+
+# Each collective
+
+
+def collective_rows_section(rows: Table) -> doc.Section | None:
+    """The rows, with number and op of each collective in its first one; nothing without any."""
+    if not rows.count:
+        return None
+    return doc.Section(
+        "collective-rows",
+        "Each collective",
+        (
+            *doc.table("Each device in each collective", _columns(rows)),
+            *doc.remarks("The shortest time that a device is in a collective is its transfer."),
+        ),
+    )
+
+
+def _columns(rows: Table) -> Iterator[doc.Column]:
+    collectives = rows["collective"]
+    is_first = [True, *(before != number for before, number in pairwise(collectives))]
+    ops = [op or name for op, name in zip(rows["op"], rows["name"], strict=True)]
+    yield doc.words(
+        "number",
+        [str(n) if f else "" for n, f in zip(collectives, is_first, strict=True)],
+        priority=5,
+    )
+    yield doc.devices("device", rows["device"])
+    yield doc.counts("step", rows["step"], priority=3)
+    yield doc.times("start", rows["start_ps"], priority=2)
+    yield doc.times("duration", rows["duration_ps"])
+    yield doc.times("waiting", rows["wait_ps"])
+    yield doc.words("", ["last" if last else "" for last in rows["is_last"]])
+    yield doc.sizes("size", rows["bytes"], priority=4)
+    yield doc.names(
+        "op", [op if first else "" for op, first in zip(ops, is_first, strict=True)], priority=1
+    )
+
+
+ANALYSIS: Final = Analysis[CollectiveResult](
+    "collectives",
+    compute=collectives_result,
+    rules=(EXPOSED, OF_LAYERS, OFF_GPU),
+    diagnose=diagnose,
+    sections=(collectives_section,),
+)

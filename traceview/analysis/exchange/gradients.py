@@ -1,0 +1,535 @@
+"""Gradients: which devices compute them, and why only one does though several should.
+
+Names of ops show forward pass, backward pass, optimizer and reduction on each device. A gradient op alone does not show
+that the backward pass was reached: its constants need no input and may run long before. So gradients have to be a share
+of the compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from traceview.analysis.facts.devices import devices_in_use, make_steps_together
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Among, Argument, Number, Size
+from traceview.base.record import (
+    LARGEST,
+    Count,
+    DeviceKey,
+    Integer,
+    Picoseconds,
+    Record,
+    one_of,
+)
+from traceview.base.sweeping import SWEEPS
+from traceview.document import model as doc
+from traceview.ledger.states import State
+from traceview.trace.device.op_phase import Phase, phases_of, phases_on_host
+from traceview.trace.model import Trace
+from traceview.trace.sidecar.placement import local_device
+from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.strategy.replica_names import ReplicaNames
+from traceview.xplane.planes import ActivityClass
+
+BACKWARD_RATIO: Final = 0.05
+"""A backward pass takes at least this share of the durations of forward, backward and optimizer."""
+
+_FOLDED_RATIO: Final = 0.20
+"""A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
+
+_SHARED_RATIO: Final = 0.05
+"""Another process with this share of the memory or the time of a GPU uses it."""
+
+_MISSING: Final = {
+    "unnamed": "The names of the kernels do not show which part of a training step they are.",
+    "before": (
+        "The optimizer or the reduction of gradients ran, and no gradient by its name: the backward pass ran before the "
+        "recording, or its ops have no names, as outside a tf.function."
+    ),
+    "prepared": "The recording does not reach the backward pass: the ops named after gradients only prepare it.",
+    "not_run": "The host launched gradients, and none of them ran in the recording.",
+    "inference": "Neither gradients nor an optimizer ran: inference, or the recording ends before the backward pass.",
+}
+"""Why no device is known to have computed gradients."""
+
+_REASONS: Final = {
+    "unused_strategy": "The script has a strategy, but nothing in its step shows its use.",
+    "one_replica": "The strategy has one replica.",
+    "outside_scope": (
+        "{variables:of the step is/of the step are} not mirrored, as in a model built outside `strategy.scope()`."
+    ),
+    "pinned_ops": "{pinned} of the step request one device and none requests another, as in a `tf.device` scope.",
+    "replicas_together": "It runs the gradients of {together}, as in a `tf.device` scope.",
+    "small_batch": (
+        "A batch of {examples} does not reach all {all}: the others compute gradients of empty batches."
+    ),
+    "visible_devices": "`CUDA_VISIBLE_DEVICES` shows the process {shown} of the machine.",
+    "set_visible_devices": "`tf.config.set_visible_devices` shows TensorFlow {set}.",
+    "gpu_shared": "Another process uses {taken}[ and holds {held} there].",
+}
+"""Sentences for the reasons, by their names in JSON."""
+
+
+class DevicePhases(OfDevice, frozen=True):
+    """The parts of the training step that ran on one device in the whole recording, by the names of its kernels.
+
+    Attributes:
+        replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
+        forward_count: Kernels (on a CPU: ops) of the forward pass.
+        backward_count: Kernels (on a CPU: ops) of the backward pass.
+        optimizer_count: Kernels (on a CPU: ops) of the optimizer.
+        reduction_count: Kernels (on a CPU: ops) of the reduction of gradients.
+        unknown_count: Kernels (on a CPU: ops) whose names do not show the part.
+        forward_ps: Sum of the durations of those of the forward pass, picoseconds.
+        backward_ps: Sum of the durations of those of the backward pass, picoseconds.
+        optimizer_ps: Sum of the durations of those of the optimizer, picoseconds.
+        reduction_ps: Sum of the durations of those of the reduction of gradients, picoseconds.
+        backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
+            null where no name shows any of them.
+    """
+
+    replicas: tuple[Integer, ...]
+    forward_count: Count
+    backward_count: Count
+    optimizer_count: Count
+    reduction_count: Count
+    unknown_count: Count
+    forward_ps: Picoseconds
+    backward_ps: Picoseconds
+    optimizer_ps: Picoseconds
+    reduction_ps: Picoseconds
+    backward: bool | None
+
+
+class Gradients(Record, frozen=True):
+    """The devices that computed gradients.
+
+    Attributes:
+        computed: Keys of the devices that ran the backward pass.
+        not_computed: Keys of the devices whose ops are known and that ran no backward pass; empty where no device
+            did.
+        is_single: Whether one device computed gradients though several are visible or belong to the strategy.
+        reasons: Why only one did, as far as evidence shows it; empty otherwise.
+        missing: Why no device is known to have computed gradients; null where one is.
+        least_replica_counts: By host, the least number of replicas that the names of its ops show; without hosts
+            where no name shows any.
+        devices: The devices that computed in the window.
+    """
+
+    computed: tuple[DeviceKey, ...]
+    not_computed: tuple[DeviceKey, ...]
+    is_single: bool
+    reasons: tuple[Annotated[str, one_of(*_REASONS)], ...]
+    missing: Annotated[str, one_of(*_MISSING)] | None
+    least_replica_counts: dict[str, Annotated[int, Meta(ge=2, le=LARGEST)]]
+    devices: tuple[DevicePhases, ...]
+
+
+def compute(context: Context) -> Gradients | Skipped:
+    """Find the parts of the step that ran on the devices that computed."""
+    trace = context.trace
+    in_use = devices_in_use(trace, context.selection, context.activities)
+    if not in_use:
+        return Skipped("no device computed in the window")
+    if not make_steps_together(trace, in_use):
+        return Skipped("each process steps on its own")
+    phase, replicas = phases_of(trace), ReplicaNames(trace)
+    columns = trace.device_columns
+    rows = []
+    for device in in_use:
+        events = columns.rows_of(device)
+        is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
+        of_kernels = phase[events][is_kernel]
+        count = np.bincount(of_kernels, minlength=len(Phase))
+        lengths_ps = columns.duration_ps[events][is_kernel]
+        total = SWEEPS.totals(of_kernels.astype(np.int64), lengths_ps, len(Phase))
+        rows.append(_row(trace, replicas, device, count.tolist(), total.tolist()))
+    named = [row for row in rows if row.backward is not None]
+    empty = _with_empty_batches(trace, named)
+    computed = tuple(row.device for row in named if row.backward and row not in empty)
+    counts = replicas.least_counts
+    single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
+    is_single = single is not None and _is_meant_for_several(trace, single)
+    reasons = _reasons(trace, replicas, single) if single is not None and is_single else ()
+    return Gradients(
+        computed=computed,
+        not_computed=tuple(row.device for row in named if computed and row.device not in computed),
+        is_single=is_single,
+        reasons=tuple(dict(reasons)),
+        missing=None if computed else _missing(trace, phase, rows),
+        least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
+        devices=tuple(rows),
+    )
+
+
+def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePhases]:
+    """Devices whose replicas got no example: their kernels compute gradients of empty batches.
+
+    The examples of a batch go to the first replicas of a host (measured with TensorFlow 2.21).
+    """
+    if len(trace.hosts) > 1:
+        return []
+    examples = {
+        host.name: host.sidecar.environment.batch.global_ or 0
+        for host in trace.hosts
+        if host.sidecar is not None and _is_below_replicas(host.sidecar)
+    }
+    return [
+        row
+        for row in rows
+        if row.host in examples
+        and (row.replicas[0] if row.replicas else row.ordinal) >= examples[row.host]
+    ]
+
+
+def _row(
+    trace: Trace, names: ReplicaNames, device: int, count: list[int], total: list[int]
+) -> DevicePhases:
+    named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
+    return DevicePhases(
+        *trace.identity(device),
+        replicas=names.on_device(device),
+        forward_count=count[Phase.FORWARD],
+        backward_count=count[Phase.BACKWARD],
+        optimizer_count=count[Phase.OPTIMIZER],
+        reduction_count=count[Phase.REDUCTION],
+        unknown_count=count[Phase.UNKNOWN],
+        forward_ps=total[Phase.FORWARD],
+        backward_ps=total[Phase.BACKWARD],
+        optimizer_ps=total[Phase.OPTIMIZER],
+        reduction_ps=total[Phase.REDUCTION],
+        backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
+    )
+
+
+def _missing(trace: Trace, phase: npt.NDArray[np.uint8], rows: list[DevicePhases]) -> str:
+    """Why no device is known to have computed gradients."""
+    if all(row.backward is None for row in rows):
+        return "unnamed"
+    on_host = phases_on_host(trace)
+    # A collective that the host launches may never run, and an optimizer that it launches may run on the CPU.
+    has_optimizer = (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in on_host
+    if has_optimizer or (phase == Phase.REDUCTION).any():
+        return "before"
+    if any(row.backward_count for row in rows):
+        return "prepared"
+    return "not_run" if on_host else "inference"
+
+
+def _is_meant_for_several(trace: Trace, device: int) -> bool:
+    entry = trace.device_list[device]
+    kind = (entry.host, entry.kind)
+    alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
+    sidecar = trace.hosts[entry.host].sidecar
+    planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
+    return max(alike_count, planned_count) > 1 or _could_be_several(sidecar)
+
+
+def _could_be_several(sidecar: Sidecar | None) -> bool:
+    """Whether a mirroring strategy has one replica on a machine with more devices of its kind."""
+    if sidecar is None:
+        return False
+    environment = sidecar.environment
+    strategy = environment.strategy
+    if "Mirrored" not in (strategy.class_ or "") or strategy.replicas != 1:
+        return False
+    kind = "GPU" if any("GPU" in name for name in strategy.devices or ()) else "CPU"
+    logical = [name for name in environment.devices.logical or () if kind in name]
+    physical = [device for device in environment.devices.physical or () if device.type == kind]
+    machine = environment.links.gpus or () if kind == "GPU" else ()
+    return max(len(logical), len(physical), len(machine)) > 1
+
+
+# Why only one
+
+_Reason: TypeAlias = tuple[str, dict[str, Argument]]
+
+
+def _reasons(trace: Trace, replicas: ReplicaNames, device: int) -> tuple[_Reason, ...]:
+    """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
+    sidecar = trace.hosts[trace.device_list[device].host].sidecar
+    together = _replicas_together(trace, replicas, device)
+    reasons: list[_Reason] = []
+    if sidecar is not None:
+        reasons += _of_strategy(sidecar)
+        reasons += _of_variables(sidecar)
+        if not together:
+            reasons += _of_pinning(sidecar)
+        reasons += _of_batch(sidecar)
+        reasons += _of_visibility(sidecar)
+    if together:
+        reasons.append(("replicas_together", {"together": Number(len(together), "replica")}))
+    if sidecar is not None:
+        reasons += _of_others(trace, device, sidecar)
+    return tuple(reasons)
+
+
+def _replicas_together(trace: Trace, names: ReplicaNames, device: int) -> list[int]:
+    """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
+    sidecar = trace.hosts[trace.device_list[device].host].sidecar
+    if sidecar and sidecar.has_virtual_gpus:
+        return []
+    lengths = names.of_gradients(device)
+    # Constants of another replica may be folded into this one.
+    least = _FOLDED_RATIO * max(lengths.values(), default=0)
+    replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
+    return replicas if len(replicas) > 1 else []
+
+
+def _of_strategy(sidecar: Sidecar) -> Iterator[_Reason]:
+    strategy = sidecar.environment.strategy
+    several = len(strategy.devices or ()) > 1 or (strategy.replicas or 0) > 1
+    if strategy.class_ is not None and strategy.found_by == "memory" and several:
+        yield "unused_strategy", {}
+    elif strategy.replicas == 1 and strategy.class_ is not None:
+        yield "one_replica", {}
+
+
+def _of_variables(sidecar: Sidecar) -> Iterator[_Reason]:
+    strategy = sidecar.environment.strategy
+    if "Mirrored" not in (strategy.class_ or "") or (strategy.replicas or 0) < 2:
+        return
+    count = sum(
+        graph.variables.not_mirrored.trainable or 0
+        for graph in sidecar.placement.functions
+        if graph.variables is not None
+    )
+    if count:
+        yield "outside_scope", {"variables": Number(count, "variable")}
+
+
+def _of_pinning(sidecar: Sidecar) -> Iterator[_Reason]:
+    strategy, task = sidecar.environment.strategy, sidecar.environment.cluster
+    if strategy.is_used and strategy.replicas == 1:
+        # Such a strategy pins ops to its only device itself.
+        return
+    for graph in sidecar.placement.functions:
+        pinned = {
+            local_device(name, task.role, task.index): count
+            for name, count in graph.ops_per_device.items()
+            if count
+        }
+        devices = [name for name in pinned if not name.startswith("CPU:") or len(pinned) == 1]
+        if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
+            yield "pinned_ops", {"pinned": Number(pinned[devices[0]], "op")}
+
+
+def _of_batch(sidecar: Sidecar) -> Iterator[_Reason]:
+    batch, replicas = sidecar.environment.batch, sidecar.environment.strategy.replicas
+    if batch.global_ is not None and _is_below_replicas(sidecar):
+        yield (
+            "small_batch",
+            {"examples": Number(batch.global_, "example"), "all": Number(replicas or 0, "replica")},
+        )
+
+
+def _of_visibility(sidecar: Sidecar) -> Iterator[_Reason]:
+    environment = sidecar.environment
+    hidden = (environment.variables or {}).get("CUDA_VISIBLE_DEVICES")
+    gpu_count = len(sidecar.physical_gpus)
+    machine_count = len(environment.links.gpus or ())
+    if hidden is not None and gpu_count == 1 and machine_count > 1:
+        yield "visible_devices", {"shown": Among(1, machine_count, "GPU")}
+    visible = [name for name in environment.devices.visible or () if "GPU" in name]
+    if gpu_count > 1 and len(visible) == 1:
+        yield "set_visible_devices", {"set": Among(1, gpu_count, "GPU")}
+
+
+def _of_others(trace: Trace, device: int, sidecar: Sidecar) -> Iterator[_Reason]:
+    """GPUs that another process uses."""
+    entry = trace.device_list[device]
+    held_bytes = count = 0
+    for gpu in sidecar.outside_view.devices:
+        if gpu.ordinal is None or gpu.ordinal == entry.ordinal:
+            continue
+        holding = [
+            process
+            for process in gpu.other_processes or ()
+            if (process.memory_bytes or 0) >= _SHARED_RATIO * (gpu.memory_total_bytes or LARGEST)
+            or (process.utilization_ratio or 0) >= _SHARED_RATIO
+        ]
+        count += bool(holding)
+        held_bytes += sum(process.memory_bytes or 0 for process in holding)
+    if count:
+        held: dict[str, Argument] = {"held": Size(held_bytes)} if held_bytes else {}
+        yield "gpu_shared", {"taken": Number(count, "GPU"), **held}
+
+
+def _is_below_replicas(sidecar: Sidecar) -> bool:
+    """Whether the batch has fewer examples than there are replicas."""
+    batch = sidecar.environment.batch.global_
+    return batch is not None and batch < (sidecar.environment.strategy.replicas or 0)
+
+
+# The rule
+
+_USE_THE_STRATEGY: Final = (
+    "Build model and optimizer under `strategy.scope()`, and call `strategy.run(step, args=(batch,))`.",
+    "Print `strategy.num_replicas_in_sync`. `traceview capture` records what shows the reason.",
+)
+_NO_DEVICE_SCOPE: Final = ("Remove `tf.device` from the step; `strategy.run` places it.", "")
+
+SINGLE: Final = Rule(
+    code="single-gpu-gradients",
+    title="only {device} computes gradients: {others:trains/train} nothing",
+    titles={"alone": "only {device} computes gradients"},
+    meaning=(
+        "Every replica of a mirrored step computes gradients of its own part of the batch. Here one device computes all of "
+        "them: the whole time of the others is lost to the training."
+    ),
+    action=_USE_THE_STRATEGY[0],
+    advice=_USE_THE_STRATEGY[1],
+    actions={
+        "one_replica": (
+            "Give the strategy all devices: `tf.distribute.MirroredStrategy()` uses every visible GPU.",
+            "Print `strategy.num_replicas_in_sync`.",
+        ),
+        "pinned_ops": _NO_DEVICE_SCOPE,
+        "replicas_together": _NO_DEVICE_SCOPE,
+        "small_batch": (
+            "Use a batch for all replicas: `dataset.batch(per_replica * strategy.num_replicas_in_sync)`.",
+            "",
+        ),
+        "visible_devices": (
+            "Unset `CUDA_VISIBLE_DEVICES`, or name all GPUs that should train.",
+            "",
+        ),
+        "set_visible_devices": (
+            "Show TensorFlow all GPUs that should train: `tf.config.set_visible_devices(gpus, 'GPU')`.",
+            "",
+        ),
+        "gpu_shared": (
+            "Find the owner of the other process with `nvidia-smi`, and give each job GPUs of its own.",
+            "",
+        ),
+        "jax": ("Check that the shardings divide the batch over all devices of the mesh.", ""),
+    },
+    notes=_REASONS,
+    reasons={
+        "": "the names of its kernels show it",
+        "not-recorded": "the names of its kernels show it; the reason is not recorded",
+    },
+    metrics={
+        "backward_ratio": "share of the backward pass",
+        "backward_count": "kernels of the backward pass",
+    },
+    limits={"backward_ratio": BACKWARD_RATIO},
+    starts_at=(
+        "a backward pass, {backward_ratio} of the named compute or more, on only one of several devices that are in use or "
+        "belong to the strategy; of several visible devices, {limit} of the GPU time on the others"
+    ),
+    states=tuple(State),
+    explains=("straggler-gpu", "late-by-turns"),
+    is_of_absence=True,
+    example="Only GPU:0 computes gradients: 1 of 2 GPUs trains nothing",
+)
+
+
+def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
+    """Gradients on only one device."""
+    if not result.is_single:
+        return
+    trace, ledger = context.trace, context.ledger
+    (key,) = result.computed
+    single = next(d for d in range(len(trace.device_list)) if trace.device_key(d) == key)
+    reasons = dict(_reasons(trace, ReplicaNames(trace), single))
+    arguments: dict[str, Argument] = {"device": devices_argument(context, [key])}
+    for named in reasons.values():
+        arguments.update(named)
+    row = next(row for row in result.devices if row.device == key)
+    named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
+    evidence = (
+        Evidence("backward_ratio", row.backward_ps / (named_ps or 1), BACKWARD_RATIO, key),
+        *(
+            Evidence("backward_count", other.backward_count, None, other.device)
+            for other in result.devices
+            if other.device != key
+        ),
+    )
+    action = next(iter(reasons), "")
+    others = [d for d in ledger.devices if d != single and _is_alike(trace, d, single)]
+    if others:
+        noun = devices_argument(context, [key]).noun
+        arguments["others"] = Among(len(others), len(others) + 1, noun)
+        finding = SINGLE.of_rows(
+            context,
+            ledger.rows(devices=others),
+            named=others,
+            arguments=arguments,
+            confidence=("high", "") if reasons else ("medium", "not-recorded"),
+            evidence=evidence,
+            action=action,
+            notes=tuple(reasons),
+        )
+        if finding is not None:
+            yield finding
+        return
+    # Somebody who hides GPUs from a process may mean to.
+    is_chosen = "visible_devices" in reasons
+    yield SINGLE.finding(
+        arguments=arguments,
+        confidence=("high", "") if reasons else ("medium", "not-recorded"),
+        severity="info" if is_chosen or context.selection.has_few_steps else "critical",
+        evidence=evidence,
+        devices=[key],
+        title="alone",
+        action=action,
+        notes=tuple(reasons),
+    )
+
+
+def _is_alike(trace: Trace, device: int, other: int) -> bool:
+    first, second = trace.device_list[device], trace.device_list[other]
+    return (first.host, first.kind) == (second.host, second.kind)
+
+
+# The section
+
+
+def gradients_section(view: View, result: Gradients) -> doc.Section | None:
+    """The parts of the training step on each device; in a terminal only where devices differ."""
+    rows, _ = view.split(result.devices)
+    differ = len({_phases(row) for row in result.devices}) > 1
+    if len(result.devices) < 2 or (view.is_brief and not differ):
+        return None
+    parts = ("forward", "backward", "optimizer", "reduction")
+    remark = _MISSING[result.missing] if result.missing else None
+    return doc.Section(
+        "gradients",
+        "Gradients",
+        (
+            *doc.table(
+                "Parts of the training step by device",
+                (
+                    doc.devices("device", [row.device for row in rows]),
+                    *(
+                        doc.times(part, [getattr(row, f"{part}_ps") or None for row in rows])
+                        for part in parts
+                    ),
+                ),
+                row_count=len(rows),
+            ),
+            *doc.remarks(remark, "By the names of kernels, in the whole recording."),
+        ),
+    )
+
+
+def _phases(row: DevicePhases) -> tuple[bool | None, ...]:
+    """Which parts of the step a device ran."""
+    return row.forward_count > 0, row.backward, row.optimizer_count > 0
+
+
+ANALYSIS: Final = Analysis[Gradients](
+    "gradients",
+    compute=compute,
+    rules=(SINGLE,),
+    diagnose=diagnose,
+    sections=(gradients_section,),
+)

@@ -1,0 +1,386 @@
+"""Transfers: what copies between host and GPUs cost, and who issues them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.reduction_path import reduction_rows
+from traceview.analysis.measures.transfers import (
+    SIZE_BOUNDS_BYTES,
+    SMALL_BYTES,
+    SMALL_SIZE,
+    DeviceTransfers,
+    Direction,
+    Transfers,
+    transfers_of,
+)
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import LIMIT, Rule
+from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Threads
+from traceview.base.intervals import BoolArray
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import Speed, Speeds
+from traceview.document.vocabulary import CLASSES, look_of, thread_name
+from traceview.ledger.states import State
+from traceview.trace.model import NONE, UNKNOWN_BYTES
+from traceview.xplane.planes import ActivityClass, HostMemory
+
+_AHEAD: Final = "Copy the next batch while this one is computed: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`."
+_LESS: Final = "Send less: uint8 images that are cast on the GPU are a quarter of float32."
+
+H2D_EXPOSED: Final = Rule(
+    code="h2d-exposed",
+    states=(State.H2D,),
+    limits={"pageable_ratio": 0.50, "small_ratio": 0.50, "link_use_ratio": 0.50},
+    starts_at=(
+        "{limit} of the GPU time in copies from the host while nothing computes or communicates, or waiting for them. The "
+        "action depends on what takes most of that time: copies from pageable memory (from {pageable_ratio} on), copies "
+        f"below {SMALL_SIZE} (from {{small_ratio}} on), copies below {{link_use_ratio}} of the rate of their link"
+    ),
+    title="{who:waits/wait} {loss} for HtoD copies",
+    meaning=(
+        "The GPU does nothing but receive data from the host, or wait for it. Copies under compute or communication do not "
+        "count."
+    ),
+    notes={
+        "pageable": (
+            "{pageable} of that time is copies from pageable memory, such as NumPy arrays: the driver copies it to a buffer "
+            "of its own first, and the host waits."
+        ),
+        "small": (
+            f"Copies below {SMALL_SIZE} take {{small}} of that time[, {{count}} per step]: each takes microseconds to "
+            "launch, whatever its size."
+        ),
+        "slow": (
+            "The copies run at {rate}, {link_use} of the rate of their link. Usual causes are pageable memory, small copies, a "
+            "shared switch, and memory of another NUMA node."
+        ),
+        "issuer": "{op}[ on {thread}] issues the copies that are exposed longest.",
+        "issuing_thread": "{thread} issues the copies that are exposed longest.",
+        "round_trip": (
+            "{trip} runs on the CPU between two ops on the GPU, so its data is copied to the host and back in every step."
+        ),
+    },
+    action=_AHEAD,
+    advice=(
+        "`strategy.experimental_distribute_dataset(dataset)` copies ahead; without a strategy, on one GPU, use "
+        f"`dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0'))`. {_LESS}"
+    ),
+    actions={
+        "pageable": (
+            (
+                "Take the batches from a tf.data pipeline: "
+                "`strategy.experimental_distribute_dataset(dataset)` stages them in pinned memory."
+            ),
+            f"Do not pass NumPy arrays to the step. {_AHEAD} {_LESS}",
+        ),
+        "small": (
+            "Send one tensor instead of many: `tf.concat` or `tf.stack` features in the pipeline, `dataset.batch` before `map`.",
+            "Make constants once outside the step, as `x = tf.constant(0.5)`: Python numbers are copied in every call.",
+        ),
+        "slow": (
+            "Check generation and width of the link under load with `nvidia-smi -q -d PCIE`.",
+            (
+                "Bind the process to the NUMA node of its GPU (`numactl --cpunodebind`), and copy large batches from pinned "
+                "memory: `dataset.prefetch(tf.data.AUTOTUNE)`."
+            ),
+        ),
+        "jax": (
+            "Copy the next batch while this one is computed: call `jax.device_put` on it before the current step is done.",
+            (
+                "Pass one array instead of many, and keep constants on the devices: `x = jnp.float32(0.5)` once outside the loop. "
+                "Where copies are slow, check the link with `nvidia-smi -q -d PCIE` and bind the process to the NUMA node of its "
+                f"GPU (`numactl --cpunodebind`). {_LESS}"
+            ),
+        ),
+    },
+    reasons={"": "the copies are recorded with their times"},
+    metrics={
+        "pageable_ratio": "share of that time in copies from pageable memory",
+        "small_ratio": f"share of that time in copies below {SMALL_SIZE}",
+        "link_use_ratio": "rate of the copies over that of the link",
+        "bytes_per_second": "rate of the copies",
+        "copy_count": "copies to the device",
+    },
+    example="Both GPUs wait 25.0 of 50.0 ms (50%) for HtoD copies",
+)
+
+
+def _diagnose(context: Context, result: Transfers) -> Iterator[Finding]:
+    """Copies to GPUs that hold up the step, without those of gradients that the CPU sums, which are another finding."""
+    ledger = context.ledger
+    rows = ledger.rows(states=H2D_EXPOSED.states)
+    of_sums = context.once(reduction_rows)
+    if ledger.loss(of_sums).share >= LIMIT:
+        rows &= ~of_sums
+    finding = _finding(context, rows, result)
+    if finding is not None:
+        yield finding
+
+
+def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
+    lost = context.ledger.loss(rows)
+    named = [row for row in result.devices if row.device in lost.devices]
+    if not named:
+        return None
+    arguments, evidence, action = _reason(context, rows, named)
+    notes = [action] if action else []
+    longest = max(named, key=lambda row: row.directions.h2d.exposed_ps)
+    source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
+    if source is not None and source.thread is not None:
+        arguments["thread"] = Threads((source.thread,))
+    if source is not None and source.op is not None:
+        arguments["op"] = Ops((source.op,))
+        notes.append("issuer")
+    elif "thread" in arguments:
+        notes.append("issuing_thread")
+    if longest.round_trips:
+        arguments["trip"] = Ops((longest.round_trips[0].op,))
+        notes.append("round_trip")
+    return H2D_EXPOSED.of_rows(
+        context,
+        rows,
+        arguments=arguments,
+        evidence=[
+            *evidence,
+            *(Evidence("copy_count", row.directions.h2d.count, None, row.device) for row in named),
+        ],
+        action=action,
+        notes=notes,
+    )
+
+
+def _reason(
+    context: Context, rows: BoolArray, named: Sequence[DeviceTransfers]
+) -> tuple[dict[str, Argument], list[Evidence], str]:
+    """What takes most of the time: arguments, evidence, and the action for it."""
+    limits, ledger = H2D_EXPOSED.limits, context.ledger
+    columns, device = ledger.columns, context.trace.device_columns
+    whole = int(columns.duration_ps[rows].sum())
+    # The copy itself, and idle time that it ends.
+    of_copy = rows & (columns.event != NONE)
+    of_copy[of_copy] = device.class_[columns.event[of_copy]] == ActivityClass.H2D
+    if not whole:
+        return {}, [], ""
+    event, lasted = columns.event[of_copy], columns.duration_ps[of_copy]
+    size, memory = device.bytes[event], device.host_memory[event]
+    small = int(lasted[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)].sum()) / whole
+    pageable = int(lasted[memory == HostMemory.PAGEABLE].sum()) / whole
+    where = named[0].device
+    if small >= limits["small_ratio"]:
+        arguments: dict[str, Argument] = {"small": Part(small)}
+        count = max(row.directions.h2d.small_count_per_step or 0 for row in named)
+        if count:
+            arguments["count"] = Number(count)
+        return arguments, [Evidence("small_ratio", small, limits["small_ratio"], where)], "small"
+    if pageable >= limits["pageable_ratio"]:
+        evidence = Evidence("pageable_ratio", pageable, limits["pageable_ratio"], where)
+        return {"pageable": Part(pageable)}, [evidence], "pageable"
+    speeds = {
+        row.device: (row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
+        for row in named
+    }
+    slow = {
+        key: (rate, rate / link)
+        for key, (rate, link) in speeds.items()
+        if rate is not None and link and rate < limits["link_use_ratio"] * link
+    }
+    if slow:
+        key, (rate, use) = min(slow.items(), key=lambda pair: pair[1][1])
+        evidence = Evidence("link_use_ratio", use, limits["link_use_ratio"], key)
+        return {"rate": Rate(rate), "link_use": Part(use)}, [evidence], "slow"
+    return {}, [], ""
+
+
+# Section
+
+
+BRIEF_ROUND_TRIPS: Final = 3
+"""Round trips in a brief document."""
+
+_Row = tuple[DeviceTransfers, str, Direction]
+
+
+def transfers_section(view: View, result: Transfers) -> doc.Section | None:
+    """The copies of each device by direction, reads that block the host, round trips, and what issues copies.
+
+    A brief document leaves out what issues copies, and devices whose copies cost nothing.
+    """
+    relevant = [row for row in result.devices if not view.is_brief or _is_costly(row)]
+    if not relevant:
+        return None
+    rows = _with_copies(relevant)
+    if not rows:
+        return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
+    shown, others = (_with_copies(part) for part in view.split(relevant))
+    return doc.Section(
+        "transfers",
+        "Transfers",
+        (
+            *_speeds(relevant),
+            *_copies(shown[: view.most_rows], len(shown), view.command("show copies")),
+            *doc.remarks(_range(others)),
+            *doc.notes(_blocking_reads(relevant)),
+            *_round_trips(view, relevant),
+            *(() if view.is_brief else _sources_table(view, relevant)),
+        ),
+        lead=_lead(rows),
+        terms=("exposed",),
+    )
+
+
+def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
+    """The devices and directions with copies."""
+    return [
+        (row, way, direction)
+        for row in devices
+        for way in row.directions.__struct_fields__
+        if (direction := getattr(row.directions, way)).count
+    ]
+
+
+def _is_costly(row: DeviceTransfers) -> bool:
+    costs_time = any((way.exposed_ratio or 0.0) >= LIMIT for _, _, way in _with_copies([row]))
+    return costs_time or bool(row.round_trips)
+
+
+def _lead(rows: Sequence[_Row]) -> str:
+    """The direction that costs most, on the device where it does."""
+    row, way, direction = max(rows, key=lambda row: row[2].exposed_ratio or 0.0)
+    step = "window" if direction.exposed_ps_per_step is None else "step"
+    if not direction.exposed_ratio:
+        return "Other work hides all copies."
+    copies = numbers.capitalized(look_of(CLASSES, way).words)
+    share = numbers.share(direction.exposed_ratio)
+    return f"{copies} are exposed for {share} of the {step} on {row.device}."
+
+
+def _copies(rows: Sequence[_Row], row_count: int, rest: str) -> tuple[doc.Table, ...]:
+    copies = [direction for _, _, direction in rows]
+    return doc.table(
+        "Copies by device and direction",
+        (
+            doc.devices("device", [row.device for row, _, _ in rows]),
+            doc.looks("direction", [look_of(CLASSES, way) for _, way, _ in rows]),
+            doc.shares(
+                "exposed",
+                [direction.exposed_ratio for direction in copies],
+                meaning="share of the step, without steps of the window, in which nothing else ran on the device",
+            ),
+            doc.times("per step", [row.exposed_ps_per_step for row in copies], priority=3),
+            doc.times("busy", [row.busy_ps for row in copies], priority=10),
+            doc.counts("count", [row.count for row in copies], priority=7),
+            doc.counts(f"below {SMALL_SIZE}", [row.small_count for row in copies], priority=8),
+            doc.sizes("size", [row.bytes for row in copies], priority=5),
+            doc.sizes("pageable", [row.pageable_bytes for row in copies], priority=6),
+            doc.rates("rate", [row.bytes_per_second for row in copies], priority=2),
+            doc.rates(
+                "rate of the link", [row.link_bytes_per_second for row, _, _ in rows], priority=9
+            ),
+        ),
+        row_count=row_count,
+        rest=rest,
+    )
+
+
+def _range(rows: Sequence[_Row]) -> str | None:
+    """Of the devices without a row, the least and the greatest exposed share of each direction."""
+    if not rows:
+        return None
+    ranges: dict[str, list[float | None]] = {}
+    for _, way, direction in rows:
+        ranges.setdefault(way, []).append(direction.exposed_ratio)
+    parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
+    count = len({row.device for row, _, _ in rows})
+    return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
+
+
+def _blocking_reads(rows: Sequence[DeviceTransfers]) -> str | None:
+    reading = [row for row in rows if row.blocking_reads.count]
+    if not reading:
+        return None
+    count = sum(row.blocking_reads.count for row in reading)
+    waits = numbers.time_range(row.blocking_reads.wait_ps for row in reading)
+    return (
+        f"The host waited for {numbers.plural(count, 'copy', 'copies')} from "
+        f"{numbers.joined_devices(row.device for row in reading)}: {waits}{' each' if len(reading) > 1 else ''}."
+    )
+
+
+def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
+    """Ops on the CPU between two ops on a GPU."""
+    trips = [(row.device, trip) for row in rows for trip in row.round_trips]
+    shown = trips[: BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows]
+    if not shown:
+        return ()
+    return (
+        doc.Subheading(
+            "CPU ops between two ops on a GPU", "their data is copied to the host and back"
+        ),
+        *doc.table(
+            "CPU ops whose data is copied to the host and back",
+            (
+                doc.devices("device", [device for device, _ in shown]),
+                doc.names("CPU op", [trip.op for _, trip in shown]),
+                doc.names("type", [trip.op_type for _, trip in shown], priority=4),
+                doc.times("total", [trip.total_ps for _, trip in shown]),
+                doc.counts("count", [trip.count for _, trip in shown], priority=1),
+                doc.names("copy to the host", [trip.d2h_op for _, trip in shown], priority=3),
+                doc.names("copy back", [trip.h2d_op for _, trip in shown], priority=2),
+            ),
+            row_count=len(trips),
+            rest=f"{view.command('analyze')} --format json",
+        ),
+    )
+
+
+def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
+    sources = sorted(
+        (source for row in rows for source in row.top_sources),
+        key=lambda source: (-source.exposed_ps, -source.total_ps),
+    )[: view.most_rows]
+    if not sources:
+        return ()
+    count = sum(row.source_count for row in rows)
+    return (
+        doc.Subheading("Ops and threads that issue copies"),
+        *doc.table(
+            "Copies by the op and thread that issue them",
+            (
+                doc.devices("device", [source.device for source in sources]),
+                doc.looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
+                doc.names("op", [source.op for source in sources]),
+                doc.names("type", [source.op_type for source in sources], priority=6),
+                doc.names("thread", [thread_name(source.thread) for source in sources], priority=4),
+                doc.times("exposed", [source.exposed_ps for source in sources]),
+                doc.times("total", [source.total_ps for source in sources], priority=5),
+                doc.counts("count", [source.count for source in sources], priority=2),
+                doc.sizes("size", [source.bytes for source in sources], priority=3),
+            ),
+            row_count=count,
+            rest=view.command("show copies"),
+        ),
+    )
+
+
+def _speeds(rows: Sequence[DeviceTransfers]) -> tuple[Speeds, ...]:
+    """A bar per GPU whose copies have a recorded size; nothing without any."""
+    known = tuple(
+        Speed(row.device, row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
+        for row in rows
+        if row.directions.h2d.bytes_per_second is not None
+    )
+    return (Speeds("copies to the device while they run", known),) if known else ()
+
+
+ANALYSIS: Final = Analysis[Transfers](
+    "transfers",
+    compute=transfers_of,
+    join=lambda hosts: Transfers(SIZE_BOUNDS_BYTES, hosts.rows(lambda result: result.devices)),
+    rules=(H2D_EXPOSED,),
+    diagnose=_diagnose,
+    sections=(transfers_section,),
+)

@@ -1,0 +1,1 @@
+"""Topics: where the time of the devices goes."""

@@ -1,0 +1,240 @@
+"""Sums the ledger up: the mean step of each device by state, and the share of each state of the GPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.base.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record, Share
+from traceview.document import numbers
+from traceview.document.model import AnatomyPart, AnatomyRow
+from traceview.document.vocabulary import STATES, look_of
+from traceview.ledger.columns import By
+from traceview.ledger.states import KEYS, State
+from traceview.ledger.table import Ledger, by_size, totals
+
+ALIKE_RATIO: Final = 0.02
+"""Devices are alike if no part of their steps differs by more than this share of the longer step; a choice of ours."""
+
+MOST_ROWS: Final = 8
+"""With their legend they fill half of a terminal; devices that are alike share a row."""
+
+CLEAR_RATIO: Final = 0.5
+"""The device waited for is named from this share of the waiting on."""
+
+
+class DeviceStates(OfDevice, frozen=True):
+    """The mean of the used steps of one device by state.
+
+    Attributes:
+        step_count: Used steps of its host inside the window; 0 in a run without any, where the window takes their place.
+        step_ps: Mean length of these steps, rounded down, picoseconds; without steps the length of the window.
+        states: Picoseconds of the mean step in each state that occurs, in the order of states; they sum to step_ps.
+        waits_for: Device that it waits for longest; null where it waits for none, and where none is clearly the one.
+        waits_for_ratio: Share of its waiting for devices that is for that one; null where waits_for is.
+    """
+
+    step_count: Count
+    step_ps: Picoseconds
+    states: dict[str, Count]
+    waits_for: DeviceKey | None
+    waits_for_ratio: Share | None
+
+
+class StepStates(Record, frozen=True):
+    """One used step: the mean of the visible devices of its host by state.
+
+    Attributes:
+        host: Host of the step.
+        step: Number of the step.
+        duration_ps: Length of the step, picoseconds.
+        states: Picoseconds in each state that occurs, in the order of states; they sum to the length.
+    """
+
+    host: Hostname
+    step: Integer
+    duration_ps: Picoseconds
+    states: dict[str, Count]
+
+
+class LedgerSums(Record, frozen=True):
+    """Where the GPU time went: the used steps, or without any the windows, of all visible devices.
+
+    Attributes:
+        gpu_time_ps: All of it, picoseconds.
+        by_state: Picoseconds by state, largest first; they sum to it.
+        share_by_state: The same as shares.
+        devices: One entry per visible device of the hosts that recorded device events, in the order of the device list.
+        steps: One entry per used step of these hosts, host by host.
+    """
+
+    gpu_time_ps: Picoseconds
+    by_state: dict[str, Count]
+    share_by_state: dict[str, Share]
+    devices: tuple[DeviceStates, ...]
+    steps: tuple[StepStates, ...]
+
+
+def compute(context: Context) -> LedgerSums | Skipped:
+    """The sums of every visible device."""
+    if not context.idle.gaps:
+        return Skipped("the trace holds no device event")
+    ledger = context.ledger
+    whole = sum(ledger.gpu_ps_by_device.values())
+    if not whole:
+        return Skipped("the window holds no time of a device")
+    counted = np.where(ledger.counts, ledger.columns.duration_ps, 0)
+    by_state = by_size(totals(ledger.columns.state, counted, len(State)))
+    return LedgerSums(
+        gpu_time_ps=whole,
+        by_state=by_state,
+        share_by_state={key: ps / whole for key, ps in by_state.items()},
+        devices=tuple(
+            _of_device(ledger, device) for device, ps in ledger.gpu_ps_by_device.items() if ps
+        ),
+        steps=tuple(_steps(ledger)),
+    )
+
+
+def _steps(ledger: Ledger) -> Iterator[StepStates]:
+    by_host: dict[int, list[int]] = {}
+    for device, ps in ledger.gpu_ps_by_device.items():
+        if ps:
+            by_host.setdefault(ledger.trace.device_list[device].host, []).append(device)
+    for host, devices in by_host.items():
+        total = sum(map(ledger.states_of_steps, devices), np.zeros(1, dtype=np.int64))
+        # Rounded so that the means of a step sum to its length.
+        whole = np.cumsum(total, axis=0) // len(devices)
+        means = np.diff(whole, axis=0, prepend=0).T.tolist()
+        for index, step in enumerate(ledger.steps):
+            if step.host == host and ledger.is_used[index]:
+                states = {key: ps for key, ps in zip(KEYS, means[index], strict=True) if ps}
+                name = ledger.trace.hosts[host].name
+                yield StepStates(name, step.number, sum(states.values()), states)
+
+
+def _of_device(ledger: Ledger, device: int) -> DeviceStates:
+    sums = ledger.by_state(device)
+    step_count = ledger.steps_of_device[device]
+    means = mean_parts(sums.values(), step_count or 1)
+    waits_for, ratio = _longest_awaited(ledger, device)
+    return DeviceStates(
+        *ledger.trace.identity(device),
+        step_count=step_count,
+        step_ps=sum(sums.values()) // (step_count or 1),
+        states={state.key: ps for state, ps in zip(sums, means, strict=True) if ps},
+        waits_for=waits_for,
+        waits_for_ratio=ratio,
+    )
+
+
+def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | None]:
+    own = ledger.rows_of(device)
+    columns = ledger.columns
+    waits = (columns.state[own] == State.DEVICE_WAIT) & ledger.counts[own]
+    known = waits & (columns.by_kind[own] == By.DEVICE)
+    durations = columns.duration_ps[own]
+    by_device = totals(columns.by[own][known], durations[known], len(ledger.trace.device_list))
+    longest = int(by_device.argmax()) if by_device.size else 0
+    if not by_device.size or not by_device[longest]:
+        return None, None
+    ratio = int(by_device[longest]) / int(durations[waits].sum())
+    return ledger.trace.device_key(longest), ratio
+
+
+def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
+    """The mean of each part over `count` steps, so rounded that they sum to the mean of the sum, rounded down."""
+    whole = np.cumsum([0, *total_ps], dtype=np.int64) // count
+    mean: list[int] = np.diff(whole).tolist()
+    return mean
+
+
+# A row per kind of device
+
+
+class _Group(Struct):
+    """Devices that are alike; the first one stands for them."""
+
+    devices: list[DeviceStates]
+
+    def is_like(self, device: DeviceStates, most_ratio: float) -> bool:
+        first = self.devices[0]
+        most_ps = most_ratio * max(first.step_ps, device.step_ps)
+        return all(
+            abs(first.states.get(key, 0) - device.states.get(key, 0)) <= most_ps
+            for key in {*first.states, *device.states}
+        )
+
+
+def anatomy_rows(result: LedgerSums | None, most: int = MOST_ROWS) -> tuple[AnatomyRow, ...]:
+    """A row per group of devices that are alike, at most `most`: of many different ones the limit grows until they fit."""
+    devices, ratio = result.devices if result else (), ALIKE_RATIO
+    groups = _groups(devices, ratio)
+    while len(groups) > most and ratio < 1:
+        ratio *= 2
+        groups = _groups(devices, ratio)
+    return tuple(_row(group.devices) for group in groups)
+
+
+def _groups(devices: Sequence[DeviceStates], ratio: float) -> list[_Group]:
+    groups: list[_Group] = []
+    for device in devices:
+        like = next((group for group in groups if group.is_like(device, ratio)), None)
+        if like is None:
+            groups.append(_Group([device]))
+        else:
+            like.devices.append(device)
+    return groups
+
+
+def _row(devices: Sequence[DeviceStates]) -> AnatomyRow:
+    """The mean of alike devices."""
+    means = mean_parts(
+        (sum(device.states.get(key, 0) for device in devices) for key in KEYS), len(devices)
+    )
+    step_ps = sum(means)
+    return AnatomyRow(
+        label=device_range([device.device for device in devices]),
+        devices=tuple(device.device for device in devices),
+        step_count=max(device.step_count for device in devices),
+        step_ps=step_ps,
+        parts=tuple(
+            AnatomyPart(look_of(STATES, key), _words(key, devices), ps, ps / step_ps)
+            for key, ps in zip(KEYS, means, strict=True)
+            if ps
+        ),
+    )
+
+
+def _words(key: str, devices: Sequence[DeviceStates]) -> str:
+    """The name of a state; waiting for a device names it, if it is the same one for all and none of them."""
+    own = {device.device for device in devices}
+    awaited = {
+        device.waits_for
+        for device in devices
+        if device.waits_for is not None and (device.waits_for_ratio or 0.0) >= CLEAR_RATIO
+    }
+    if key == State.DEVICE_WAIT.key and len(awaited) == 1 and awaited.isdisjoint(own):
+        return f"waiting for {awaited.pop()}"
+    return look_of(STATES, key).words
+
+
+def device_range(keys: Sequence[str]) -> str:
+    """`GPU:0–3`, `GPU:0, 2`; of several hosts `GPU:0–7 on 16 hosts`, or how many there are."""
+    of_host: dict[str, list[str]] = {}
+    for key in keys:
+        of_host.setdefault(key.rpartition("/")[0], []).append(numbers.without_host(key))
+    if len(of_host) == 1:
+        return numbers.joined_devices(keys)
+    alike = {tuple(names) for names in of_host.values()}
+    if len(alike) == 1:
+        return f"{numbers.joined_devices(alike.pop())} on {len(of_host)} hosts"
+    return f"{len(keys)} devices on {len(of_host)} hosts"
+
+
+ANALYSIS: Final = Analysis[LedgerSums]("ledger", compute=compute)

@@ -1,0 +1,532 @@
+"""Device time: how busy each device was and with what, and which devices took no part in the training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from traceview.analysis.facts.devices import (
+    MARGINAL_RATIO,
+    WITHOUT_EVENT,
+    busiest_peers,
+    least_replica_count,
+)
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, compute
+from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Evidence, Finding
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
+from traceview.ledger.states import State
+from traceview.trace.device.table import Table, integers, record_columns, table
+from traceview.xplane.planes import ActivityClass
+
+HELD_BYTES: Final = 256_000_000
+"""So much memory on a GPU that computes nothing is worth a sentence."""
+
+
+# Rules
+
+_USE_THEM: Final = (
+    "Let the strategy use them: `tf.distribute.MirroredStrategy()` takes every visible GPU.",
+    (
+        "`devices=` and `CUDA_VISIBLE_DEVICES` leave GPUs out; print `strategy.num_replicas_in_sync`. To keep them free for "
+        "other jobs, hide them with `CUDA_VISIBLE_DEVICES`."
+    ),
+)
+_USE_THEM_IN_JAX: Final = (
+    "Use them: place the arrays over all of `jax.devices()` with a `jax.sharding.Mesh` and `NamedSharding`.",
+    (
+        "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`; `XLA_PYTHON_CLIENT_PREALLOCATE=false` frees "
+        "their memory."
+    ),
+)
+
+UNUSED_GPU: Final = Rule(
+    code="unused-gpu",
+    title="{who:computes/compute} nothing: {unused:is/are} unused",
+    titles={
+        "several": "{unused:is/are} unused",
+        "not-recorded": "{unused:has/have} no recorded event, though the job has {replicas} or more",
+    },
+    meaning=(
+        "The process can see the GPU, and neither a kernel nor a copy was recorded on it. All of its time is lost."
+    ),
+    action=_USE_THEM[0],
+    advice=_USE_THEM[1],
+    actions={
+        "jax": _USE_THEM_IN_JAX,
+        "not-recorded": (
+            "Record several whole steps: `traceview capture --steps 100:110`.",
+            "If GPUs are still unused then, look whether the global batch reaches all replicas.",
+        ),
+    },
+    notes={
+        "memory": "TensorFlow holds {memory} there, which no other job can use.",
+        "not-recorded": (
+            "Names of ops show that their replicas exist: these ran before or after the recording, or did not start."
+        ),
+    },
+    reasons={
+        "": "the tracer recorded other GPUs of the same process",
+        "replicas": "replicas are known by the names of ops; which GPU each has is not recorded",
+    },
+    metrics={
+        "status": "status",
+        "memory_held_bytes": "memory held",
+        "least_replica_count": "replicas in names of ops",
+    },
+    limit=0.0,
+    starts_at="GPUs without any event beside GPUs that ran kernels",
+    states=(State.NO_WORK,),
+    explains=("single-gpu-gradients",),
+    is_of_absence=True,
+    example="GPU:1 computes nothing: 1 of 4 GPUs is unused",
+)
+
+COPY_ONLY_GPU: Final = Rule(
+    code="copy-only-gpu",
+    title="{who:only copies/only copy} data: {unused:computes/compute} nothing",
+    meaning=(
+        "Copies or fills were recorded on the GPU and no kernel: its replica did not reach its step within the capture, or "
+        "data is placed where no replica uses it."
+    ),
+    action="Check the devices of the strategy and of `tf.device` scopes.",
+    advice="If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
+    actions={
+        "jax": (
+            "Check the mesh and the shardings of the arrays.",
+            "If the capture holds few steps, record more first.",
+        )
+    },
+    notes={"memory": "TensorFlow holds {memory} there."},
+    reasons={"outside": "kernels may have run outside the capture"},
+    metrics={"status": "status", "memory_held_bytes": "memory held"},
+    limit=0.0,
+    starts_at="a GPU with copies and no kernel",
+    states=(State.NO_WORK,),
+    is_of_absence=True,
+    example="GPU:1 only copies data: 1 of 4 GPUs computes nothing",
+)
+
+MARGINAL_GPU: Final = Rule(
+    code="marginal-gpu",
+    title="{who:does/do} {share} of {peer}'s work",
+    titles={"several": "{who:does/do} at most {share} of {peer}'s work"},
+    meaning="Replicas of a mirrored step do equal work; here one computes far less than another.",
+    action="Check that the global batch divides into all replicas, and that the step runs in `strategy.run`.",
+    advice="A `tf.device` scope that pins the model to one GPU has the same effect.",
+    actions={
+        "jax": ("Check that the shardings divide the batch over all devices of the mesh.", "")
+    },
+    reasons={"": "judged over the whole recording"},
+    metrics={"compute_ps": "compute", "compute_ratio_to_busiest": "compute of the busiest GPU"},
+    limit=0.0,
+    limits={"marginal_ratio": MARGINAL_RATIO},
+    starts_at="compute below {marginal_ratio} of the busiest GPU",
+    states=(State.NO_WORK, State.DEVICE_WAIT),
+    explains=("straggler-gpu", "serial-gpus", "late-by-turns"),
+    is_of_absence=True,
+    example="GPU:1 does 13% of GPU:0's work",
+)
+
+
+def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
+    """Devices that are visible and compute nothing, or far less than another."""
+    trace = context.trace
+    gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
+    # Where no device of a host recorded an event its tracer failed: that is the capture's finding.
+    traced = {row.host for row in gpus if row.status not in WITHOUT_EVENT}
+    gpus = [row for row in gpus if row.host in traced]
+    index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
+    made = (
+        _unused(context, gpus, index_of),
+        _copy_only(context, gpus, index_of),
+        _marginal(context, gpus, index_of),
+    )
+    yield from (finding for finding in made if finding is not None)
+
+
+def _unused(
+    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
+) -> Finding | None:
+    unused = [row for row in gpus if row.status in WITHOUT_EVENT]
+    if not unused:
+        return None
+    trace, devices = context.trace, [index_of[row.device] for row in unused]
+    computing_count = sum(row.is_in_use for row in gpus)
+    replica_count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
+    arguments = {**_among(unused, gpus), **_memory(unused)}
+    notes = ("memory",) if "memory" in arguments else ()
+    evidence = [*map(_status, unused), *map(_held, _holding(unused))]
+    if replica_count is not None and replica_count > computing_count:
+        return UNUSED_GPU.finding(
+            arguments={**arguments, "replicas": Number(replica_count, "replica")},
+            confidence=("medium", "replicas"),
+            severity="warning",
+            evidence=[
+                Evidence("least_replica_count", replica_count, computing_count, "names of ops"),
+                *evidence,
+            ],
+            devices=[row.device for row in unused],
+            title="not-recorded",
+            action="not-recorded",
+            notes=("not-recorded", *notes),
+        )
+    return UNUSED_GPU.of_rows(
+        context,
+        context.ledger.rows(states=(State.NO_WORK,), devices=devices),
+        named=devices,
+        arguments=arguments,
+        evidence=evidence,
+        title="several" if len(unused) > 1 else "",
+        notes=notes,
+    )
+
+
+def _copy_only(
+    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
+) -> Finding | None:
+    copying = [row for row in gpus if row.status == "copy_only"]
+    if not copying:
+        return None
+    devices = [index_of[row.device] for row in copying]
+    arguments = {**_among(copying, gpus), **_memory(copying)}
+    return COPY_ONLY_GPU.of_rows(
+        context,
+        context.ledger.rows(states=(State.NO_WORK,), devices=devices),
+        named=devices,
+        arguments=arguments,
+        confidence=("medium", "outside"),
+        evidence=[*map(_status, copying), *map(_held, _holding(copying))],
+        notes=("memory",) if "memory" in arguments else (),
+    )
+
+
+def _marginal(
+    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
+) -> Finding | None:
+    marginal = [index_of[row.device] for row in gpus if row.status == "marginal"]
+    if not marginal:
+        return None
+    trace, activities = context.trace, context.activities
+    compute_ps = {device: activities[device].compute.length for device in marginal}
+    peers = busiest_peers(trace, activities)
+    busiest = {device: activities[peers[device]].compute.length for device in marginal}
+    shares = {device: compute_ps[device] / busiest[device] for device in marginal}
+    most = max(marginal, key=lambda device: shares[device])
+    return MARGINAL_GPU.of_rows(
+        context,
+        context.ledger.rows(states=MARGINAL_GPU.states, devices=marginal),
+        named=marginal,
+        arguments={
+            "share": Part(shares[most]),
+            "peer": devices_argument(context, [trace.device_key(peers[most])]),
+        },
+        evidence=[
+            item
+            for device in marginal
+            for item in (
+                Evidence("compute_ps", compute_ps[device], None, trace.device_key(device)),
+                Evidence(
+                    "compute_ratio_to_busiest",
+                    shares[device],
+                    MARGINAL_RATIO,
+                    trace.device_key(device),
+                ),
+            )
+        ],
+        title="several" if len(marginal) > 1 else "",
+    )
+
+
+def _among(rows: Sequence[DeviceTimeRow], gpus: Sequence[DeviceTimeRow]) -> dict[str, Argument]:
+    """`1 of 4 GPUs`."""
+    noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
+    return {"unused": Among(len(rows), len(gpus), noun)}
+
+
+def _holding(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
+    return [row for row in rows if (row.memory_held_bytes or 0) >= HELD_BYTES]
+
+
+def _memory(rows: Sequence[DeviceTimeRow]) -> dict[str, Argument]:
+    total = sum(row.memory_held_bytes or 0 for row in _holding(rows))
+    return {"memory": Size(total)} if total else {}
+
+
+def _status(row: DeviceTimeRow) -> Evidence:
+    return Evidence("status", row.status, None, row.device)
+
+
+def _held(row: DeviceTimeRow) -> Evidence:
+    return Evidence("memory_held_bytes", row.memory_held_bytes or 0, None, row.device)
+
+
+# The section
+
+TITLE: Final = "Devices"
+FOLD_FROM: Final = 4
+"""So many devices that recorded nothing are named in a remark instead of a row each."""
+
+_PARTS_ADD_UP: Final = (
+    "Shares are of the window. Communication with the waiting in it, copies and fills count only while nothing "
+    "computes; with compute and idle they add up to the window."
+)
+
+
+def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
+    """A row per device; of very many devices the outliers, and the range of the others."""
+    if not result.devices:
+        return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
+    empty = _without_record(result.devices)
+    folded = empty if len(empty) >= FOLD_FROM else []
+    others = [row for row in result.devices if row.device in view.others]
+    rows = [row for row in result.devices if row not in folded and row not in others]
+    shown = rows[: view.most_rows]
+    return doc.Section(
+        "devices",
+        TITLE,
+        (
+            *doc.table(
+                "Time of each device",
+                _columns(view, shown),
+                row_count=len(rows),
+                rest=view.command("show devices"),
+                anchors=[doc.device_anchor(row.device) for row in shown],
+            ),
+            *doc.remarks(*_folded_sentences(folded)),
+            *_range_of(view, others),
+            *doc.remarks(
+                _unknown_directions(result.devices),
+                _outside_window(result.devices),
+                *_shared_ops(result),
+                _peaks(shown),
+                _marginal_meaning(shown),
+                _PARTS_ADD_UP if shown else None,
+            ),
+        ),
+        lead=f"{device_list(result.devices)}.",
+        terms=("window", "busy", "compute", "exposed", "idle"),
+        is_folded=False,
+    )
+
+
+def device_list(rows: Sequence[DeviceTimeRow]) -> str:
+    """`4 GPUs, Tesla V100; 1 TPU`: how many devices there are of each kind, and their models."""
+    if len(rows) == 1 and rows[0].kind == "replica":
+        return f"The CPU, as {rows[0].device}"
+    kinds = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        same = [row for row in rows if row.kind == kind]
+        models = " and ".join(dict.fromkeys(row.model for row in same if row.model))
+        count = numbers.plural(len(same), look_of(DEVICE_KINDS, kind).words)
+        hosts = len({row.device.rpartition("/")[0] for row in same})
+        where = f" on {numbers.plural(hosts, 'host')}" if kind == "replica" else ""
+        kinds.append(f"{count}{where}" + (f", {models}" if models else ""))
+    return "; ".join(kinds)
+
+
+def _without_record(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
+    """Devices without an event and without a word on their memory."""
+    return [
+        row
+        for row in rows
+        if row.status == "empty" and row.memory_held_bytes is row.memory_peak_bytes is None
+    ]
+
+
+# Columns
+
+
+def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
+    def of_window(heading: str, parts: Sequence[int | None], **options: int) -> doc.Column:
+        ratios = [doc.ratio(part, row.window_ps) for part, row in zip(parts, rows, strict=True)]
+        return doc.shares(heading, ratios, **options)
+
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.looks("status", [look_of(STATUSES, row.status) for row in rows], priority=6)
+    windows = [row.window_ps for row in rows]
+    yield doc.spans(
+        "",
+        [
+            doc.Span(row.device, 0, length) if length else None
+            for row, length in zip(rows, windows, strict=True)
+        ],
+    )
+    yield doc.shares("busy", [row.busy_ratio for row in rows])
+    if not view.is_brief:
+        yield doc.bars("window", [_bar(row) for row in rows], priority=11)
+    yield doc.times("busy time", [row.busy_ps for row in rows], priority=5)
+    yield of_window("compute", [row.compute_ps for row in rows], priority=1)
+    yield of_window(
+        "communication and waiting", [row.exposed_collective_ps for row in rows], priority=2
+    )
+    by_class = {} if view.is_brief else _copies_by_class(rows)
+    if len(by_class) > 1:
+        for class_, parts in by_class.items():
+            yield of_window(CLASSES[class_].words, parts, priority=10)
+    else:
+        yield of_window("exposed copies", list(map(copies_ps, rows)), priority=3)
+    yield of_window("idle", [row.idle_ps for row in rows])
+    are_replicas = all(row.kind == "replica" for row in rows)
+    yield doc.counts(
+        "ops" if are_replicas else "kernels", [row.kernel_count for row in rows], priority=8
+    )
+    yield doc.sizes("peak memory", [row.memory_window_peak_bytes for row in rows], priority=7)
+    if any(row.memory_peak_bytes != row.memory_window_peak_bytes for row in rows):
+        yield doc.sizes("peak since start", [row.memory_peak_bytes for row in rows], priority=9)
+    # The lead of the section names a model that all devices share.
+    are_mixed = len({row.model for row in rows}) > 1
+    yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=9)
+
+
+def _copies_by_class(rows: Sequence[DeviceTimeRow]) -> dict[str, list[int | None]]:
+    """The exposed time of copies and fills by class, of those that take a share of the window that shows."""
+    by_class: dict[str, list[int | None]] = {
+        "h2d": [row.exposed_h2d_ps for row in rows],
+        "d2h": [row.exposed_d2h_ps for row in rows],
+        "d2d": [row.exposed_d2d_ps for row in rows],
+        "memset": [row.exposed_memset_ps for row in rows],
+    }
+    windows = [row.window_ps or 0 for row in rows]
+    return {
+        class_: parts
+        for class_, parts in by_class.items()
+        if any(
+            part and part >= LEAST_SHOWN_RATIO * window_ps
+            for part, window_ps in zip(parts, windows, strict=True)
+        )
+    }
+
+
+def copies_ps(row: DeviceTimeRow) -> int | None:
+    """Exposed copies and fills of a device; None where they are not known."""
+    parts = (row.exposed_h2d_ps, row.exposed_d2h_ps, row.exposed_d2d_ps, row.exposed_memset_ps)
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _bar(row: DeviceTimeRow) -> doc.Bar | None:
+    parts = (row.compute_ps, row.exposed_collective_ps, copies_ps(row), row.idle_ps)
+    if not row.window_ps:
+        return None
+    return doc.Bar(
+        tuple(
+            doc.Part(look, length / row.window_ps)
+            for look, length in zip(PARTS.values(), parts, strict=True)
+            if length
+        )
+    )
+
+
+# Remarks
+
+
+def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
+    for _, of_host in groupby(rows, key=lambda row: row.host):
+        same = list(of_host)
+        keys = numbers.joined_devices([row.device for row in same])
+        if any(row.busy_ps is not None for row in same):
+            yield f"{keys} recorded no event."
+        else:
+            yield f"{keys}: no device of this host was recorded, so nothing is known of them."
+
+
+def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Remark]:
+    """Between which shares the devices without a row lie."""
+    if not rows:
+        return
+    parts = {
+        "busy": [row.busy_ratio for row in rows],
+        "compute": [row.compute_ratio for row in rows],
+        "communication and waiting": [
+            doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows
+        ],
+        "exposed copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
+    }
+    ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
+    count = numbers.plural(len(rows), "other device")
+    yield doc.Remark(
+        f"{count}: {ranges}. All devices:", f"{view.command('show devices')} -o devices.csv"
+    )
+
+
+def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
+    """Of what time the peaks of memory are."""
+    if not any(row.memory_peak_bytes for row in rows):
+        return None
+    if all(row.memory_peak_bytes == row.memory_window_peak_bytes for row in rows):
+        return "Peak memory is the most in use in the window; it was never more since the process started."
+    return "Peak memory is the most in use in the window, the peak since start the most since the process started."
+
+
+def _marginal_meaning(rows: Sequence[DeviceTimeRow]) -> str | None:
+    """What the status says, which is no fault of the device where another one has more to do."""
+    if all(row.status != "marginal" for row in rows):
+        return None
+    words = look_of(STATUSES, "marginal").words
+    return f"Status {words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest device does."
+
+
+def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
+    unknown = sum(row.unknown_direction_count or 0 for row in rows)
+    copies = numbers.plural(sum(row.copy_count or 0 for row in rows), "copy", "copies")
+    if not unknown:
+        return None
+    return f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as copies between devices."
+
+
+def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
+    counted = [
+        f"{numbers.plural(row.outside_window_count, 'event')} of {row.device}"
+        for row in rows
+        if row.outside_window_count
+    ]
+    if not counted:
+        return None
+    of_status = ""
+    if any(row.status == "copy_only" and not row.busy_ps for row in rows):
+        of_status = ", which only the status counts"
+    return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
+
+
+def _shared_ops(result: DeviceTime) -> Iterator[str]:
+    for shared in result.shared:
+        where = f" on {shared.host}" if len(result.shared) > 1 else ""
+        yield f"Host ops that belong to no replica{where}: {numbers.time(shared.compute_ps)}."
+
+
+# The table
+
+
+def device_table(result: DeviceTime | None) -> Table:
+    """A row per device in the order of hosts and numbers."""
+    rows = result.devices if result else ()
+    fields = DeviceTimeRow.__struct_fields__
+    totals = fields.index("total_ps")
+    return table(
+        "devices",
+        *record_columns(DeviceTimeRow, rows, fields[:totals]),
+        *(
+            integers(
+                f"{key}_total_ps",
+                [None if row.total_ps is None else row.total_ps[key] for row in rows],
+            )
+            for key in (class_.name.lower() for class_ in ActivityClass)
+        ),
+        *record_columns(DeviceTimeRow, rows, fields[totals + 1 :]),
+    )
+
+
+ANALYSIS: Final = Analysis[DeviceTime](
+    "device_time",
+    compute=compute,
+    rules=(UNUSED_GPU, COPY_ONLY_GPU, MARGINAL_GPU),
+    diagnose=diagnose,
+    sections=(devices_section,),
+    title_if_absent=TITLE,
+)

@@ -1,0 +1,201 @@
+"""Finds calls on the host that explain why devices wait: ops outside of graphs, functions traced again, first calls.
+
+An op outside of any graph is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its
+replica is recorded, so that on a host without GPUs its time looks like idle time of the replicas.
+
+TensorFlow copies the constants of a graph to a device when it makes the kernels of the graph, before the first call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.kernels import EAGER, GRAPH
+from traceview.analysis.facts.selection import Selection, step_bounds
+from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.stats import median_ps
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.xplane.host_names import op_type
+from traceview.xplane.planes import ActivityClass
+
+SHOWN_TYPES: Final = 3
+"""Types of ops, the most frequent ones: enough to find the code that calls them."""
+_CALL: Final = b"EagerLocalExecute: "
+
+
+class EagerOps(Struct, frozen=True, eq=False):
+    """`count_per_step`: median over the used steps. `spans`: when a thread runs such an op.
+
+    `ps_of_steps` `[steps]`: how long that is.
+
+    `types`: the types of ops, the most frequent first.
+    """
+
+    count_per_step: int
+    spans: IntervalSet
+    ps_of_steps: Int64Array
+    types: tuple[str, ...]
+
+
+def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
+    """The eager ops of one host; None without steps or without such ops."""
+    columns = trace.host_columns
+    rows = np.flatnonzero(trace.names.matching(columns.name, [EAGER]) & (columns.host == host))
+    rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, _calls(trace, host))
+
+
+def eager_calls(
+    trace: Trace, selection: Selection, host: int, within: IntervalSet
+) -> EagerOps | None:
+    """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
+    columns = trace.host_columns
+    rows = _calls(trace, host)
+    last = np.searchsorted(within.start, columns.start_ps[rows], side="right") - 1
+    rows = rows[(last >= 0) & (columns.start_ps[rows] < within.end[last])]
+    rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, rows)
+
+
+def _measured(
+    trace: Trace, selection: Selection, host: int, rows: Int64Array, calls: Int64Array
+) -> EagerOps | None:
+    """How many of these events there are per step, and when; their types are those of `calls`."""
+    steps, columns = selection.used_of(host), trace.host_columns
+    if not steps or rows.size == 0:
+        return None
+    start, end = step_bounds(steps)
+    begun = np.sort(columns.start_ps[rows])
+    count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
+    spans = union(columns.start_ps[rows], columns.end_ps[rows])
+    types = _most_frequent(trace, calls)
+    return EagerOps(median_ps(count) or 0, spans, spans.within(start, end), types)
+
+
+def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
+    """Whether a graph starts below each of these ops: then it is the call of a `tf.function`."""
+    columns = trace.host_columns
+    is_graph = trace.names.matching(columns.name, GRAPH)
+    result = np.zeros(rows.size, dtype=np.bool_)
+    for line in unique_ids(columns.line[rows]).tolist():
+        at_line = np.flatnonzero(columns.line[rows] == line)
+        whole = columns.rows_of(line)
+        graphs = np.sort(columns.start_ps[whole][is_graph[whole]])
+        first = np.searchsorted(graphs, columns.start_ps[rows[at_line]])
+        result[at_line] = np.searchsorted(graphs, columns.end_ps[rows[at_line]]) > first
+    return result
+
+
+def _calls(trace: Trace, host: int) -> Int64Array:
+    """The host events in which Python runs an op, or calls a graph."""
+    columns = trace.host_columns
+    is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
+    return np.flatnonzero((columns.host == host) & is_call[columns.name])
+
+
+def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
+    """The types of the ops that these events call, the most frequent first."""
+    names, count = unique_counts(trace.host_columns.name[calls])
+    frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
+    return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+
+
+# Tracing
+
+
+class Retraced(Struct, frozen=True):
+    """A function that was traced in the window.
+
+    `tracing_count`: how often in the process, where recorded. `traced_by`: what differs between its graphs, as in
+    `FunctionPlacement`.
+    """
+
+    function: str
+    count: int
+    tracing_count: int | None
+    traced_by: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """The function, and how often it was traced since the start of the process."""
+        known = self.tracing_count
+        return self.function if known is None else f"{self.function}, {known} since the start"
+
+
+def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:
+    """Functions traced in a step of the window that is not the first recorded, most often first.
+
+    One that is traced for the first time in its process, such as that of the first evaluation, is not among them.
+    """
+    columns = trace.host_columns
+    calls = columns.stat("tf_function_call")
+    is_traced = [trace.names[int(value)].startswith(b"traced-") for value in calls.value]
+    rows = calls.row[np.array(is_traced, dtype=np.bool_)]
+    rows = rows[columns.host[rows] == host]
+    recorded = trace.steps_by_host[host].steps
+    steps = [step for step in selection.steps[host] if step != recorded[0]]
+    inside = np.zeros(rows.size, dtype=np.bool_)
+    for step in steps:
+        start = columns.start_ps[rows]
+        inside |= (start >= step.start_ps) & (start < step.end_ps)
+    rows = rows[inside]
+    counts = columns.stat("tracing_count").at(rows, -1)
+    sidecar = trace.hosts[host].sidecar
+    functions = sidecar.placement.functions if sidecar is not None else ()
+    traced_by = {function.name: function.traced_by for function in functions}
+    retraced = []
+    for name in unique_ids(columns.name[rows]).tolist():
+        same = columns.name[rows] == name
+        known = int(counts[same].max())
+        if known == 1:
+            continue
+        function = trace.names.text(name) or ""
+        retraced.append(
+            Retraced(
+                function,
+                int(same.sum()),
+                None if known < 0 else known,
+                traced_by.get(function, ()),
+            )
+        )
+    return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))
+
+
+# First calls
+
+
+class FirstCall(Struct, frozen=True):
+    """Copies of constants in the window, kernels there, and the most frequent types of their ops."""
+
+    copy_count: int
+    kernel_count: int
+    types: tuple[str, ...]
+
+
+def first_call(
+    trace: Trace, states: HostStates, selection: Selection, host: int
+) -> FirstCall | None:
+    """What shows a first call in the window of a host; None without a copy of a constant."""
+    window, events = selection.windows[host], trace.host_columns
+    calls = events.start_ps[states.copies_of_constants]
+    copy_count = int(np.count_nonzero((calls >= window.start_ps) & (calls < window.end_ps)))
+    if not copy_count:
+        return None
+    columns, rows = trace.device_columns, trace.device_rows(host)
+    rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
+    rows = rows[(columns.start_ps[rows] < window.end_ps) & (columns.end_ps[rows] > window.start_ps)]
+    names, count = unique_counts(columns.op[rows][columns.op[rows] >= 0])
+    types: Counter[str] = Counter()
+    for name, times in zip(names.tolist(), count.tolist(), strict=True):
+        type_ = op_type(trace.names[name])
+        if type_ is not None:
+            types[type_.decode("utf-8", "replace")] += times
+    return FirstCall(
+        copy_count, int(rows.size), tuple(name for name, _ in types.most_common(SHOWN_TYPES))
+    )

@@ -1,0 +1,606 @@
+"""Concludes from the ledger which waits for the host are worth a change: a finding per state, over all devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.gpu_time.idle.calls import (
+    EagerOps,
+    FirstCall,
+    eager_calls,
+    eager_ops,
+    first_call,
+    retraced_calls,
+)
+from traceview.analysis.gpu_time.idle.rules import (
+    BETWEEN_CALLS,
+    CALLBACK_STALL,
+    CHECKPOINT_STALL,
+    COMPILE_IN_WINDOW,
+    CPU_HEAVY_OP,
+    D2H_SYNC,
+    FIRST_CALL,
+    HOST_BOUND,
+    LAUNCH_BOUND,
+    PYTHON_STALL,
+    RETRACING,
+    VALIDATION_STALL,
+)
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
+from traceview.analysis.rules.rule import (
+    CRITICAL_LIMIT,
+    LIMIT,
+    Rule,
+    devices_argument,
+    finding_loss,
+)
+from traceview.analysis.rules.words import (
+    Argument,
+    Functions,
+    Line,
+    Lost,
+    Number,
+    Ops,
+    Part,
+    Threads,
+    Time,
+)
+from traceview.base.ids import is_in
+from traceview.base.intervals import BoolArray
+from traceview.base.units import PS_PER_US
+from traceview.document.vocabulary import thread_words
+from traceview.ledger.columns import IDLE, By
+from traceview.ledger.states import OF_CAUSE, State
+from traceview.ledger.table import Loss
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import complement, intersection, without_holes
+from traceview.xplane.host_names import op_type
+
+_LISTED_CALLS: Final = 4
+
+_CLEAR_RATIO: Final = 0.5
+"""Of the sampled time: from here on a title names the line, for most of the loss is there."""
+
+_AFFECTED_RATIO: Final = 0.2
+"""A step with this share of the most that a state takes in any step is affected by it."""
+
+_FEWEST_TO_COMPARE: Final = 3
+"""Of fewer steps none counts as affected."""
+
+_MOST_BETWEEN_PS: Final = 200 * PS_PER_US
+"""Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
+
+_OF_GRAPHS: Final = frozenset(
+    (
+        State.HOST_OPS,
+        State.PYTHON,
+        State.UNKNOWN,
+        State.LAUNCH,
+        State.LATENCY,
+        State.DEPENDENCY,
+    )
+)
+"""What the thread of the steps is in between ops that run one by one, where it is there for no other reason."""
+
+
+_FRAMEWORKS: Final = ("jax/", "keras/", "tensorflow/", "tf_keras/")
+"""Folders of the code that calls of TensorFlow, Keras and JAX run."""
+
+
+class _Waits(Struct, frozen=True, eq=False, dict=True):
+    """The rows of some states: how much they are, on which host most, and the steps that have them if most have not."""
+
+    context: Context
+    result: Idle
+    rows: BoolArray
+
+    @cached_property
+    def loss(self) -> Loss:
+        """Their sum."""
+        return self.context.ledger.loss(self.rows)
+
+    @cached_property
+    def device(self) -> int:
+        """The device that loses most."""
+        ledger = self.context.ledger
+        return max(
+            ledger.devices,
+            key=lambda device: int(ledger.by_step(self.rows, device).sum()),
+        )
+
+    @property
+    def host(self) -> int:
+        """Its host."""
+        return self.context.trace.device_list[self.device].host
+
+    def python(self, state: State) -> PythonShare | None:
+        """The line of Python that ran in them, in the state that they are in."""
+        return python_of_rows(self.context.idle.python, self.context.ledger, self.rows, state)
+
+    def gap(self, state: State) -> tuple[str, Gap] | None:
+        """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
+        named = [row for row in self.result.devices if row.device in self.loss.devices]
+        gaps = [(row.device, gap) for row in named for gap in row.gaps if gap.state == state.key]
+        return max(gaps, key=lambda pair: pair[1].duration_ps, default=None)
+
+    def finding(
+        self,
+        rule: Rule,
+        *,
+        arguments: Mapping[str, Argument] | None = None,
+        evidence: Sequence[Evidence] = (),
+        title: str = "",
+        action: str = "",
+        notes: Sequence[str] = (),
+        unsure: str = "",
+    ) -> Iterator[Finding]:
+        """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
+
+        `unsure`: the key of the reason why it is little more than a guess.
+        """
+        steps, words = self._affected()
+        finding = rule.of_rows(
+            self.context,
+            self.rows,
+            arguments={**(arguments or {}), **words},
+            confidence=("low", unsure) if unsure else ("high", ""),
+            evidence=(
+                *evidence,
+                *self._sampled(rule.states[0]),
+                *self._longest_gap(rule.states[0]),
+            ),
+            steps=steps,
+            title=title,
+            action=action,
+            notes=(*notes, *(("some",) if steps else ())),
+        )
+        if finding is not None:
+            yield finding
+
+    def _sampled(self, state: State) -> Iterator[Evidence]:
+        python = self.python(state)
+        if python is not None:
+            yield python.evidence
+
+    def _longest_gap(self, state: State) -> Iterator[Evidence]:
+        longest = self.gap(state)
+        if longest is None:
+            return
+        device, gap = longest
+        where = "outside of steps" if gap.step is None else f"step {gap.step}"
+        yield Evidence("longest_gap_ps", gap.duration_ps, None, f"{device}, {where}")
+        if gap.host_event is not None:
+            yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
+
+    @cached_property
+    def is_affected(self) -> BoolArray:
+        """By used step of the host, whether it has about as much of it as the one with most; empty without steps."""
+        ledger = self.context.ledger
+        if not ledger.has_steps:
+            return np.zeros(0, dtype=np.bool_)
+        of_steps = ledger.by_step(self.rows, self.device)
+        affected: BoolArray = of_steps >= max(
+            int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1
+        )
+        return affected
+
+    def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
+        """The numbers of the steps that take what most steps do not have, and how many and how long; none otherwise."""
+        affected = self.is_affected
+        count = int(affected.sum())
+        if affected.size < _FEWEST_TO_COMPARE or not 0 < 2 * count <= affected.size:
+            return (), {}
+        used = self.context.selection.used_of(self.host)
+        of_steps = self.context.ledger.by_step(self.rows, self.device)
+        chosen = zip(used, affected.tolist(), strict=True)
+        return tuple(step.number for step, is_affected in chosen if is_affected), {
+            "affected": Number(count),
+            "used": Number(len(used), "used step"),
+            "each": Time(int(of_steps[affected].sum()) // count),
+        }
+
+
+def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
+    """The states of the host that devices wait for, each as one finding over all devices."""
+    ledger = context.ledger
+    lost_ps: Counter[State] = Counter()
+    for device in ledger.devices:
+        lost_ps.update(ledger.by_state(device))
+    least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
+
+    def waits(*states: State) -> _Waits | None:
+        """The rows of some states; None where they are too few for any rule."""
+        if sum(lost_ps[state] for state in states) < max(least_ps, 1):
+            return None
+        return _Waits(context, result, ledger.rows(states=states))
+
+    for rule in (LAUNCH_BOUND, CHECKPOINT_STALL, VALIDATION_STALL):
+        known = waits(*rule.states)
+        yield from known.finding(rule) if known else ()
+    if sync := waits(State.SYNC):
+        yield from _sync(sync)
+    if between := waits(State.BETWEEN):
+        yield from _between_steps(between)
+    if compiles := waits(State.COMPILE):
+        yield from _compilation(compiles)
+    if ops := waits(State.HOST_OPS):
+        yield from _heavy_ops(ops)
+    one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
+    outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
+    yield from outside
+    if not outside:
+        if others := ops and _other_host_ops(ops):
+            yield from _host_ops(others)
+        if python := waits(State.PYTHON):
+            yield from _python(python)
+        if silent := waits(State.BETWEEN_CALLS):
+            yield from _between_calls(silent)
+
+
+# Blocked calls
+
+
+def _sync(waits: _Waits) -> Iterator[Finding]:
+    """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
+    context, limits = waits.context, D2H_SYNC.limits
+    ledger, columns = context.ledger, context.ledger.columns
+    arguments = _line(waits.python(State.SYNC))
+    own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
+    at_work = ledger.spans_of(own, columns.activity != IDLE)
+    of_host = waits.rows & is_in(ledger.device, own)
+    rows = np.flatnonzero(of_host & (columns.duration_ps >= limits["late_row_ps"]))
+    start, end = columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows]
+    late_ps = end - start - at_work.within(start, end)
+    ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
+    # What is idle has nothing to do: of a device alone that would hold for every wait.
+    if len(own) < 2 or ratio < limits["late_ratio"]:
+        yield from waits.finding(D2H_SYNC, arguments=arguments)
+        return
+    longest = int(late_ps.argmax())
+    arguments["late"] = Part(ratio)
+    event = _open_elsewhere(context, waits.host, int(start[longest]), int(end[longest]))
+    if event is not None:
+        arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
+    yield from waits.finding(
+        D2H_SYNC,
+        arguments=arguments,
+        evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
+        title="late",
+        notes=("late",),
+    )
+
+
+def _open_elsewhere(
+    context: Context, host: int, start_ps: int, end_ps: int
+) -> tuple[str, str] | None:
+    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
+    trace, states = context.trace, context.idle.states[host]
+    columns = trace.host_columns
+    begun = np.maximum(columns.start_ps, start_ps)
+    inside = np.minimum(columns.end_ps[:], end_ps) - begun
+    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
+    row = int(inside.argmax()) if inside.size else 0
+    if not inside.size or inside[row] <= 0:
+        return None
+    line = trace.lines[int(columns.line[row])].name
+    return trace.names.text(int(columns.name[row])) or "", line
+
+
+# Python
+
+
+def _line(python: PythonShare | None) -> dict[str, Argument]:
+    """The argument that names a line, where most of the time was there."""
+    return {"line": Line(python.line)} if python and python.ratio >= _CLEAR_RATIO else {}
+
+
+def _instead(python: PythonShare | None) -> str:
+    """The key of what is said where the thread runs no Python."""
+    return "" if python is None or python.state == "runs" else python.state
+
+
+def _python(waits: _Waits) -> Iterator[Finding]:
+    """Python on the thread of the steps, as samples or frames show it."""
+    python = waits.python(State.PYTHON)
+    is_of_framework = bool(python and python.inner and python.inner.startswith(_FRAMEWORKS))
+    instead = "native" if is_of_framework else _instead(python)
+    yield from waits.finding(
+        PYTHON_STALL,
+        arguments=_line(python),
+        action=instead,
+        notes=(instead,),
+        # A pause inside a call of the framework is what that call takes.
+        unsure="native" if instead == "native" else "",
+    )
+
+
+def _between_calls(waits: _Waits) -> Iterator[Finding]:
+    """Silence between recorded calls, with the calls around the longest gap."""
+    around: list[Evidence] = []
+    longest = waits.gap(State.BETWEEN_CALLS)
+    if longest is not None:
+        _, gap = longest
+        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
+        around = [
+            Evidence(metric, event, None, thread_words(gap.thread))
+            for metric, event in events.items()
+            if event is not None
+        ]
+    yield from waits.finding(BETWEEN_CALLS, evidence=around, unsure="unseen")
+
+
+def _between_steps(waits: _Waits) -> Iterator[Finding]:
+    """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
+    python = waits.python(State.BETWEEN)
+    arguments, key = _line(python), _instead(python)
+    evidence: list[Evidence] = []
+    ops = _ops_between_steps(waits)
+    if ops is not None:
+        key, (calls, running_ps, own_ps) = "ops", ops
+        arguments |= {
+            "count": Number(calls.count_per_step, "op"),
+            "types": Ops(calls.types),
+            "running": Time(running_ps),
+            "own": Time(own_ps),
+        }
+        least = int(CALLBACK_STALL.limits["least_op_count"])
+        evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
+    yield from waits.finding(
+        CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
+    )
+
+
+def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
+    """The ops between step markers, how long they follow each other per step, and how long they run themselves.
+
+    None if a graph would not save most of the time: histograms of weights, whose ops take longer than Python does, took
+    as long in a graph; a moving average of 30 variables took 2 instead of 19 ms.
+    """
+    context, host = waits.context, waits.host
+    trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
+    if not markers.start.size or not selection.used_of(host):
+        return None
+    between = complement(markers)
+    calls = eager_calls(trace, selection, host, between)
+    limits = CALLBACK_STALL.limits
+    if calls is None or calls.count_per_step < limits["least_op_count"]:
+        return None
+    bounds = step_bounds(selection.used_of(host))
+    ops, running = eager_ops(trace, selection, host), without_holes(calls.spans, _MOST_BETWEEN_PS)
+    own_ps = int(np.sum(intersection(ops.spans, between).within(*bounds))) if ops else 0
+    running_ps = int(np.sum(running.within(*bounds)))
+    count = bounds[0].size
+    if (running_ps - own_ps) // count < limits["saved_ratio"] * waits.loss.mean_ps:
+        return None
+    return calls, running_ps // count, own_ps // count
+
+
+# Tracing and compilation
+
+
+def _compilation(waits: _Waits) -> Iterator[Finding]:
+    """One finding: the first call of a function, functions traced again, or what else is compiled."""
+    context = waits.context
+    trace, selection = context.trace, context.selection
+    call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
+    if call is not None and waits.loss.named_share >= FIRST_CALL.limit:
+        yield _first_call(waits, call)
+        return
+    retraced = [
+        call for host in selection.windows for call in retraced_calls(trace, selection, host)
+    ]
+    if not retraced:
+        times, used = int(waits.is_affected.sum()), waits.is_affected.size
+        recurs = (
+            used >= _FEWEST_TO_COMPARE
+            and (
+                times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
+                # The warm-up is at the beginning.
+                or (times > 1 and not waits.is_affected[:times].all())
+            )
+        )
+        again = {"times": Number(times), "used": Number(used, "used step")} if recurs else {}
+        key = "again" if recurs else ""
+        yield from waits.finding(COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
+        return
+    traced_by = {call.traced_by for call in retraced if call.traced_by}
+    (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
+    key = "" if others else cause
+    functions = tuple(dict.fromkeys(call.function for call in retraced))
+    yield from waits.finding(
+        RETRACING,
+        arguments={
+            "functions": Functions(functions),
+            "times": Number(sum(call.count for call in retraced), "time"),
+        },
+        evidence=[
+            Evidence("traced_call_count", call.count, None, call.where)
+            for call in retraced[:_LISTED_CALLS]
+        ],
+        action=key,
+        notes=(key,),
+    )
+
+
+def _first_call(waits: _Waits, call: FirstCall) -> Finding:
+    """It is sure however few steps there are: nothing in the recording says how training runs."""
+    context, lost = waits.context, waits.loss
+    arguments: dict[str, Argument] = {
+        "who": devices_argument(context, lost.devices),
+        "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+        "copies": Number(call.copy_count, "constant"),
+        "kernels": Number(call.kernel_count, "kernel"),
+    }
+    if call.types:
+        arguments["types"] = Ops(call.types)
+    return FIRST_CALL.finding(
+        arguments=arguments,
+        loss=finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states),
+        confidence=("high", "constants"),
+        evidence=(
+            Evidence("constant_copy_count", call.copy_count, None, lost.devices[0]),
+            Evidence("kernel_count", call.kernel_count, None, "all devices"),
+        ),
+    )
+
+
+# Host ops
+
+
+def _ops_by_loss(context: Context) -> list[int]:
+    """Names of the ops on the CPU that devices wait for, the one with most of it first."""
+    ledger, columns = context.ledger, context.ledger.columns
+    rows = ledger.rows(states=CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
+    ops, place = np.unique(columns.by[rows], return_inverse=True)
+    total = np.zeros(ops.size, dtype=np.int64)
+    np.add.at(total, place, columns.duration_ps[rows])
+    result: list[int] = ops[np.argsort(-total, kind="stable")].tolist()
+    return result
+
+
+def _rows_of_op(context: Context, op: int) -> BoolArray:
+    return context.ledger.rows(states=CPU_HEAVY_OP.states, by_ops=np.array([op], dtype=np.int64))
+
+
+def _heavy_of(context: Context) -> list[int]:
+    """Names of the ops each of which devices wait for so long that it is a finding."""
+    ledger, limit = context.ledger, CPU_HEAVY_OP.limit
+    return [
+        op for op in _ops_by_loss(context) if ledger.loss(_rows_of_op(context, op)).share >= limit
+    ]
+
+
+def _heavy_ops(waits: _Waits) -> Iterator[Finding]:
+    context, result = waits.context, waits.result
+    for op in _heavy_of(context):
+        name = context.trace.names[op]
+        shown = (op_type(name) or name).decode("utf-8", "replace")
+        yield from _Waits(context, result, _rows_of_op(context, op)).finding(
+            CPU_HEAVY_OP,
+            arguments={"op": Ops((shown,))},
+            evidence=[Evidence("op", name.decode("utf-8", "replace"), None, "")],
+        )
+
+
+def _other_host_ops(waits: _Waits) -> _Waits | None:
+    """The time of host ops that no finding about one op has."""
+    rows = waits.rows.copy()
+    for op in _heavy_of(waits.context):
+        rows &= ~_rows_of_op(waits.context, op)
+    return _Waits(waits.context, waits.result, rows) if rows.any() else None
+
+
+def _host_ops(waits: _Waits) -> Iterator[Finding]:
+    if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps):
+        return
+    is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
+    is_small = waits.context.ledger.has_steps and (
+        waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
+    )
+    yield from waits.finding(
+        HOST_BOUND,
+        title="small" if is_small else "",
+        action="small" if is_small else "replica" if is_replica else "",
+        notes=() if is_replica else ("gpu",),
+        # On a CPU the dispatch shares the cores with the ops.
+        unsure="cores" if is_replica else "",
+    )
+
+
+def _is_of_profiler(context: Context, host: int, ps: int) -> bool:
+    """Whether some time per step is below the limit without what recording took of the step, as the sidecar measured it."""
+    sidecar, mean_ps = context.trace.hosts[host].sidecar, context.selection.mean_step_ps
+    overhead = sidecar.environment.overhead if sidecar else None
+    ratio = (overhead.ratio or 0.0) if overhead else 0.0
+    if overhead is None or mean_ps is None or ratio <= (overhead.spread_ratio or 0.0):
+        return False
+    # Both are medians, of other steps than the used ones: only their ratio is a share of these.
+    return ps - mean_ps * ratio / (1 + ratio) < HOST_BOUND.limit * mean_ps
+
+
+# Ops outside of graphs
+
+
+def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
+    """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
+    context, host = waits.context, waits.host
+    if context.trace.device_list[waits.device].kind != "replica":
+        return
+    ops = _many_eager_ops(context, host)
+    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps):
+        return
+    yield from waits.finding(
+        HOST_BOUND,
+        arguments={
+            **_of_ops(ops),
+            "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
+        },
+        evidence=[_count(ops, context.trace.device_key(waits.device))],
+        title="eager",
+        action="eager",
+        notes=("eager",),
+    )
+
+
+def diagnose_without_devices(context: Context) -> Iterator[Finding]:
+    """Steps without a graph on one CPU, where no event shows a device: the time of the step between its ops."""
+    trace, selection = context.trace, context.selection
+    for host in selection.windows:
+        ops, steps = _many_eager_ops(context, host), selection.used_of(host)
+        if ops is None:
+            continue
+        states, (start, end) = HostStates(trace, host), step_bounds(steps)
+        of_causes = states.timeline(states.caller).within(start, end)
+        of_graph = [OF_CAUSE[cause] in _OF_GRAPHS for cause in Cause]
+        between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
+        lost_ps, whole_ps, count = int(between.sum()), int((end - start).sum()), len(steps)
+        ratio = lost_ps / whole_ps if whole_ps else 0.0
+        if ratio < HOST_BOUND.limit or _is_of_profiler(context, host, lost_ps // count):
+            continue
+        yield HOST_BOUND.finding(
+            arguments={
+                **_of_ops(ops),
+                "loss": Lost(lost_ps // count, whole_ps // count, ratio),
+            },
+            loss=FindingLoss(
+                ps_per_step=lost_ps // count,
+                step_ps=whole_ps // count,
+                ratio=ratio,
+                gpu_time_ratio=ratio,
+                gpu_time_ps=lost_ps,
+                bound_ps_per_step=None,
+                states=(State.HOST_OPS.key,),
+            ),
+            confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
+            evidence=(_count(ops, trace.hosts[host].name),),
+            title="host",
+            action="eager",
+            notes=("host",),
+        )
+
+
+def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
+    """The ops of a host outside of graphs, where steps run many."""
+    ops = eager_ops(context.trace, context.selection, host)
+    least = HOST_BOUND.limits["ops_per_step_count"]
+    return ops if ops is not None and ops.count_per_step >= least else None
+
+
+def _of_ops(ops: EagerOps) -> dict[str, Argument]:
+    return {"count": Number(ops.count_per_step, "op"), "types": Ops(ops.types)}
+
+
+def _count(ops: EagerOps, where: str) -> Evidence:
+    least = int(HOST_BOUND.limits["ops_per_step_count"])
+    return Evidence("eager_ops_per_step", ops.count_per_step, least, where)

@@ -1,0 +1,457 @@
+"""Defines when idle time becomes a finding: a rule per state that a change to the program can shorten."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from traceview.analysis.rules.rule import Rule
+from traceview.document import numbers
+from traceview.ledger.states import State
+from traceview.trace.host.host_evidence import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+
+_METRICS: Final = {
+    "longest_gap_ps": "longest gap",
+    "host_event": "host event in it",
+    "python_line": "line of Python",
+}
+
+_SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
+"""Where most steps have none of it."""
+
+_NO_PYTHON: Final = {
+    "waits": (
+        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process, a file, the "
+        "network or a timer."
+    ),
+    "native": (
+        "The thread that runs the steps runs no Python there: it is in a call of TensorFlow, which runs an op outside of the "
+        "step, or fetches a value and waits until it is computed."
+    ),
+}
+"""Where samples show that what devices wait for is not Python that runs."""
+
+_NO_PYTHON_ACTIONS: Final = {
+    "waits": (
+        "Wait less often, or in a thread of its own.",
+        (
+            "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of "
+            "them."
+        ),
+    ),
+    "native": (
+        "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
+        "",
+    ),
+}
+
+D2H_SYNC: Final = Rule(
+    code="d2h-sync",
+    states=(State.SYNC,),
+    title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
+    titles={
+        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]"
+    },
+    meaning=(
+        "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
+        "device is idle from the end of its work until the host has launched more."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle in a synchronize call, or while a thread that asked for a copy to the host pauses "
+        "until it ends. It says so where for {late_ratio} of that, in waits of {late_row_ps} or more, no device of the host has work"
+    ),
+    action="Read results less often, not in each step: `if step % 100 == 0: print(float(loss))`.",
+    advice="Keep metrics on the device (`tf.keras.metrics`) and read them at the end of an epoch.",
+    actions={
+        "jax": (
+            "Read results in every 100th step only: `block_until_ready`, `float(loss)` and printing an array wait for the device.",
+            "JAX then queues the next step while the devices compute.",
+        )
+    },
+    limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
+    notes={
+        **_SOME_STEPS,
+        "late": (
+            "For {late} of that time no device of the host has work: the call returns late[, while {event} is open on {thread}]. "
+            "Blocking less often saves the time; why the runtime is late was not recorded."
+        ),
+    },
+    metrics={
+        **_METRICS,
+        "late_ratio": "share of that time in which no device of the host has work",
+    },
+    example="GPU:0 waits 7.10 of 61.3 ms (12%) while the host reads a value in train_step, train.py:41",
+)
+
+LAUNCH_BOUND: Final = Rule(
+    code="launch-bound",
+    states=(State.LAUNCH,),
+    title="{who:waits/wait} {loss} for kernel launches",
+    meaning=(
+        "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
+        "execution, Python between launches, or executor threads that compete."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
+        f"{numbers.time(BACK_TO_BACK_PS)} between them"
+    ),
+    action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
+    advice=(
+        "Put `@tf.function(jit_compile=True)` on the function that computes the gradients of one replica, called inside "
+        "`strategy.run`. Around `strategy.run`, and in `compile()` under `MirroredStrategy`, it fails. Set "
+        "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
+    ),
+    actions={
+        "jax": (
+            "Launch fewer and larger kernels: one `jax.jit` around the whole step, or a larger batch per device.",
+            "`jax.lax.scan` runs several steps in one call.",
+        )
+    },
+    notes=_SOME_STEPS,
+    metrics=_METRICS,
+    example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
+)
+
+CPU_HEAVY_OP: Final = Rule(
+    code="cpu-heavy-op",
+    states=(State.HOST_OPS,),
+    title="{who:waits/wait} {loss} for CPU op {op}",
+    meaning="One op of the step runs on the CPU while the device has nothing to do.",
+    starts_at="{limit} of the GPU time idle during one op on the CPU; on hosts with GPUs",
+    action="Move it into the input pipeline, `dataset.map(...)`, or take it out of the step.",
+    advice=(
+        "Or give it a GPU kernel: dtype float32 and a `tf.device('GPU:0')` scope show whether it has one. "
+        "`traceview show gaps LOGDIR --state host_ops` shows when it ran."
+    ),
+    actions={
+        "jax": (
+            "Take work on the CPU out of the step: `jax.pure_callback`, `jax.debug.print`, and NumPy between calls.",
+            "",
+        )
+    },
+    notes=_SOME_STEPS,
+    metrics={**_METRICS, "op": "op"},
+    example="GPU:0 waits 13.3 of 61.3 ms (22%) for CPU op PyFunc",
+)
+
+HOST_BOUND: Final = Rule(
+    code="host-bound",
+    states=(State.HOST_OPS,),
+    title="{who:waits/wait} {loss} for host ops",
+    titles={
+        "small": "The step is small: host ops take {loss}",
+        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
+        "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
+    },
+    meaning=(
+        "The host dispatches ops of the step, converts values for them, or runs ops that have no kernel for the device, "
+        "while the devices have nothing to do."
+    ),
+    notes={
+        **_SOME_STEPS,
+        "gpu": "No single op on the CPU takes most of that.",
+        "eager": (
+            "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
+            "replica, so their own time, {own} per step, is idle time here."
+        ),
+        "host": (
+            "Python calls each of them by itself, most often {types}. The loss is the time of the step between the ops. A "
+            "graph also merges ops, reuses memory and runs independent ops at once, which does not show here."
+        ),
+    },
+    starts_at=(
+        "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
+        f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
+        "time of the profiler leaves less than that of it. A step below {small_step_ps} that loses a fifth or more to it is "
+        "called small. Without GPUs {ops_per_step_count} ops per step or more outside of any tf.function are named"
+    ),
+    limits={"small_step_ps": 30_000_000_000, "ops_per_step_count": 100},
+    action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
+    advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
+    actions={
+        "small": (
+            "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+            "",
+        ),
+        "eager": (
+            "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
+            "",
+        ),
+        "replica": (
+            "Run fewer and larger ops: a larger batch, and ops on whole batches instead of `tf.map_fn` and loops over rows.",
+            "Convert large constants once, with `tf.constant` before the loop.",
+        ),
+        "jax": (
+            "Give the devices more work per call: one `jax.jit` around the whole step, or a larger batch per device.",
+            "`jax.lax.scan` runs several steps in one call.",
+        ),
+    },
+    reasons={
+        "between": "the time between recorded ops is at least the loss",
+        "cores": "the dispatch of ops shares the cores with the ops of CPU devices",
+    },
+    metrics={**_METRICS, "eager_ops_per_step": "ops per step outside of any graph"},
+    example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
+)
+
+CALLBACK_STALL: Final = Rule(
+    code="callback-stall",
+    states=(State.BETWEEN,),
+    title="{who:waits/wait} {loss} for Python between steps[ in {line}][, in {affected} of {used}]",
+    meaning=(
+        "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
+        "flight."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
+        "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that"
+    ),
+    limits={"least_op_count": 20, "saved_ratio": 0.5},
+    action="Do it less often, `if step % 100 == 0: log(...)`, or in a thread where it needs no device.",
+    advice="Keras callbacks have `save_freq` and `update_freq`.",
+    actions={
+        **_NO_PYTHON_ACTIONS,
+        "ops": (
+            "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
+            (
+                "That leaves little more than the time of the ops themselves. Or run them less often: "
+                "`if step % 100 == 0: ...`"
+            ),
+        ),
+        "jax": (
+            "Do it less often, `if step % 100 == 0: log(...)`, or in a thread where it needs no device.",
+            "",
+        ),
+    },
+    notes={
+        **_SOME_STEPS,
+        **_NO_PYTHON,
+        "ops": (
+            "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
+            "{running}, of which the ops themselves take {own}."
+        ),
+    },
+    metrics={**_METRICS, "eager_ops_per_step": "ops per step between steps"},
+    example="Both replicas wait 13.7 of 61.3 ms (22%) for Python between steps in on_train_batch_end, train.py:87",
+)
+
+CHECKPOINT_STALL: Final = Rule(
+    code="checkpoint-stall",
+    states=(State.CHECKPOINT,),
+    title="{who:waits/wait} {loss} for checkpoints[, in {affected} of {used}]",
+    meaning="Variables are saved or restored inside the window, and training waits for it.",
+    starts_at=(
+        "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
+        "runs, and for the Python between the same two step markers"
+    ),
+    action="Save less often: `if step % 1000 == 0: checkpoint.save(path)`, or `save_freq` of Keras' `ModelCheckpoint`.",
+    advice=(
+        "In custom loops over `tf.Variable`, `tf.train.CheckpointOptions(enable_async=True)` saves in the background; with "
+        "models of Keras 3 it fails in TensorFlow 2.21."
+    ),
+    actions={
+        "jax": (
+            "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
+            "",
+        )
+    },
+    notes=_SOME_STEPS,
+    metrics=_METRICS,
+    example="GPU:0 waits 11.9 of 61.3 ms (19%) for checkpoints",
+)
+
+VALIDATION_STALL: Final = Rule(
+    code="validation-stall",
+    states=(State.EVALUATION,),
+    title="{who:spends/spend} {loss} in an evaluation between steps[, in {affected} of {used}]",
+    meaning="The model is evaluated inside the window, and training waits for it.",
+    starts_at=(
+        "{limit} of the GPU time spent where, between two step markers and after at most half of the steps, the thread of "
+        "the markers asks for input and calls a graph"
+    ),
+    action="Evaluate less often or on less data: `validation_freq` and `validation_steps` of `Model.fit`.",
+    advice=(
+        "To look at training alone, capture steps without an evaluation: "
+        "`traceview capture --steps 100:110`."
+    ),
+    notes=_SOME_STEPS,
+    metrics=_METRICS,
+    example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",
+)
+
+RETRACING: Final = Rule(
+    code="retracing",
+    states=(State.COMPILE,),
+    title="{functions} traced {times} after the first step: {who:waits/wait} {loss}",
+    meaning=(
+        "A `tf.function` is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
+        "in Python and takes as long as many steps; nothing is launched meanwhile."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
+        "step; a first trace is compile-in-window"
+    ),
+    action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
+    advice=(
+        "One graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
+        "`tf.constant(number)` instead of a Python number; where shapes change, `reduce_retracing=True`, or "
+        "`dataset.batch(n, drop_remainder=True)`."
+    ),
+    actions={
+        "python": (
+            "Pass a tensor instead of a Python number: `tf.constant(number)`, or a `tf.Variable` that the loop assigns.",
+            "One graph then serves every value. `reduce_retracing=True` does not help here.",
+        ),
+        "shape": (
+            "Let one graph serve every shape: `reduce_retracing=True`, or an `input_signature` with None for sizes that change.",
+            (
+                "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else "
+                "padding to few lengths."
+            ),
+        ),
+        "jax": (
+            "Give each call the same shapes, dtypes and static arguments.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
+        ),
+    },
+    notes={
+        **_SOME_STEPS,
+        "python": "Its graphs differ in a value of Python, such as a number.",
+        "shape": "Its graphs differ in the shape of a tensor.",
+    },
+    metrics={**_METRICS, "traced_call_count": "calls that traced"},
+    example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
+)
+
+COMPILE_IN_WINDOW: Final = Rule(
+    code="compile-in-window",
+    states=(State.COMPILE,),
+    title="{who:waits/wait} {loss} for tracing and compilation",
+    titles={"again": "{who:waits/wait} {loss} for tracing and compilation in {times} of {used}"},
+    meaning="A function is traced, XLA compiles, kernels are tuned or modules are loaded inside the window.",
+    starts_at=(
+        "{limit} of the GPU time idle for tracing, XLA compilation, autotuning or module loading on the launching thread; "
+        "not where it is retracing or first-call. It recurs in {again_ratio} of the used steps or more, or in several of them "
+        "that are not the first ones"
+    ),
+    limits={"again_ratio": 0.50},
+    action="Capture later, when everything is compiled: `traceview capture --steps 100:110`.",
+    actions={
+        "again": (
+            "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
+            "A function that is made in the loop is traced each time. `dataset.batch(n, drop_remainder=True)` gives equal shapes.",
+        ),
+        "jax-again": (
+            "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
+            "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
+        ),
+        "jax": (
+            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
+            (
+                "If it recurs, give each call the same shapes; `JAX_LOG_COMPILES=1` names what is compiled."
+            ),
+        ),
+    },
+    notes=_SOME_STEPS,
+    metrics=_METRICS,
+    example="GPU:0 waits 10.0 of 50.0 ms (20%) for tracing and compilation",
+)
+
+FIRST_CALL: Final = Rule(
+    code="first-call",
+    states=(State.COMPILE,),
+    severity="critical",
+    limit=0.50,
+    title="{who:waits/wait} {loss} for the first call of a function",
+    meaning=(
+        "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
+        "longer than many steps. Nothing here says how training runs later. The host copied {copies} of the graph to "
+        "devices meanwhile, as only the preparation of a graph does; the devices ran {kernels}[, most of them {types}]."
+    ),
+    starts_at=(
+        "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "
+        "which only the preparation of a graph makes"
+    ),
+    action="Capture later, after the first steps: `traceview capture --steps 100:110`.",
+    actions={
+        "jax": (
+            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
+            "",
+        )
+    },
+    explains=("unused-gpu", "copy-only-gpu", "few-steps"),
+    reasons={"constants": "only the preparation of a graph copies its constants"},
+    metrics={
+        **_METRICS,
+        "constant_copy_count": "copies of constants",
+        "kernel_count": "kernels",
+    },
+    example="GPU:0 waits 596 of 669 ms (89%) for the first call of a function",
+)
+
+PYTHON_STALL: Final = Rule(
+    code="python-stall",
+    states=(State.PYTHON,),
+    title="{who:waits/wait} {loss} for Python in the step[ in {line}]",
+    meaning="Python runs on the thread that launches work, and nothing is queued on the devices meanwhile.",
+    starts_at=(
+        "{limit} of the GPU time idle between events that Python calls on the launching thread, where samples or frames show "
+        "Python; not where host-bound names ops outside of any tf.function"
+    ),
+    action="Move what does not need every step out of the loop, or into the `tf.function` as ops.",
+    advice=(
+        "Or let `tf.data` prepare it (`dataset.map`). `traceview show gaps LOGDIR --state python` shows what was called before "
+        "and after."
+    ),
+    actions={
+        **_NO_PYTHON_ACTIONS,
+        "jax": (
+            "Do less in Python between the calls: one `jax.jit` around the whole step.",
+            "Let a thread prepare batches, and copy them ahead with `jax.device_put`.",
+        ),
+    },
+    notes={**_SOME_STEPS, **_NO_PYTHON},
+    reasons={
+        "native": "samples show the inside of a call of the framework, and no Python of the script"
+    },
+    metrics=_METRICS,
+    example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
+)
+
+BETWEEN_CALLS: Final = Rule(
+    code="between-calls",
+    states=(State.BETWEEN_CALLS,),
+    title="{who:waits/wait} {loss} between recorded calls",
+    meaning=(
+        "The thread that launches work records nothing until Python calls the next op, function or copy, and nothing is "
+        "queued on the devices meanwhile."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle between events that Python calls on the launching thread, without a sample or frame of "
+        "Python; not where host-bound names ops outside of any tf.function"
+    ),
+    action="Record with `traceview capture`, whose samples of Python name the line that ran.",
+    advice="`traceview show gaps LOGDIR --state between_calls` shows what was called before and after.",
+    notes=_SOME_STEPS,
+    reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
+    metrics={
+        **_METRICS,
+        "previous_event": "recorded last before the longest gap",
+        "next_event": "recorded next",
+    },
+    example="GPU:0 waits 13.7 of 61.3 ms (22%) between recorded calls",
+)
+
+RULES: Final = (
+    D2H_SYNC,
+    LAUNCH_BOUND,
+    HOST_BOUND,
+    CPU_HEAVY_OP,
+    CALLBACK_STALL,
+    CHECKPOINT_STALL,
+    VALIDATION_STALL,
+    RETRACING,
+    COMPILE_IN_WINDOW,
+    PYTHON_STALL,
+    BETWEEN_CALLS,
+    FIRST_CALL,
+)

@@ -1,0 +1,403 @@
+"""Holds the rule on the input pipeline, what helps each kind of stage, and the finding that devices wait for input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from traceview.analysis.facts.input_supply import (
+    EMPTY_STEP_RATIO,
+    EMPTY_WAIT_RATIO,
+    LIMITING_WORK_RATIO,
+    LOCK_WAIT_RATIO,
+    WORK_RATIO,
+    InputSupply,
+    causes_prolonged,
+    supply_of,
+)
+from traceview.analysis.facts.pipeline_threads import busy_cores
+from traceview.analysis.gpu_time.input.result import Input, InputHost
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
+from traceview.analysis.rules.rule import FEW_STEPS, Rule
+from traceview.analysis.rules.words import Argument, Hosts, Line, Lost, Number, Part, Stages
+from traceview.base.intervals import BoolArray
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import State
+from traceview.trace.host.pipeline import kind_of
+
+_MAIN_STAGE_RATIO: Final = 0.50
+"""Of the work of all stages that the model waits for: a stage with so much of it is named."""
+
+_OVERLAP_RATIO: Final = 0.50
+"""Of the step: a pipeline that keeps the model waiting for no longer fits beside the rest of the step."""
+
+_MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
+"""Stages that a filter may come before."""
+
+_PREFETCH: Final = "prefetch"
+_LOCK: Final = "lock"
+_GENERATOR: Final = "generator"
+
+_KINDS: Final = (
+    (r"Map(?:V\d+)?", "map"),
+    (r"ParallelMap.*|MapAndBatch.*", "parallel_map"),
+    (r"TFRecord.*|TextLine.*|FixedLengthRecord.*|SSTable.*|RecordIO.*|LMDB.*|Csv.*", "read"),
+    (r"Interleave.*|FlatMap.*", "interleave"),
+    (r"ParallelInterleave.*|LegacyParallelInterleave.*", "parallel_interleave"),
+    (r"Generator.*", _GENERATOR),
+    (r"Shuffle.*", "shuffle"),
+    (r"(?:Parallel|Padded|Ragged)?Batch.*|Rebatch.*", "batch"),
+    (r"ParseExample.*", "parse"),
+    (r"Filter.*", "filter"),
+    (r".*Cache.*|Snapshot.*", "cache"),
+    (r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*", "elements"),
+)
+"""What the name of a stage looks like, and the action that makes it faster."""
+
+_ACTIONS: Final = {
+    "map": (
+        "Map in parallel: `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "TensorFlow does so by itself only for functions without state. Batch before mapping, and write the function "
+            "for batches."
+        ),
+    ),
+    "parallel_map": (
+        "Make the mapped function cheaper: batch before mapping and write it for batches.",
+        (
+            "It takes the time although it runs in parallel: `dataset.batch(n).map(function, "
+            "num_parallel_calls=tf.data.AUTOTUNE)`. Replace `tf.py_function` and `tf.numpy_function` by ops of "
+            "TensorFlow, for they hold Python's lock. Put `dataset.cache()` behind what is the same in each epoch, if it "
+            "fits into memory."
+        ),
+    ),
+    "read": (
+        "Read several files at once: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "The reader is `tf.data.TFRecordDataset` or what the files need; `deterministic=False` helps further. If the "
+            "data fits into memory, `dataset.cache()`."
+        ),
+    ),
+    "interleave": (
+        "Open and read inputs in parallel: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "`deterministic=False` helps further.",
+    ),
+    "parallel_interleave": (
+        "Let more inputs be read at once: raise `cycle_length` of `dataset.interleave`.",
+        "Use `num_parallel_calls=tf.data.AUTOTUNE` and `deterministic=False`; check the speed of the storage.",
+    ),
+    _GENERATOR: (
+        "Do the work in ops of TensorFlow, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        (
+            "Let the generator yield only what to load. Make once what is the same in each epoch: `dataset.cache()` behind the "
+            "generator, if it fits into memory, or TFRecord files. Work that has to stay in Python needs several "
+            "processes, `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)` in the generator, and cores "
+            "for them; a generator that waits for a server needs threads, "
+            "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
+            "Python's lock while it computes: prefetch alone does not help."
+        ),
+    ),
+    "shuffle": (
+        "Shuffle names or keys before they are read and decoded.",
+        (
+            "Each pass fills the buffer of the shuffle before its first element: use a smaller "
+            "`dataset.shuffle(buffer_size)`, and `repeat()` before it."
+        ),
+    ),
+    "batch": (
+        "Copy elements into batches in parallel: `dataset.batch(n, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "Smaller elements help as well.",
+    ),
+    "parse": (
+        "Parse in parallel: `dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)`.",
+        "Use `tf.io.parse_example` on batches.",
+    ),
+    "filter": (
+        "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
+        "",
+    ),
+    "rejected": (
+        "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
+        "A filter reads and tests every element that it rejects.",
+    ),
+    "cache": (
+        "Keep what is cached small: put `dataset.cache()` after reading and before augmentation.",
+        "A cache in a file is read from disk again.",
+    ),
+    "elements": (
+        "Batch earlier: this stage hands on one element at a time.",
+        "With fewer elements it has less to do.",
+    ),
+    "stage": (
+        "Make the slowest stage cheaper, or give it `num_parallel_calls=tf.data.AUTOTUNE` if it takes that.",
+        "`dataset.prefetch(tf.data.AUTOTUNE)` at the end lets the pipeline work while the model computes.",
+    ),
+    _PREFETCH: (
+        "End the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",
+        (
+            "It then makes the next batch while the model computes. If that is not enough, make the slowest stage faster: "
+            "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
+        ),
+    ),
+    _LOCK: (
+        "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
+        "Work that has to stay in Python needs processes of its own: they do not share the lock with the step.",
+    ),
+    "jax": (
+        "Prepare batches in another thread or process.",
+        (
+            "Copy the next one with `jax.device_put` before the current step is done: the copy runs in the "
+            "background."
+        ),
+    ),
+}
+
+INPUT_BOUND: Final = Rule(
+    code="input-bound",
+    title="{who:waits/wait} {loss} for input[: {stage} is too slow]",
+    titles={
+        "ready": "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
+    },
+    meaning="The input pipeline keeps the devices from their work.",
+    notes={
+        "late": "The thread that runs the step asks for the next batch and gets it late, and the device has nothing left to run.",
+        "stage": (
+            "{stage} works {work} of the window. It does {share} of the work of all stages: time in their calls without "
+            "waiting for other stages, over all threads."
+        ),
+        _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
+        "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
+        _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
+        "line": "Most of it runs in {line}.",
+        "cores": (
+            "Ops of the pipeline keep {busy} busy on average: where more threads have work than there are cores, ops of the "
+            "model take longer than usual, which counts as well."
+        ),
+        "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
+    },
+    action="Let the pipeline run ahead of the step: `dataset.map(f, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)`.",
+    advice="`traceview show input LOGDIR` names the slow stage.",
+    actions=_ACTIONS,
+    starts_at=(
+        "devices wait for input for {limit} of the GPU time; where prefetch buffers were recorded, only if the slowest stage "
+        "works {work_ratio} of the window and the buffers are empty in {empty_step_ratio} of the steps, or in steps with "
+        "{empty_wait_ratio} of the wait. A Python generator that works {limiting_work_ratio} of the window, and Python of "
+        "the pipeline for whose lock the step waits {lock_wait_ratio} of the window, count while they run"
+    ),
+    limits={
+        "work_ratio": WORK_RATIO,
+        "empty_step_ratio": EMPTY_STEP_RATIO,
+        "empty_wait_ratio": EMPTY_WAIT_RATIO,
+        "limiting_work_ratio": LIMITING_WORK_RATIO,
+        "lock_wait_ratio": LOCK_WAIT_RATIO,
+    },
+    metrics={
+        "work_ratio": "work of the slowest stage, share of the window",
+        "work_of_wait_ratio": "work of the slowest stage, share of the wait",
+        "empty_step_ratio": "steps that met an empty buffer",
+        "empty_wait_ratio": "wait in steps that met an empty buffer",
+        "missing": "missing in the pipeline",
+        "slowed_ops_ps": "slower ops of the model",
+        "python_line": "line of Python",
+    },
+    states=(State.INPUT,),
+    example="Both replicas wait 41.2 of 65.4 ms (63%) for input: Map is too slow",
+)
+
+
+def action_for(kind: str) -> str:
+    """The key of the action that makes a stage of this kind faster."""
+    return next((key for pattern, key in _KINDS if re.fullmatch(pattern, kind)), "stage")
+
+
+def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
+    """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
+
+    `result`: None where no iterator was recorded.
+    """
+    if not context.ledger.devices:
+        if result is not None:
+            yield from _of_host(context, result)
+        return
+    ledger = context.ledger
+    rows = ledger.rows(states=(State.INPUT,))
+    worst = _device_that_waits_most(context, rows)
+    host = context.trace.device_list[worst].host
+    supply = supply_of(context, host)
+    slowed_ps = ledger.by_step(rows & (ledger.columns.activity != IDLE), worst)
+    sentences = _Sentences(context, host, supply)
+    if causes_prolonged(context, host, worst):
+        sentences.add_lock()
+    where = context.trace.device_key(worst)
+    evidence = _evidence(context, host, supply)
+    if slowed_ps.any():
+        sentences.add_cores()
+        mean_ps = int(slowed_ps.sum()) // slowed_ps.size
+        evidence.append(Evidence("slowed_ops_ps", mean_ps, None, where))
+    waits = ledger.loss(rows).named_share
+    finding = INPUT_BOUND.of_rows(
+        context,
+        rows,
+        arguments=sentences.arguments,
+        evidence=evidence,
+        title=sentences.title,
+        action=sentences.action(waits),
+        notes=sentences.notes,
+    )
+    if finding:
+        yield finding
+
+
+def _device_that_waits_most(context: Context, rows: BoolArray) -> int:
+    ledger = context.ledger
+    waited = {
+        device: ledger.by_state(device, rows).get(State.INPUT, 0) for device in ledger.devices
+    }
+    return max(waited, key=lambda device: waited[device])
+
+
+def _of_host(context: Context, result: Input) -> Iterator[Finding]:
+    # Where the planes of GPUs were lost, the GPUs may have worked while the host waited.
+    if any(host.gpus_expected or host.errors for host in context.trace.hosts):
+        return
+    worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
+    loss = _loss_of_host(context, worst)
+    if loss is None or loss.ratio < INPUT_BOUND.limit or worst.keeps_up:
+        return
+    host = next(i for i in context.selection.windows if context.trace.hosts[i].name == worst.host)
+    supply = supply_of(context, host)
+    sentences = _Sentences(context, host, supply)
+    few = context.selection.has_few_steps
+    yield INPUT_BOUND.finding(
+        arguments={
+            **sentences.arguments,
+            "who": Hosts((worst.host,)),
+            "loss": Lost(loss.ps_per_step, loss.step_ps, loss.ratio),
+        },
+        loss=loss,
+        confidence=("low", FEW_STEPS) if few else ("high", ""),
+        evidence=_evidence(context, host, supply),
+        title="host",
+        action=sentences.action(loss.ratio),
+        notes=("host", *sentences.notes),
+    )
+
+
+def _loss_of_host(context: Context, row: InputHost) -> FindingLoss | None:
+    """What the thread of the step waits, of its steps; there is no GPU time that it could be a share of."""
+    if row.input_ratio is None or row.wait_ps is None:
+        return None
+    selection, names = context.selection, context.trace.hosts
+    host = next(i for i in selection.windows if names[i].name == row.host)
+    used = selection.used_of(host)
+    whole_ps = sum(step.duration_ps for step in used) or selection.windows[host].length_ps
+    count = len(used) or 1
+    return FindingLoss(
+        ps_per_step=row.wait_ps // count,
+        step_ps=whole_ps // count,
+        ratio=row.input_ratio,
+        gpu_time_ratio=row.input_ratio,
+        gpu_time_ps=row.wait_ps,
+        bound_ps_per_step=None,
+        states=(State.INPUT.key,),
+        has_steps=bool(used),
+    )
+
+
+class _Sentences:
+    """Which sentences a finding about the pipeline of a host has, and their arguments."""
+
+    def __init__(self, context: Context, host: int, supply: InputSupply | None) -> None:
+        self._context, self._host, self._supply = context, host, supply
+        self.arguments: dict[str, Argument] = {}
+        is_ready = supply is not None and not supply.is_short
+        self.notes: list[str] = [] if is_ready else ["late"]
+        self.title = ""
+        slowest = supply.slowest if supply else None
+        if supply is None or slowest is None:
+            return
+        if supply.share_ratio >= _MAIN_STAGE_RATIO:
+            self.arguments["stage"] = Stages((kind_of(slowest.name),))
+            self.arguments["work"] = Part(supply.work_ratio or 0.0)
+            self.arguments["share"] = Part(supply.share_ratio)
+            self.notes.append("stage")
+            if slowest.parallelism == 1 and action_for(kind_of(slowest.name)) == "parallel_map":
+                self.notes.append("one_call")
+        if self._lacks_prefetch:
+            self.notes.append(_PREFETCH)
+        python = context.python_of_input.get(context.trace.hosts[host].name)
+        if python and supply.is_generator:
+            self._add_line()
+
+    @property
+    def _lacks_prefetch(self) -> bool:
+        """Whether the last stage does not work ahead, where that would help: a generator keeps Python's lock."""
+        supply = self._supply
+        return supply is not None and "prefetch" in supply.missing and not supply.is_generator
+
+    def _add_line(self) -> None:
+        python = self._context.python_of_input.get(self._context.trace.hosts[self._host].name)
+        if python and "line" not in self.arguments:
+            self.arguments["line"] = Line(python.line)
+            self.notes.append("line")
+
+    def add_lock(self) -> None:
+        """That Python of the pipeline keeps the lock."""
+        self.notes.append(_LOCK)
+        self._add_line()
+        if self._supply is not None and not self._supply.is_short:
+            self.title = "ready"
+
+    def add_cores(self) -> None:
+        """That the pipeline takes cores from the model."""
+        context = self._context
+        window = context.selection.windows[self._host]
+        busy = busy_cores(context.trace, context.idle, self._host, window)
+        self.arguments["busy"] = Number(round(busy), "core")
+        self.notes.append("cores")
+
+    def action(self, wait_ratio: float) -> str:
+        """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
+        supply = self._supply
+        if supply is None or supply.slowest is None:
+            return ""
+        if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
+            return _PREFETCH
+        if _LOCK in self.notes and not supply.is_generator:
+            return _LOCK
+        action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
+        if action == "filter":
+            before = (s for s in supply.stages if s.name.startswith(f"{supply.slowest.name}::"))
+            may_move = any(action_for(kind_of(stage.name)) in _MOVABLE for stage in before)
+            return action if may_move else "rejected"
+        return action
+
+
+def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[Evidence]:
+    evidence: list[Evidence] = []
+    if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
+        name = context.trace.hosts[host].name
+        where = f"{name}, {supply.slowest.name}"
+        known = supply.is_short and supply.empty_step_ratio is not None
+        evidence.append(
+            Evidence("work_ratio", supply.work_ratio, WORK_RATIO if known else None, where)
+        )
+        if known and supply.work_ratio < WORK_RATIO:
+            waited = supply.work_of_wait_ratio or 0.0
+            evidence.append(Evidence("work_of_wait_ratio", waited, WORK_RATIO, where))
+        # That the buffers are full shows nothing of a pipeline that takes the lock.
+        if supply.is_short and supply.empty_step_ratio is not None:
+            evidence.append(
+                Evidence("empty_step_ratio", supply.empty_step_ratio, EMPTY_STEP_RATIO, name)
+            )
+        if supply.is_short and supply.empty_wait_ratio is not None:
+            evidence.append(
+                Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
+            )
+        if "prefetch" in supply.missing:
+            evidence.append(Evidence("missing", "prefetch", None, name))
+    python = context.python_of_input.get(context.trace.hosts[host].name)
+    return [*evidence, python.evidence] if python else evidence

@@ -1,0 +1,497 @@
+"""Lanes: what the timeline of a document draws; made only where it is asked for, when the findings are known."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.idle_time import IdleAttribution
+from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.idle_report import Idle
+from traceview.analysis.rules.finding import Skipped
+from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting
+from traceview.document.figures import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
+from traceview.document.vocabulary import STEP_KINDS
+from traceview.ledger.columns import IDLE
+from traceview.ledger.states import KEYS, OF_CAUSE
+from traceview.ledger.table import Ledger
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+
+def _made_last(_: Context) -> Skipped:
+    return Skipped("")
+
+
+def lanes_of(
+    context: Context, idle_time: Idle | Skipped, detailed: Collection[int]
+) -> Lanes | Skipped:
+    """The lanes; `idle_time`: whose longest gaps choose the threads, `detailed`: numbers of the steps to show in full detail."""
+    return compute(
+        context.trace, context.selection, context.idle, idle_time, context.ledger, detailed
+    )
+
+
+MOST_SLICES: Final = 10_000
+"""Slices of all lanes together: some 500 kB of JSON."""
+MOST_DEVICES: Final = 128
+"""A page with more is too long to scroll, and each has fewer than 80 of the slices."""
+MOST_THREADS: Final = 6
+"""Threads of one host."""
+MOST_NAME_BYTES: Final = 160_000
+"""All names together, as JSON."""
+
+_NAME_LENGTHS: Final = (160, 96, 64, 40, 24, 12)
+_LAUNCHING_THREADS: Final = 3
+"""Threads that launch most; the others are the one that runs the steps, and those that long gaps name."""
+_ACTIVITIES: Final[tuple[tuple[LaneKind, tuple[ActivityClass, ...]], ...]] = (
+    ("compute", (ActivityClass.COMPUTE,)),
+    ("communication", (ActivityClass.COLLECTIVE,)),
+    (
+        "copies",
+        (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D, ActivityClass.MEMSET),
+    ),
+)
+_STEP_CLASSES: Final = tuple(STEP_KINDS)
+_STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.int64)
+
+
+class _Draft(Struct, frozen=True, eq=False):
+    """A lane before its share of the slices is known."""
+
+    kind: LaneKind
+    thread: int
+    event_count: int
+    classes: tuple[str, ...]
+    slices: Slices
+    window: Window
+    states: HostStates | None = None
+
+
+def compute(
+    trace: Trace,
+    selection: Selection,
+    attribution: IdleAttribution,
+    idle: Idle | Skipped,
+    ledger: Ledger,
+    detailed: Collection[int],
+) -> Lanes | Skipped:
+    """The lanes of every device that could be recorded, and of its host.
+
+    `attribution`, `idle`: its idle time, `ledger`: its states. `detailed`: numbers of the steps in which short slices are not merged.
+    """
+    if isinstance(idle, Skipped):
+        return Skipped(idle.reason)
+    devices = list(attribution.gaps)[:MOST_DEVICES]
+    of_device = {device: list(_of_device(trace, selection, ledger, device)) for device in devices}
+    hosts = sorted({trace.device_list[device].host for device in devices})
+    of_host = {host: list(_of_host(trace, selection, attribution, idle, host)) for host in hosts}
+    drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
+    shares = fair_shares([draft.slices.size for draft in drafts], MOST_SLICES)
+    names = _Names()
+    edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
+    host_of = [host for host in of_host for _ in of_host[host]]
+    host_of += [trace.device_list[device].host for device in of_device for _ in of_device[device]]
+    lanes = iter(
+        [
+            _lane(trace, names, draft, share, edges[host])
+            for draft, share, host in zip(drafts, shares, host_of, strict=True)
+        ]
+    )
+    host_lanes = [
+        HostLanes(
+            trace.hosts[host].name,
+            selection.windows[host].start_ps,
+            selection.windows[host].end_ps,
+            tuple(next(lanes) for _ in part),
+            tuple(sorted(step.number for step in selection.steps[host] if step.number in detailed)),
+        )
+        for host, part in of_host.items()
+    ]
+    device_lanes = [
+        DeviceLanes(
+            trace.device_key(device),
+            trace.hosts[trace.device_list[device].host].name,
+            tuple(next(lanes) for _ in part),
+        )
+        for device, part in of_device.items()
+    ]
+    length, texts = names.cut(trace)
+    return Lanes(
+        tuple(host_lanes), tuple(device_lanes), len(attribution.gaps) - len(devices), length, texts
+    )
+
+
+# The events of a lane
+
+
+def _of_device(trace: Trace, selection: Selection, ledger: Ledger, device: int) -> Iterator[_Draft]:
+    window = selection.windows[trace.device_list[device].host]
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
+    class_ = columns.class_[inside]
+    for kind, classes in _ACTIVITIES:
+        rows_of_kind = inside[(class_ >= classes[0]) & (class_ <= classes[-1])]
+        op = columns.op[rows_of_kind]
+        slices = slices_of(
+            np.maximum(columns.start_ps[rows_of_kind], window.start_ps),
+            np.minimum(columns.end_ps[rows_of_kind], window.end_ps),
+            columns.class_[rows_of_kind].astype(np.int64) - classes[0],
+            np.where(op == NONE, columns.name[rows_of_kind], op),
+            len(classes),
+        )
+        if slices.size:
+            keys = tuple(class_.name.lower() for class_ in classes)
+            yield _Draft(kind, NONE, rows_of_kind.size, keys, slices, window)
+    idle = _idle(ledger, device)
+    if idle.size:
+        yield _Draft("idle", NONE, idle.size, KEYS, idle, window)
+
+
+def _idle(ledger: Ledger, device: int) -> Slices:
+    """The idle segments of a device, each named after the event that ended it."""
+    own = ledger.columns.chosen(ledger.rows_of(device))
+    rows = np.flatnonzero(own.activity == IDLE)
+    columns, after = ledger.trace.device_columns, own.event[rows]
+    op = np.append(columns.op, np.int32(NONE))[after]
+    kernel = np.append(columns.name, np.int32(NONE))[after]
+    start, length = own.start_ps[rows], own.duration_ps[rows]
+    class_ps = np.zeros((len(KEYS), rows.size), dtype=np.int64)
+    class_ps[own.state[rows], np.arange(rows.size)] = length
+    count = np.ones(rows.size, dtype=np.int64)
+    return Slices(start, start + length, class_ps, count, np.where(op == NONE, kernel, op))
+
+
+def _of_host(
+    trace: Trace, selection: Selection, attribution: IdleAttribution, idle: Idle, host: int
+) -> Iterator[_Draft]:
+    window, states = selection.windows[host], attribution.states[host]
+    steps = _steps(selection.steps[host], window)
+    if steps.size:
+        count = len(selection.steps[host])
+        yield _Draft("steps", NONE, count, _STEP_CLASSES, steps, window)
+    for thread in _chosen_threads(trace, states, idle, host):
+        timeline = (
+            states.timeline(thread) if thread == states.caller else states.own_timeline(thread)
+        )
+        start = np.clip(timeline.start, window.start_ps, window.end_ps)
+        end = np.append(start[1:], window.end_ps)
+        kept = np.flatnonzero((timeline.cause != Cause.UNKNOWN) & (end > start))
+        slices = slices_of(
+            start[kept],
+            end[kept],
+            _STATE_OF_CAUSE[timeline.cause[kept]],
+            np.full(kept.size, NONE, dtype=np.int32),
+            len(KEYS),
+        )
+        if slices.size:
+            yield _Draft("thread", thread, slices.size, KEYS, slices, window, states=states)
+
+
+def _steps(steps: Sequence[Step], window: Window) -> Slices:
+    start = np.array([max(step.start_ps, window.start_ps) for step in steps], dtype=np.int64)
+    end = np.array([min(step.end_ps, window.end_ps) for step in steps], dtype=np.int64)
+    kinds = [_STEP_CLASSES[-1] if step.excluded else step.kind for step in steps]
+    class_ = np.array(
+        [_STEP_CLASSES.index(kind) if kind in _STEP_CLASSES else 0 for kind in kinds],
+        dtype=np.int64,
+    )
+    number = np.array([step.number for step in steps], dtype=np.int64)
+    # A number that no column of names can hold is left out.
+    fits = (number >= 0) & (number < np.iinfo(np.int32).max)
+    return slices_of(
+        start, end, class_, np.where(fits, number, NONE).astype(np.int32), len(_STEP_CLASSES)
+    )
+
+
+def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> list[int]:
+    """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
+    launch = trace.device_columns.launch[trace.device_columns.launch != NONE]
+    launch = launch[trace.host_columns.host[launch] == host]
+    count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
+    launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
+    named: dict[str, int] = {}
+    for row in idle.devices:
+        if row.host == trace.hosts[host].name:
+            for gap in row.gaps:
+                if gap.thread is not None:
+                    named[gap.thread] = named.get(gap.thread, 0) + gap.duration_ps
+    thread_of_name: dict[str, int] = {}
+    for line, info in enumerate(trace.lines):
+        if info.host == host and info.device == NONE:
+            thread_of_name.setdefault(info.name, int(states.thread[line]))
+    chosen = [
+        *([states.caller] if states.caller != NONE else []),
+        *(int(thread) for thread in launching if count[thread]),
+        *(thread_of_name[name] for name in sorted(named, key=lambda name: -named[name])),
+    ]
+    return list(dict.fromkeys(chosen))[:MOST_THREADS]
+
+
+# The columns of a lane
+
+
+class _Names:
+    """The names of slices, once each, in the order in which they first occur."""
+
+    def __init__(self) -> None:
+        self._index: dict[int, int] = {}
+
+    def indices(self, names: Int32Array) -> tuple[int, ...]:
+        """The places of names of the trace in the list."""
+        known, place = unique_inverse(names)
+        index = [
+            NONE if name == NONE else self._index.setdefault(name, len(self._index))
+            for name in known.tolist()
+        ]
+        return tuple(np.array(index, dtype=np.int64)[place].tolist())
+
+    def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
+        """The longest length with which all names fit, and the names cut to it."""
+        import json
+
+        texts = [trace.names.text(name) or "" for name in self._index]
+        for length in _NAME_LENGTHS[:-1]:
+            cut = tuple(_without_middle(text, length) for text in texts)
+            if sum(len(json.dumps(text)) for text in cut) <= MOST_NAME_BYTES:
+                return length, cut
+        shortest = _NAME_LENGTHS[-1]
+        return shortest, tuple(_without_middle(text, shortest) for text in texts)
+
+
+def _without_middle(text: str, length: int) -> str:
+    """The end of a name says most: it is kept longer than its beginning."""
+    if len(text) <= length:
+        return text
+    head = length // 3
+    return f"{text[:head]}…{text[head + 1 - length :]}"
+
+
+def _edges(steps: Sequence[Step], detailed: Collection[int]) -> Int64Array:
+    """Starts and ends of the detailed steps, ascending."""
+    edges = [
+        edge for step in steps if step.number in detailed for edge in (step.start_ps, step.end_ps)
+    ]
+    return np.array(edges, dtype=np.int64)
+
+
+def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: Int64Array) -> Lane:
+    window = draft.window
+    slices, resolution = draft.slices.in_detail(
+        most, window.length_ps, window.start_ps, detailed_ps
+    )
+    length = slices.end_ps - slices.start_ps
+    covered = slices.class_ps.sum(axis=0)
+    main = slices.class_ps.argmax(axis=0)
+    merged = np.flatnonzero(slices.count > 1)
+    others = slices.class_ps.copy()
+    others[main, np.arange(slices.size)] = 0
+    other_slice, other_class = np.nonzero(others.T)
+    used = unique_ids(np.concatenate((main, other_class)))
+    place = np.zeros(len(draft.classes), dtype=np.int64)
+    place[used] = np.arange(used.size)
+    before = np.diff(slices.start_ps, prepend=window.start_ps)
+    before[1:] -= length[:-1]
+    name = slices.name
+    if draft.states is not None:
+        name = _running(trace, draft.states, draft.thread, (slices.start_ps + slices.end_ps) // 2)
+    return Lane(
+        kind=draft.kind,
+        thread=None if draft.thread == NONE else trace.lines[draft.thread].name,
+        event_count=draft.event_count,
+        covered_ps=int(covered.sum()),
+        resolution_ps=resolution,
+        classes=tuple(draft.classes[class_] for class_ in used.tolist()),
+        before_ps=_plain(before),
+        length_ps=_plain(length),
+        class_=_plain(place[main]),
+        name=_plain(name) if draft.kind == "steps" else names.indices(name),
+        merged=_plain(np.diff(merged, prepend=0)),
+        merged_count=_plain(slices.count[merged]),
+        merged_hole_ps=_plain((length - covered)[merged]),
+        other_slice=_plain(np.diff(other_slice, prepend=0)),
+        other_class=_plain(place[other_class]),
+        other_ps=_plain(others[other_class, other_slice]),
+    )
+
+
+def _running(trace: Trace, states: HostStates, thread: int, moment: Int64Array) -> Int32Array:
+    """The name of the innermost event of a thread at each moment; these ascend."""
+    columns, rows = trace.host_columns, states.rows_of_thread(thread)
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    # Only events that are open at one of the moments have to be nested.
+    around = rows[np.searchsorted(moment, start) < np.searchsorted(moment, end)]
+    inner = nesting(columns.start_ps[around], columns.end_ps[around]).innermost(moment)
+    return np.append(columns.name[around], np.int32(NONE))[inner].astype(np.int32)
+
+
+def _plain(values: Int64Array | Int32Array) -> tuple[int, ...]:
+    return tuple(values.tolist())
+
+
+class Slices(Struct, frozen=True, eq=False):
+    """Sorted, disjoint, non-empty spans, all arrays `[n]`.
+
+    int64 `start_ps`, `end_ps`; `class_ps`, int64 `[classes, n]`, what each class covers, at most the length of
+    the span in all; int64 `count`, the events that it stands for; int32 `name`, of the longest event.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    class_ps: Int64Array
+    count: Int64Array
+    name: Int32Array
+
+    def at(self, places: Int64Array) -> Slices:
+        """The slices at these places."""
+        return Slices(
+            self.start_ps[places],
+            self.end_ps[places],
+            self.class_ps[:, places],
+            self.count[places],
+            self.name[places],
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of slices."""
+        return int(self.start_ps.size)
+
+    def merged(self, resolution_ps: int, origin_ps: int, region: Int64Array) -> Slices:
+        """The slices at a resolution; its stretches are counted from `origin_ps`.
+
+        `region`: by slice the number of the region that it starts in; slices of different regions are not merged.
+        """
+        begins = _begins(self.start_ps, self.end_ps, resolution_ps, origin_ps)
+        begins[1:] |= region[1:] != region[:-1]
+        first = np.flatnonzero(begins)
+        if first.size == self.size:
+            return self
+        last = np.append(first[1:], self.size) - 1
+        longest = _longest(self.end_ps - self.start_ps, first)
+        return Slices(
+            self.start_ps[first],
+            self.end_ps[last],
+            np.add.reduceat(self.class_ps, first, axis=1),
+            np.add.reduceat(self.count, first),
+            self.name[longest],
+        )
+
+    def in_detail(
+        self, most: int, window_ps: int, origin_ps: int, detailed_ps: Int64Array
+    ) -> tuple[Slices, int]:
+        """At most about `most` slices, and the resolution outside of the detailed spans.
+
+        `detailed_ps`: ascending starts and ends of disjoint spans whose slices are merged only where three quarters of
+        the room do not hold them.
+        """
+        region = np.searchsorted(detailed_ps, self.start_ps, side="right")
+        inside, outside = (
+            (self.at(places), region[places])
+            for places in (np.flatnonzero(region % 2 == 1), np.flatnonzero(region % 2 == 0))
+        )
+        if self.size <= most:
+            return self, 0
+        parts: list[Slices] = []
+        coarsest = 0
+        for (part, part_region), room in ((inside, most * 3 // 4), (outside, most)):
+            left = room - sum(done.size for done in parts)
+            resolution = part.resolution_for(max(left, 1), window_ps, origin_ps)
+            parts.append(part.merged(resolution, origin_ps, part_region))
+            coarsest = max(coarsest, resolution)
+        return joined(parts), coarsest
+
+    def resolution_for(self, most: int, window_ps: int, origin_ps: int) -> int:
+        """The finest resolution, in steps of a fifth, at which at most `most` slices are left; 0 if all fit."""
+        if self.size <= most:
+            return 0
+        # At this resolution long slices take half of the room at most, and so do stretches with short slices.
+        resolution = 2 * window_ps // max(most, 1) + 1
+        while resolution > 1:
+            finer = resolution * 4 // 5
+            begins = _begins(self.start_ps, self.end_ps, finer, origin_ps)
+            if np.count_nonzero(begins) > most:
+                break
+            resolution = finer
+        return resolution
+
+
+def slices_of(
+    start: Int64Array, end: Int64Array, class_: Int64Array, name: Int32Array, class_count: int
+) -> Slices:
+    """Events in the order of their starts, each cut to where no earlier event still runs.
+
+    An event that is hidden as a whole counts with the slice before it. The slices cover what the events cover.
+    """
+    if start.size == 0:
+        return _nothing(class_count)
+    reach = np.maximum.accumulate(end)
+    begin = start.copy()
+    np.maximum(begin[1:], reach[:-1], out=begin[1:])
+    kept = np.flatnonzero(end > begin)
+    if kept.size == 0:
+        return _nothing(class_count)
+    # Empty events before the first slice count with it.
+    edges = np.concatenate(([0], kept[1:]))
+    class_ps = np.zeros((class_count, kept.size), dtype=np.int64)
+    class_ps[class_[kept], np.arange(kept.size)] = end[kept] - begin[kept]
+    count = np.diff(np.append(edges, start.size))
+    return Slices(begin[kept], end[kept], class_ps, count, name[kept])
+
+
+def joined(parts: Sequence[Slices]) -> Slices:
+    """Slices of several parts that lie apart, in time order."""
+    start = np.concatenate([part.start_ps for part in parts])
+    order = np.argsort(start, kind="stable")
+    return Slices(
+        start,
+        np.concatenate([part.end_ps for part in parts]),
+        np.concatenate([part.class_ps for part in parts], axis=1),
+        np.concatenate([part.count for part in parts]),
+        np.concatenate([part.name for part in parts]),
+    ).at(order)
+
+
+def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
+    """Room for each lane: what a lane leaves of its equal share goes to lanes that want more."""
+    shares = [0] * len(wanted)
+    left = most
+    for rank, lane in enumerate(sorted(range(len(wanted)), key=lambda place: wanted[place])):
+        shares[lane] = min(wanted[lane], left // (len(wanted) - rank))
+        left -= shares[lane]
+    return shares
+
+
+def _begins(start: Int64Array, end: Int64Array, resolution_ps: int, origin_ps: int) -> BoolArray:
+    """Which slices are not merged with the slice before them."""
+    is_short = end - start < resolution_ps
+    begins = np.ones(start.size, dtype=np.bool_)
+    if resolution_ps:
+        stretch = (start - origin_ps) // resolution_ps
+        begins[1:] = ~(is_short[1:] & is_short[:-1] & (stretch[1:] == stretch[:-1]))
+    return begins
+
+
+def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
+    """The longest slice of each group, the earliest of equals; `first`: where the groups begin."""
+    size = np.diff(np.append(first, length.size))
+    is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
+    candidates = np.flatnonzero(is_longest)
+    return candidates[np.searchsorted(candidates, first)]
+
+
+def _nothing(class_count: int) -> Slices:
+    empty = np.empty(0, dtype=np.int64)
+    no_class = np.empty((class_count, 0), dtype=np.int64)
+    return Slices(empty, empty, no_class, empty, np.full(0, NONE, dtype=np.int32))
+
+
+ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)

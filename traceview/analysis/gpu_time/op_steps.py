@@ -1,0 +1,303 @@
+"""Measures what each op takes of the used steps and of the critical path, for a comparison with another run.
+
+The table of ops says what takes the window. A comparison needs more: how sure the time of a step is, and what of the
+length of the step it makes. Both are sums of rows of the ledger: each instant of a device belongs to the event that began
+first, so the times of all ops, of waiting and of idle time sum to the step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta, Struct
+
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.rules.finding import Skipped
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
+from traceview.base.stats import variance_of_mean
+from traceview.base.sweeping import SWEEPS
+from traceview.ledger.columns import IDLE
+from traceview.ledger.table import Ledger
+from traceview.trace.device.op_labels import op_labels
+from traceview.trace.device.op_names import op_names, read_once
+from traceview.trace.host.cause import CLASS_KEYS
+from traceview.trace.model import NONE, Recording, Trace
+from traceview.xplane.columns import SmallIntArray
+
+MOST_OPS: Final = 100
+"""Ops by the time of a step, and as many by their time on the path."""
+MOST_SHAPES: Final = 8
+"""Of one op."""
+
+_SHAPE: Final = (
+    r"(?:float|double|half|bfloat16|bool|string|resource|variant|complex\d+|u?int\d+|qu?int\d+|float8_e\dm\d\w{0,3})"
+    r"(?:_ref)?\[[\d,?]*\]"
+)
+_SHAPES: Final = re.compile(rf"\((?:{_SHAPE}(?:;{_SHAPE})*)?\)")
+Shapes: TypeAlias = Annotated[str, Meta(pattern=f"^{_SHAPES.pattern}$")]
+"""The shapes of the inputs of an op: `(float[32,784];float[784,10])`."""
+
+_SIGNATURE: Final = re.compile(r"[<(]")
+_UNNAMED: Final = "(anonymous namespace)::"
+
+
+class OpInSteps(Record, frozen=True):
+    """An op with a kernel in the used steps, on all visible devices.
+
+    Attributes:
+        class_: Class of activity.
+        op: Name of the op without its replica part; null where not recorded.
+        op_type: Type of the op; null where not recorded.
+        kernel: Name of the kernel without arguments and types; null for host ops of a replica.
+        device_count: Devices on which it ran.
+        count: Events that take time in the used steps, on all devices.
+        ps_per_step: Time in which it is what a device does, summed over all devices, mean of the used steps, rounded down,
+            picoseconds.
+        error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
+        error_degrees: Degrees of freedom of the standard error; null where that is.
+        path_ps: Its time on the critical path, all walked steps together, picoseconds.
+        shapes: The distinct shapes of its inputs, in order; empty where not recorded. Of very many the first.
+    """
+
+    class_: Annotated[str, one_of(*CLASS_KEYS)]
+    op: OpName | None
+    op_type: OpType | None
+    kernel: KernelName | None
+    device_count: Count
+    count: Count
+    ps_per_step: Picoseconds
+    error_ps: float | None
+    error_degrees: float | None
+    path_ps: Picoseconds
+    shapes: tuple[Shapes, ...] = ()
+
+
+class OpSteps(Record, frozen=True):
+    """What the ops take of the used steps.
+
+    Attributes:
+        rows: The ops that take longest, and those that take most of the path, longest first.
+        step_count: Used steps, with those of the same number on several hosts as one.
+        walked_count: Steps of all hosts whose path was walked; path_ps is of all of them.
+        left_out_count: Ops that are not among the rows.
+        left_out_ps_per_step: Time of the longest of them in a step, picoseconds; 0 without any.
+    """
+
+    rows: tuple[OpInSteps, ...]
+    step_count: Count
+    walked_count: Count
+    left_out_count: Count
+    left_out_ps_per_step: Picoseconds
+
+
+class _Op(NamedTuple):
+    """What makes two events the same op."""
+
+    class_: int
+    op: str | None
+    op_type: str | None
+    kernel: str | None
+
+
+def kernel_stem(name: str) -> str:
+    """`void gemm<float, 4>(float*)` without types and arguments: `gemm`."""
+    short = name.removeprefix("void ").replace(_UNNAMED, "")
+    return _SIGNATURE.split(short, maxsplit=1)[0].strip() or name
+
+
+def compute(context: Context) -> OpSteps | Skipped:
+    """The ops of the used steps with the largest time."""
+    if not context.selection.used_steps:
+        return Skipped("no used step")
+    ledger = context.ledger
+    numbers = sorted({step.number for step in context.selection.used_steps})
+    numbering = _Numbering(context.trace)
+    devices = [_device_ops(ledger, device, numbers, numbering) for device in ledger.devices]
+    walked = ledger.path
+    is_busy = ledger.columns.activity[walked.row] != IDLE
+    path = numbering.of(ledger.columns.event[walked.row[is_busy]])
+    ops = numbering.ops
+    on_path = _totals(path, walked.duration_ps[is_busy], len(ops))
+    total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
+    for device in devices:
+        total += _totals(device.op, device.duration_ps, len(ops))
+        of_device = np.bincount(device.event_op, minlength=len(ops))
+        count += of_device
+        device_count += of_device > 0
+    chosen = _largest(ops, total, on_path)
+    series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
+    for device in devices:
+        series += device.series(chosen, len(ops), len(numbers))
+    is_left_out = np.ones(len(ops), dtype=np.bool_)
+    is_left_out[chosen] = False
+    made = []
+    for place, op in enumerate(chosen.tolist()):
+        of_steps = series[place].astype(np.float64)
+        variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
+        made.append(
+            OpInSteps(
+                class_=CLASS_KEYS[ops[op].class_],
+                op=ops[op].op,
+                op_type=ops[op].op_type,
+                kernel=ops[op].kernel,
+                device_count=int(device_count[op]),
+                count=int(count[op]),
+                ps_per_step=int(total[op]) // len(numbers),
+                error_ps=None if variance is None else round(variance**0.5, 1),
+                error_degrees=None if degrees is None else round(degrees, 2),
+                path_ps=int(on_path[op]),
+                shapes=numbering.shapes_of(op),
+            )
+        )
+    return OpSteps(
+        rows=tuple(made),
+        step_count=len(numbers),
+        walked_count=int(ledger.is_used.sum()) if walked.row.size else 0,
+        left_out_count=int(is_left_out.sum()),
+        left_out_ps_per_step=int(total[is_left_out].max(initial=0)) // len(numbers),
+    )
+
+
+class _DeviceOps(Struct, frozen=True, eq=False):
+    """The busy segments of one device in the used steps: int32 `op`, `step` (the place of its number), int64 `duration_ps`.
+
+    `event_op`: int32, the op of each event that has a segment.
+    """
+
+    op: Int32Array
+    step: Int32Array
+    duration_ps: Int64Array
+    event_op: Int32Array
+
+    def series(self, chosen: Int64Array, op_count: int, step_count: int) -> Int64Array:
+        """The time of the chosen ops in each step, int64 `[chosen, steps]`."""
+        place = np.full(op_count, NONE, dtype=np.int64)
+        place[chosen] = np.arange(chosen.size)
+        row = place[self.op]
+        kept = np.flatnonzero(row != NONE)
+        cell = row[kept] * step_count + self.step[kept]
+        flat = _totals(cell, self.duration_ps[kept], chosen.size * step_count)
+        result: Int64Array = flat.reshape(chosen.size, step_count)
+        return result
+
+
+def _device_ops(
+    ledger: Ledger, device: int, numbers: Sequence[int], numbering: _Numbering
+) -> _DeviceOps:
+    own, columns = ledger.rows_of(device), ledger.columns
+    rows = np.flatnonzero((columns.activity[own] != IDLE) & ledger.counts[own]) + own.start
+    of_number = {number: place for place, number in enumerate(numbers)}
+    place = np.array([of_number.get(step.number, NONE) for step in ledger.steps], dtype=np.int32)
+    return _DeviceOps(
+        numbering.of(columns.event[rows]),
+        place[columns.step[rows]],
+        columns.duration_ps[rows],
+        numbering.of(unique_ids(columns.event[rows])),
+    )
+
+
+def _totals(place: npt.NDArray[np.integer], values: Int64Array, length: int) -> Int64Array:
+    result: Int64Array = SWEEPS.totals(
+        np.ascontiguousarray(place, dtype=np.int64), np.ascontiguousarray(values), length
+    )
+    return result
+
+
+class _KernelStems(Struct, frozen=True, eq=False):
+    """`stems`: what kernels are called without types and arguments. `of_name`: int32, the place of its stem by name."""
+
+    stems: tuple[str | None, ...]
+    of_name: Int32Array
+
+
+def _kernel_stems(recording: Recording) -> _KernelStems:
+    return _KernelStems(*read_once(recording, recording.device_columns.name, kernel_stem, None))
+
+
+class _Numbering:
+    """Numbers ops in the order in which they are asked for.
+
+    `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.ops: list[_Op] = []
+        self._labels = trace.once(op_labels)
+        self._columns = trace.device_columns
+        self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
+        self._number_of: dict[_Op, int] = {}
+        self._has_shapes = bool((self._columns.shape != NONE).any())
+        self.shapes: set[tuple[int, str]] = set()
+        self._text = trace.names.text
+        self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
+        self._names = trace.once(op_names)
+        self._stems = trace.once(_kernel_stems)
+
+    def of(self, rows: SmallIntArray) -> Int32Array:
+        """The number of the op of each of these events, int32."""
+        columns = self._columns
+        if not rows.size:
+            return np.empty(0, dtype=np.int32)
+        # A kernel does not tell ops of replicas apart.
+        code = self._labels.of_row[rows] * np.int32(2) + self._is_replica[columns.device[rows]]
+        number_of_row: Int32Array = self._number_of_code.take(code)
+        is_new = number_of_row == NONE
+        if is_new.any():
+            self._number(unique_ids(code[is_new]))
+            number_of_row = self._number_of_code.take(code)
+        if self._has_shapes:
+            shape = columns.shape[rows]
+            known = np.flatnonzero(shape != NONE)
+            of_op, shape = number_of_row[known], shape[known]
+            _, begin = SWEEPS.labelled(of_op, shape, np.zeros(known.size, dtype=np.uint8))
+            texts = (self._text(name) or "" for name in shape[begin].tolist())
+            self.shapes.update(zip(of_op[begin].tolist(), texts, strict=True))
+        return number_of_row
+
+    def _number(self, codes: Int64Array) -> None:
+        """Number the ops of labels, each twice itself, and one more where a replica runs it."""
+        columns, row = self._columns, self._labels.row[codes >> 1]
+        op, stem = self._names.of_name[columns.op[row]], self._stems.of_name[columns.name[row]]
+        stem[codes & 1 == 1] = NONE
+        label, first = SWEEPS.labelled(op, stem, columns.class_[row])
+        keys = (column[first].tolist() for column in (columns.class_[row], op, stem))
+        numbers = [self._number_of_op(*key) for key in zip(*keys, strict=True)]
+        self._number_of_code[codes] = np.array(numbers, dtype=np.int32)[label]
+
+    def _number_of_op(self, class_: int, op: int, stem: int) -> int:
+        """The number of an op from those of its name and type and of its kernel."""
+        kernel = None if stem == NONE else self._stems.stems[stem]
+        made = _Op(class_, *self._names.ops[op], kernel)
+        number = self._number_of.setdefault(made, len(self.ops))
+        if number == len(self.ops):
+            self.ops.append(made)
+        return number
+
+    def shapes_of(self, op: int) -> tuple[str, ...]:
+        """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
+        texts = {text for number, text in self.shapes if number == op}
+        return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
+
+
+def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:
+    """The ops of most time and of most time on the path, those of most time first; of equal ones by name."""
+
+    def by(time: Int64Array) -> list[int]:
+        return sorted(range(len(ops)), key=lambda op: (-int(time[op]), _key(ops[op])))
+
+    by_total = by(total)
+    wanted = {*by_total[:MOST_OPS], *(op for op in by(on_path)[:MOST_OPS] if on_path[op])}
+    return np.array([op for op in by_total if op in wanted], dtype=np.int64)
+
+
+def _key(op: _Op) -> tuple[int, str, str, str]:
+    return op.class_, op.op or "", op.op_type or "", op.kernel or ""
+
+
+ANALYSIS: Final = Analysis[OpSteps]("op_steps", compute)

@@ -1,0 +1,1 @@
+"""Topics: the machine, the capture and the process."""

@@ -1,0 +1,285 @@
+"""Shows hangs: since when, who did not come, where each thread is, and the stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, Final
+
+import msgspec
+
+from traceview.analysis.machine.hang.findings import RULES, WAIT_WORDS, diagnose
+from traceview.analysis.machine.hang.phase import PHASE_WORDS, phase_of
+from traceview.analysis.rules.sentences import shown_finding
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.json_text import dumped
+from traceview.document.markdown import render_section
+from traceview.document.phrase import Phrase, Sentence, name, names, phrase, plain
+from traceview.document.sanitize import shortened
+from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
+
+_MOST_THREADS: Final = 24
+_MOST_COLLECTIVES: Final = 12
+_MOST_STACKS: Final = 12
+_MOST_NATIVE: Final = 12
+"""Rows, and stacks, in words: what a person reads in a hurry. The JSON report has all."""
+_LEAST_WRITTEN: Final = 100_000
+"""Bytes; the lines of a log are not worth a word."""
+_WIDEST_LINE: Final = 90
+"""Characters; the middle of a longer line is left out."""
+_IN_JSON: Final = "the JSON report"
+
+NOT_SEEN: Final = "Not known: which op of TensorFlow waits, for an op records itself when it ends."
+
+
+def write_up(facts: Mapping[str, Any]) -> tuple[dict[str, bytes], list[str]]:
+    """What the capture writes of a hang: contents by suffix, `.json` and `.md`, and the lines for the terminal.
+
+    The JSON is the report with its `findings`. Raises `msgspec.ValidationError` for facts that are none.
+    """
+    hang = hang_of(facts)
+    files = {
+        ".json": dumped(content_of(hang)),
+        ".md": render_section(hang_document(hang)).encode(),
+    }
+    return files, list(short_lines(hang))
+
+
+def content_of(hang: Hang) -> dict[str, Any]:
+    """The report and its `findings`, as JSON has them."""
+    return {**msgspec.to_builtins(hang), "findings": msgspec.to_builtins(diagnose(hang))}
+
+
+def hangs_section(hangs: Sequence[Hang]) -> doc.Section:
+    """The hangs of a run, as a part of its report; the findings stand in their own section there."""
+    blocks: list[doc.Block] = []
+    for hang in hangs:
+        task = _of_task(hang) if len(hangs) > 1 else None
+        blocks += doc.notes(phrase(since(hang), task, "."), outcome(hang))
+        blocks += _details(hang)
+    return doc.Section("hangs", "Hangs", tuple(blocks))
+
+
+def hang_document(hang: Hang) -> doc.Section:
+    """One report as a document of its own: the conclusion, what to do, and what shows it."""
+    rules = {rule.code: rule for rule in RULES}
+    findings = tuple(
+        shown_finding(number, finding, rules[finding.code])
+        for number, finding in enumerate(diagnose(hang), 1)
+    )
+    answer = outcome(hang)
+    kind = "Process" if hang.state == "attached" else "Hang of process"
+    return doc.Section(
+        "hang",
+        plain(phrase(f"{kind} {hang.pid} on ", name(hang.host), _of_task(hang))),
+        (
+            *((doc.Findings(findings),) if findings else ()),
+            *_details(hang),
+            *_stacks(hang),
+        ),
+        lead=f"{since(hang)}." + (f" {answer}" if answer else ""),
+        is_folded=False,
+    )
+
+
+def short_lines(hang: Hang) -> Iterator[str]:
+    """What a person at the terminal needs, in a few lines."""
+    yield plain(phrase(since(hang), _of_task(hang), "."))
+    findings = diagnose(hang)
+    for finding in findings:
+        yield f"{finding.code}: {finding.title}"
+    if hang.main is not None:
+        yield f"main thread: {plain(place_words(hang.main))}"
+    for worker in hang.workers:
+        yield f"{worker.task}: {plain(worker_words(worker))}"
+    for finding in findings:
+        yield f"what to do: {finding.action}"
+
+
+def since(hang: Hang) -> str:
+    """How long no step had ended, and since when: for the first line of a report."""
+    if hang.state == "attached":
+        return "Seen from outside: whether steps end is not known"
+    if hang.waited_ns is None:
+        return f"No Python could run when the stacks were written, at {_clock(hang.noticed_ns)}"
+    moment = _clock(hang.last_step_ns)
+    at = f" at {moment}" if moment else ""
+    last = f"step {hang.step_count - 1} ended{at}" if hang.step_count else f"the script started{at}"
+    waited = seconds(hang.waited_ns)
+    if hang.is_lock_held:
+        return f"No Python ran for {waited}, until {_clock(hang.noticed_ns)}"
+    return f"No step has ended for {waited} since {last}"
+
+
+def seconds(ns: int) -> str:
+    """A time in whole seconds: `83 s`, `12 min`."""
+    value = ns / 1e9
+    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
+
+
+def outcome(hang: Hang) -> str | None:
+    """How it ended; None while it is not known to have."""
+    if hang.total_ns is None or hang.is_lock_held:
+        return None
+    if hang.state == "went-on":
+        return f"Training went on after {seconds(hang.total_ns)}."
+    return f"The script ended after {seconds(hang.total_ns)} without another step."
+
+
+def _clock(ns: int | None) -> str | None:
+    """The time of day in UTC."""
+    try:
+        return (
+            None if ns is None else f"{datetime.fromtimestamp(ns / 1e9, timezone.utc):%H:%M:%S} UTC"
+        )
+    except (OSError, OverflowError, ValueError):
+        return None
+
+
+def worker_words(worker: HangWorker) -> Phrase:
+    """What a worker does."""
+    steps = "" if not worker.step_count else f" (last step: {worker.step_count - 1})"
+    if worker.state == "ended":
+        return phrase(f"its script has ended{steps}")
+    if worker.state == "silent" and worker.silent_ns is not None:
+        ended = numbers.plural(worker.step_count or 0, "step")
+        ago = seconds(worker.silent_ns)
+        return phrase(f"stopped, gone or cut off: it wrote last {ago} ago, when {ended} had ended")
+    if worker.state == "unknown" and worker.is_answering is False:
+        return phrase("it does not answer")
+    if worker.state == "unknown":
+        return phrase("where it is, is not known")
+    waited = "" if worker.waited_ns is None else f" for {seconds(worker.waited_ns)}"
+    return phrase(
+        "in the call of a step, " if worker.state == "in-step" else None,
+        *(("in ", name(worker.line)) if worker.line else ("outside of its own code",)),
+        f", without a step{waited}{steps}",
+    )
+
+
+def place_words(thread: HangThread) -> Phrase:
+    """Where a thread is: the line of the user's code, the innermost line, and what it waits for."""
+    lines = [thread.user_line] if thread.user_line else []
+    if thread.frames and thread.frames[0] != thread.user_line:
+        lines.append(thread.frames[0])
+    what = f", {WAIT_WORDS[thread.wait]}" if thread.wait else None
+    if not lines:
+        return phrase("no Python", what)
+    return phrase(name(lines[0]), *((" → ", name(lines[1])) if len(lines) > 1 else ()), what)
+
+
+def _details(hang: Hang) -> Iterator[doc.Block]:
+    if hang.main is not None:
+        yield from doc.notes(phrase("Main thread: ", place_words(hang.main), "."))
+    yield from doc.facts(*_facts(hang))
+    yield from doc.table(
+        "Workers",
+        (
+            doc.words("worker", [worker.task for worker in hang.workers]),
+            doc.words("what it does", [worker_words(worker) for worker in hang.workers]),
+            doc.words("answers", [_yes(worker.is_answering) for worker in hang.workers]),
+        ),
+    )
+    collectives = sorted(hang.collectives, key=lambda entry: entry.has_come is None)
+    shown = collectives[:_MOST_COLLECTIVES]
+    yield from doc.table(
+        "Collectives of the step",
+        (
+            doc.names("collective", [shortened(entry.op, _WIDEST_LINE) for entry in shown]),
+            doc.words("device", [entry.device for entry in shown]),
+            doc.words("group", [_key(entry.group_key) for entry in shown], priority=2),
+            doc.words("instance", [_key(entry.instance_key) for entry in shown], priority=2),
+            doc.words("has come", [_yes(entry.has_come) for entry in shown]),
+        ),
+        row_count=len(collectives),
+        rest=_IN_JSON,
+    )
+    rows = hang.threads[:_MOST_THREADS]
+    yield from doc.table(
+        "Threads with a Python stack",
+        (
+            doc.names("thread", [thread.name for thread in rows]),
+            doc.names(
+                "is in",
+                [
+                    shortened(thread.user_line or (thread.frames or ("",))[0], _WIDEST_LINE)
+                    for thread in rows
+                ],
+            ),
+            doc.words("and", [WAIT_WORDS[thread.wait] if thread.wait else None for thread in rows]),
+            doc.shares("one core", [thread.computing_ratio for thread in rows], priority=1),
+        ),
+        row_count=len(hang.threads),
+        rest=_IN_JSON,
+    )
+    yield from doc.remarks(NOT_SEEN if hang.is_step and not hang.is_lock_held else None)
+    yield from doc.notes(
+        *(phrase(f"{key}: ", name(reason)) for key, reason in hang.missing.items())
+    )
+
+
+def _facts(hang: Hang) -> Iterator[Sentence]:
+    if hang.state == "attached" and hang.main is not None:
+        yield PHASE_WORDS[phase_of(hang)]
+    if hang.step_count is not None:
+        yield numbers.plural(hang.step_count, "step") + " ended"
+    if hang.step_function is not None:
+        first = ", its first call" if hang.is_first_call else None
+        yield phrase("in the call of ", name(hang.step_function), first)
+    if hang.cores is not None:
+        yield f"{hang.cores:.1f} cores busy"
+    if (hang.written_bytes or 0) >= _LEAST_WRITTEN:
+        yield f"{numbers.size(hang.written_bytes)} written in {seconds(hang.look_ns)}"
+    if hang.other_call_count:
+        yield f"{numbers.plural(hang.other_call_count, 'call')} of other functions since"
+    for gpu in hang.gpus:
+        power = f", {gpu.power_watts:.0f} W" if gpu.power_watts is not None else ""
+        yield f"GPU:{gpu.ordinal} {numbers.share(gpu.busy_ratio)} busy{power}"
+
+
+def _stacks(hang: Hang) -> Iterator[doc.Block]:
+    """The stacks, the innermost line first; equal ones once."""
+    groups: dict[tuple[str, ...], list[HangThread]] = {}
+    for thread in hang.threads:
+        groups.setdefault(thread.frames, []).append(thread)
+    for frames, threads in list(groups.items())[:_MOST_STACKS]:
+        of = names([thread.name for thread in threads], most=4)
+        yield doc.Subheading(phrase("Stack of ", of))
+        yield from doc.table("Stack", (doc.names("innermost line first", frames),))
+    more = len(groups) - _MOST_STACKS
+    if more > 0:
+        yield from doc.remarks(f"{numbers.plural(more, 'more stack')}: {_IN_JSON}.")
+    groups_of_native = hang.native[:_MOST_NATIVE]
+    yield from doc.table(
+        "Threads of the process",
+        (
+            doc.names("threads", [group.name for group in groups_of_native]),
+            doc.counts("count", [group.count for group in groups_of_native]),
+            doc.words(
+                "what they do",
+                [
+                    ", ".join(
+                        f"{count} × {WAIT_WORDS.get(wait, wait)}"
+                        for wait, count in group.waits.items()
+                    )
+                    for group in groups_of_native
+                ],
+            ),
+            doc.shares("one core", [group.computing_ratio for group in groups_of_native]),
+        ),
+        row_count=len(hang.native),
+        rest=_IN_JSON,
+    )
+
+
+def _of_task(hang: Hang) -> Phrase | None:
+    return phrase(", ", name(hang.task)) if hang.task else None
+
+
+def _yes(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"
+
+
+def _key(value: int | None) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,1 @@
+"""What several topics state of a run, one report a question."""

@@ -1,0 +1,185 @@
+"""Defines what a topic is, what it computes from, and what its section is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from traceview.analysis.facts.ledger import ledger_of
+from traceview.analysis.facts.of_hosts import OfHosts
+from traceview.analysis.facts.python import PythonShare, python_of_steps, shared
+from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.selection import Selection
+from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.run_commands import RunCommands
+from traceview.base.record import Record
+from traceview.base.timing import stage
+from traceview.document.model import Section
+from traceview.ledger.table import Ledger
+from traceview.trace.model import Trace
+
+
+class _HasDevice(Protocol):
+    """A row about one device."""
+
+    @property
+    def device(self) -> str: ...
+
+
+R = TypeVar("R", bound=Record)
+D = TypeVar("D", bound=_HasDevice)
+N = TypeVar("N")
+T = TypeVar("T")
+
+
+def _nothing(*_: object) -> Iterable[Finding]:
+    return ()
+
+
+TOP_OPS: Final = 10
+"""Rows of the op table per device in a report, unless asked otherwise."""
+
+
+class Options(Struct, frozen=True):
+    """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device."""
+
+    top: int | None = TOP_OPS
+    baseline: Trace | None = None
+
+
+class Analysis(Struct, Generic[R], frozen=True):
+    """A topic: how its result is computed, what is concluded from it, and how it is shown.
+
+    `name`: its key in the results of a report. `compute`: the result, or why there is none. `join`: what that of a run is,
+    made of those of its hosts; without it the topic needs the whole run. `rules`: the findings that
+    it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
+    nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
+    it nothing is said.
+    """
+
+    name: str
+    compute: Callable[[Context], R | Skipped]
+    join: Callable[[OfHosts[R]], R] | None = None
+    rules: tuple[Rule, ...] = ()
+    diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
+    if_absent: Callable[[Context], Iterable[Finding]] = _nothing
+    conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
+    sections: tuple[Callable[[View, R], Section | None], ...] = ()
+    title_if_absent: str = ""
+
+
+def result_key(analysis: Analysis[Any]) -> Hashable:
+    """What a context keeps the result of a topic under."""
+    return "result", analysis.name
+
+
+class Context(Run):
+    """A run with its ledger, and with the results and findings of the topics."""
+
+    def __init__(self, trace: Trace, selection: Selection, options: Options | None = None) -> None:
+        super().__init__(trace, selection)
+        self.options = options or Options()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where every picosecond of every device went."""
+        return self.once(ledger_of)
+
+    @property
+    def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
+        """By host index, for each of its steps: the Python that kept a device waiting. Only of sampled hosts."""
+        return self._once("python of steps", self._python_of_steps)
+
+    def _python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
+        if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
+            return {}
+        return python_of_steps(self.ledger, self.selection.steps, self.idle.python)
+
+    @property
+    def python_of_input(self) -> Mapping[str, PythonShare]:
+        """By name of the host: the Python that threads other than that of the steps ran in the window."""
+        return self._once("python of input", self._python_of_input)
+
+    def _python_of_input(self) -> Mapping[str, PythonShare]:
+        lines = {
+            self.trace.hosts[host].name: python.of_others(self.selection.windows[host])
+            for host, python in self.idle.python.items()
+        }
+        return {host: shared(line) for host, line in lines.items() if line}
+
+    def result(self, analysis: Analysis[R]) -> R | Skipped:
+        """The result of a topic, or why there is none."""
+        with stage(f"analysis of {analysis.name}"):
+            return self._once(result_key(analysis), lambda: analysis.compute(self))
+
+    def record(self, analysis: Analysis[R]) -> R | None:
+        """The result of a topic; None if there is none."""
+        result = self.result(analysis)
+        return None if isinstance(result, Skipped) else result
+
+    def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
+        """What is concluded from a topic alone."""
+        return self._once(("findings", analysis.name), lambda: self._findings(analysis))
+
+    def _findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
+        result = self.record(analysis)
+        with stage("findings"):
+            if result is None:
+                return tuple(analysis.if_absent(self))
+            return tuple(analysis.diagnose(self, result))
+
+
+class View(Struct, frozen=True):
+    """A finished report, as the section of a topic sees it.
+
+    `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
+    the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
+    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
+    for the commands that show more. `findings_of_gaps`: by the
+    number of a gap the numbers of the findings about it.
+    """
+
+    results: Mapping[str, Any]
+    skipped: Mapping[str, str]
+    findings: tuple[Finding, ...]
+    window_start_ps: Mapping[str, int]
+    logdir: str
+    run: str
+    outliers: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    most_rows: int = 64
+    is_brief: bool = False
+    other_runs: tuple[str, ...] = ()
+    findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def result(self, analysis: Analysis[R]) -> R | None:
+        """The result of a topic; None if the report has none."""
+        return self.results.get(analysis.name)
+
+    def record(self, name: str, kind: type[N]) -> N | None:
+        """The result of another topic by its name, as a section shows a number of it; None if the report has none."""
+        result = self.results.get(name)
+        return result if isinstance(result, kind) else None
+
+    def split(self, rows: Iterable[D]) -> tuple[list[D], list[D]]:
+        """The rows of devices with a row each, and those of the `others`."""
+        every = list(rows)
+        shown = [row for row in every if row.device not in self.others]
+        return shown, [row for row in every if row.device in self.others]
+
+    def command(self, name: str) -> str:
+        """What to type for all rows of a table of this run."""
+        return self.commands.command(name)
+
+    @property
+    def commands(self) -> RunCommands:
+        """The commands about this run."""
+        return RunCommands(self.logdir, self.run, not self.other_runs)
+
+    def reason(self, analysis: Analysis[R]) -> str:
+        """Why a result is absent."""
+        return self.skipped.get(analysis.name, "not computed")

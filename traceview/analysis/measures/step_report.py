@@ -1,0 +1,500 @@
+"""Measures how long each step took, what each device did in it, and which steps are slow.
+
+The names of ops show where the optimizer runs. Where it runs in each step, most of its ops do. Where gradients accumulate,
+most of its ops are those of an update and run in some steps only; the few others count the steps or add the gradients up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, Final
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from traceview.analysis.facts.python import PythonShare
+from traceview.analysis.facts.selection import Selection
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.intervals import Int64Array
+from traceview.base.record import (
+    LARGEST,
+    Count,
+    DeviceKey,
+    FunctionName,
+    Hostname,
+    Integer,
+    Picoseconds,
+    Record,
+    one_of,
+)
+from traceview.base.stats import low_median, median_ps, quartile_range
+from traceview.base.units import PS_PER_NS
+from traceview.ledger.states import KEYS
+from traceview.trace.device.op_phase import Phase, phases_of
+from traceview.trace.model import Step, Trace
+from traceview.trace.sidecar.sidecar import Sidecar
+
+_RELIABILITIES: Final = ("high", "medium", "low")
+_RELIABILITY: Final = {
+    "marker": "high",
+    "keras": "high",
+    "group": "medium",
+    "function": "medium",
+    "iterator": "low",
+    "period": "low",
+}
+
+
+_FEWEST_UPDATES: Final = 2
+_MOST_UPDATES_RATIO: Final = 0.5
+"""Where the update runs in more steps than this share, it is left out now and then, and gradients do not accumulate."""
+
+SLOW_RATIO: Final = 0.1
+"""Of the typical step: what a slow step takes longer at least; a choice of ours."""
+SLOW_SPREADS: Final = 4.0
+"""Of the distance from the lower quartile to the median: the same. Normally distributed times pass that in 0.4 % of steps."""
+FEWEST_SLOW: Final = 3
+"""Slow steps of one distance that show a period."""
+
+
+class StepDevice(Record, frozen=True):
+    """What one device did in one step.
+
+    Attributes:
+        device: Key of the device.
+        states: Picoseconds in each state that occurs, in the order of states; they sum to the part of the step inside the
+            window.
+    """
+
+    device: DeviceKey
+    states: dict[str, Count]
+
+
+class StepRow(Record, frozen=True):
+    """One step of one host.
+
+    Attributes:
+        host: Name of the host.
+        number: Number of the step within its host, as --steps takes it.
+        recorded_number: Number in its marker; null without one.
+        kind: train or eval.
+        start_ps: Start, picoseconds since the origin of the run.
+        duration_ps: Length, picoseconds.
+        used: Whether it takes part in medians and verdicts.
+        excluded: Why it takes no part in them; null if it does.
+        devices: What every visible device of the host did in the step.
+        python: The Python that the thread that runs the steps was in while it kept a device waiting: of the devices
+            of the host the one that is idle least. Null where no stack was sampled then.
+    """
+
+    host: Hostname
+    number: Integer
+    recorded_number: Integer | None
+    kind: Annotated[str, one_of("train", "eval")]
+    start_ps: Integer
+    duration_ps: Picoseconds
+    used: bool
+    excluded: str | None
+    devices: tuple[StepDevice, ...]
+    python: PythonShare | None = None
+
+
+class StepEvaluation(Record, frozen=True):
+    """An evaluation between two steps, such as validation. The time of the step before it holds it.
+
+    Attributes:
+        host: Name of the host.
+        after: Number in the marker of the step before it.
+        functions: Names of the functions that were called.
+        call_count: Calls of them.
+        duration_ps: From the first call to the return of the last, picoseconds.
+    """
+
+    host: Hostname
+    after: Integer
+    functions: tuple[FunctionName, ...]
+    call_count: Count
+    duration_ps: Picoseconds
+
+
+class Steps(Record, frozen=True):
+    """The steps in the window.
+
+    Attributes:
+        method: How the steps were found; mixed where hosts differ.
+        reliability: How sure the bounds of steps are: high (markers), medium (stored groups, function calls), low
+            (input calls or kernels that repeat).
+        basis: marker: cut at the recorded bounds; device: at the first device event of each, because the host
+            runs ahead; mixed where hosts differ.
+        loop_iterations: How often a loop in the graph ran per step (median), or how often the graph of a step calls
+            Strategy.run. If that is the training loop, one step here is several training steps. Null without one.
+        updates_per_step: How often the optimizer ran in a step (median), where a loop does; null without a loop, or where
+            no op shows the optimizer. Once: the loop is a layer, such as an LSTM, and not the training loop.
+        steps_per_call: The most training steps that one call made of those that the capture marked as steps,
+            such as steps_per_execution of Keras; null where the sidecar does not say.
+        count: Steps in the window, over all hosts.
+        used_count: Steps that take part in the statistics.
+        median_ps: Median duration of the used steps, picoseconds; null without any.
+        iqr_ps: Interquartile range of the durations of the used steps, picoseconds, rounded down; null for
+            fewer than two.
+        cv_ratio: Standard deviation over mean of the durations of the used steps; null for fewer than two.
+        steps: The steps, host by host in time order.
+        loop_function: Step function of which the capture knows that each call runs several training steps in its
+            graph; null where it knows of none.
+        evaluations: Evaluations between the steps, as the capture saw them.
+        optimizer_steps: Numbers of the steps in which the optimizer updated the variables, where gradients accumulate
+            in the others; empty where it runs in each step, or nothing shows when it runs.
+        accumulated_steps: Over how many steps gradients accumulate; null where they do not, or that is not known.
+    """
+
+    method: Annotated[
+        str, one_of("marker", "keras", "group", "function", "iterator", "period", "mixed")
+    ]
+    reliability: Annotated[str, one_of("high", "medium", "low")]
+    basis: Annotated[str, one_of("marker", "device", "mixed")]
+    loop_iterations: Annotated[int, Meta(ge=2, le=LARGEST)] | None
+    steps_per_call: Annotated[int, Meta(ge=1, le=LARGEST)] | None
+    count: Count
+    used_count: Count
+    median_ps: Picoseconds | None
+    iqr_ps: Picoseconds | None
+    cv_ratio: float | None
+    steps: tuple[StepRow, ...]
+    loop_function: FunctionName | None = None
+    evaluations: tuple[StepEvaluation, ...] = ()
+    optimizer_steps: tuple[Integer, ...] = ()
+    accumulated_steps: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
+    updates_per_step: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
+
+    @property
+    def trains_in_loop(self) -> bool | None:
+        """Whether the loop in the graph is the training loop; None where nothing shows it."""
+        if self.loop_iterations is None:
+            return False
+        return None if self.updates_per_step is None else self.updates_per_step > 1
+
+
+def compute(context: Context) -> Steps | Skipped:
+    """The steps of every host, with the states of its devices."""
+    trace, selection = context.trace, context.selection
+    steps_by_host = {host: steps for host, steps in selection.steps.items() if steps}
+    if not steps_by_host:
+        return Skipped("no steps: nothing marks them, and nothing repeats")
+    methods = [trace.steps_by_host[host] for host in steps_by_host]
+    rows = _rows(context)
+    accumulated = _accumulation(trace, selection)
+    function, runs = _training_loop(trace, selection)
+    loop_iterations = runs or _loop_iterations(trace, selection)
+    used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
+    return Steps(
+        method=_common([steps.method for steps in methods]),
+        reliability=max(
+            (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
+        ),
+        loop_iterations=loop_iterations,
+        steps_per_call=_steps_per_call(trace, selection),
+        basis=_common([steps.basis for steps in methods]),
+        count=len(rows),
+        used_count=int(used.size),
+        median_ps=selection.median_step_ps,
+        iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
+        cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
+        steps=tuple(rows),
+        loop_function=function,
+        evaluations=tuple(_evaluations(trace, selection)),
+        optimizer_steps=accumulated.updates if accumulated else (),
+        accumulated_steps=accumulated.every if accumulated else None,
+        updates_per_step=_updates_per_step(trace, selection) if loop_iterations else None,
+    )
+
+
+def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
+    """The median over the steps of the most iterations that one executor in it ran; None if none ran two."""
+    columns = trace.host_columns
+    numbers = columns.stat("iter_num")
+    executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
+    row, iteration = numbers.row[executes], numbers.value[executes]
+    start, host = columns.start_ps[row], columns.host[row]
+    most = []
+    for step in (step for steps in selection.steps.values() for step in steps):
+        inside = (host == step.host) & (start >= step.start_ps) & (start < step.end_ps)
+        most.append(int(iteration[inside].max(initial=0)))
+    median = median_ps(most) or 0
+    # In the iteration after the last one only the condition of the loop runs.
+    return median if median > 1 else None
+
+
+def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
+    """The step function whose calls run several training steps, and how many if its graph repeats them without a loop."""
+    for sidecar in _sidecars(trace, selection):
+        if max(sidecar.steps_per_call, default=1) > 1:
+            continue
+        for function in sidecar.placement.functions:
+            if function.step is not None and (function.training_loop or function.replica_runs):
+                return function.step, None if function.training_loop else function.replica_runs
+    return None, None
+
+
+def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
+    for host, steps in selection.steps.items():
+        sidecar = trace.hosts[host].sidecar
+        if sidecar is None or trace.steps_by_host[host].method != "marker":
+            continue
+        shown = {step.recorded_number for step in steps}
+        for recorded in sidecar.evaluations:
+            if recorded.after is not None and recorded.after in shown and recorded.functions:
+                begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
+                yield StepEvaluation(
+                    host=trace.hosts[host].name,
+                    after=recorded.after,
+                    functions=tuple(recorded.functions),
+                    call_count=min(sum(recorded.functions.values()), LARGEST),
+                    duration_ps=min(max(ended_ns - begun_ns, 0) * PS_PER_NS, LARGEST),
+                )
+
+
+def _sidecars(trace: Trace, selection: Selection) -> Iterator[Sidecar]:
+    """The sidecars of hosts whose steps the capture marked."""
+    for host, steps in selection.steps.items():
+        sidecar = trace.hosts[host].sidecar
+        if steps and sidecar is not None and trace.steps_by_host[host].method == "marker":
+            yield sidecar
+
+
+def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
+    """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
+    marked = _sidecars(trace, selection)
+    most = max((count for sidecar in marked for count in sidecar.steps_per_call), default=0)
+    return most if most > 0 else None
+
+
+def _common(values: list[str]) -> str:
+    return values[0] if len(set(values)) == 1 else "mixed"
+
+
+def _rows(context: Context) -> list[StepRow]:
+    trace, ledger = context.trace, context.ledger
+    states = {device: ledger.states_of_steps(device) for device in ledger.devices}
+    rows: list[StepRow] = []
+    passed: Counter[int] = Counter()
+    for place, step in enumerate(ledger.steps):
+        python = context.python_of_steps.get(step.host)
+        rows.append(
+            StepRow(
+                host=trace.hosts[step.host].name,
+                number=step.number,
+                recorded_number=step.recorded_number,
+                kind=step.kind,
+                start_ps=step.start_ps,
+                duration_ps=step.duration_ps,
+                used=step.excluded is None,
+                excluded=step.excluded,
+                devices=tuple(
+                    StepDevice(trace.device_key(device), _by_state(of_states[:, place]))
+                    for device, of_states in states.items()
+                    if trace.device_list[device].host == step.host
+                ),
+                python=python[passed[step.host]] if python else None,
+            )
+        )
+        passed[step.host] += 1
+    return rows
+
+
+def _by_state(of_states: Int64Array) -> dict[str, int]:
+    return {key: ps for key, ps in zip(KEYS, of_states.tolist(), strict=True) if ps}
+
+
+# The optimizer
+
+
+class _Accumulation(Struct, frozen=True):
+    """`updates`: numbers of the steps in which the optimizer updated the variables.
+
+    `every`: it does so in every so manieth step; None where too few updates were recorded and the sidecar does not say.
+    """
+
+    updates: tuple[int, ...]
+    every: int | None
+
+
+def _accumulation(trace: Trace, selection: Selection) -> _Accumulation | None:
+    """What the first host with train steps shows; None where the optimizer runs in each step or nothing shows it."""
+    for host, steps in selection.steps.items():
+        train = [step for step in steps if step.kind == "train"]
+        if len(train) >= _FEWEST_UPDATES:
+            updates = _updates(trace, host, train)
+            recorded = _recorded(trace, host)
+            if updates is None or (len(updates) < _FEWEST_UPDATES and recorded is None):
+                return None
+            return _Accumulation(updates, recorded or _period(updates, train))
+    return None
+
+
+def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...] | None:
+    """The steps that hold most of the ops of the optimizer, by name; None if they are not a part of all steps."""
+    columns, phase = trace.device_columns, phases_of(trace)
+    of_host = np.array([device.host == host for device in trace.device_list], dtype=np.bool_)
+    rows = np.flatnonzero((phase == Phase.OPTIMIZER) & of_host[columns.device])
+    start, op = columns.start_ps[rows], columns.op[rows]
+    steps_of_op: dict[int, list[int]] = {}
+    for step in steps:
+        inside = (start >= step.start_ps) & (start < step.end_ps)
+        for name in unique_ids(op[inside].astype(np.int64)).tolist():
+            steps_of_op.setdefault(name, []).append(step.number)
+    together = Counter(tuple(numbers) for numbers in steps_of_op.values())
+    if not together:
+        return None
+    updates, _ = max(together.items(), key=lambda item: (item[1], -len(item[0])))
+    return updates if len(updates) <= _MOST_UPDATES_RATIO * len(steps) else None
+
+
+def _recorded(trace: Trace, host: int) -> int | None:
+    sidecar = trace.hosts[host].sidecar
+    count = sidecar.environment.training.accumulation_steps if sidecar else None
+    return count if count is not None and count > 1 else None
+
+
+def _period(updates: Sequence[int], steps: Sequence[Step]) -> int | None:
+    """The distance of the updates, if it is always the same and none is missing at either end."""
+    distances = {after - before for before, after in pairwise(updates)}
+    if len(distances) != 1:
+        return None
+    (distance,) = distances
+    is_whole = updates[0] - steps[0].number < distance and steps[-1].number - updates[-1] < distance
+    return distance if is_whole else None
+
+
+def _updates_per_step(trace: Trace, selection: Selection) -> int | None:
+    """The median over the steps in which the optimizer ran; None where no op shows it, as on GPUs whose ops XLA fused.
+
+    In a step it is how often its ops ran on a device, their median: some run once before the updates.
+    """
+    columns = trace.device_columns
+    rows = np.flatnonzero(phases_of(trace) == Phase.OPTIMIZER)
+    start, device, op = columns.start_ps[rows], columns.device[rows], columns.op[rows]
+    hosts = np.array([device.host for device in trace.device_list], dtype=np.int64)
+    found = []
+    for host, steps in selection.steps.items():
+        is_here = hosts[device] == host
+        for step in steps:
+            inside = is_here & (start >= step.start_ps) & (start < step.end_ps)
+            if inside.any():
+                _, counts = unique_counts(op[inside][device[inside] == device[inside][0]])
+                found.append(int(np.median(counts)))
+    return median_ps(found)
+
+
+# Slow steps
+
+
+class SlowSteps(Struct, frozen=True):
+    """Steps that take longer than the typical one; of several hosts a step takes as long as on the slowest.
+
+    `numbers`: of these steps. `usual`: of the other ones. `slow_ps`, `usual_ps`: their mean lengths, rounded down.
+    `typical_ps`: the median of all. `period`: one in so many steps is slow; None where their distances differ.
+    """
+
+    numbers: tuple[int, ...]
+    usual: tuple[int, ...]
+    slow_ps: int
+    usual_ps: int
+    typical_ps: int
+    period: int | None
+
+
+def slow_steps(result: Steps) -> SlowSteps | None:
+    """The slow ones of the used steps; None without any.
+
+    Steps that are expected to take longer are left out: before an evaluation, and of accumulated gradients the updates.
+    """
+    evaluated = {(row.host, row.after) for row in result.evaluations}
+    longest: dict[int, int] = {}
+    for row in result.steps:
+        is_other = (row.host, row.recorded_number) in evaluated
+        if row.used and not is_other and row.number not in result.optimizer_steps:
+            longest[row.number] = max(row.duration_ps, longest.get(row.number, 0))
+    numbers = sorted(longest)
+    lengths = np.array([longest[number] for number in numbers], dtype=np.int64)
+    typical = low_median(lengths)
+    if typical is None:
+        return None
+    ordered = np.sort(lengths)
+    spread = typical - int(ordered[(ordered.size - 1) // 4])
+    is_slow = lengths - typical >= max(SLOW_RATIO * typical, SLOW_SPREADS * spread, 1)
+    if not is_slow.any():
+        return None
+    slow = [number for number, slow in zip(numbers, is_slow.tolist(), strict=True) if slow]
+    return SlowSteps(
+        numbers=tuple(slow),
+        usual=tuple(number for number in numbers if number not in slow),
+        slow_ps=int(lengths[is_slow].sum()) // len(slow),
+        usual_ps=int(lengths[~is_slow].sum()) // int((~is_slow).sum()),
+        typical_ps=typical,
+        period=_period_of_slow(slow, numbers),
+    )
+
+
+def _period_of_slow(slow: Sequence[int], numbers: Sequence[int]) -> int | None:
+    """The distance of slow steps, if it is always the same and none is missing at either end."""
+    distances = {later - number for number, later in pairwise(slow)}
+    if len(slow) < FEWEST_SLOW or len(distances) != 1:
+        return None
+    (distance,) = distances
+    is_whole = slow[0] - numbers[0] < distance and numbers[-1] - slow[-1] < distance
+    return distance if is_whole and distance > 1 else None
+
+
+def state_growth(
+    rows: Iterable[StepRow], numbers: Collection[int], usual: Collection[int]
+) -> dict[str, dict[str, int]]:
+    """By state and device, how much longer it takes in some used steps than in as many usual ones, exact and rounded down."""
+    inside: Counter[tuple[str, str]] = Counter()
+    outside: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, bool]] = Counter()
+    for row in rows:
+        is_inside = row.number in numbers
+        if not row.used or not (is_inside or row.number in usual):
+            continue
+        for part in row.devices:
+            counts[part.device, is_inside] += 1
+            for state, ps in part.states.items():
+                (inside if is_inside else outside)[state, part.device] += ps
+    growth: dict[str, dict[str, int]] = {}
+    for state, device in inside | outside:
+        usual_ps = counts[device, True] * outside[state, device] // (counts[device, False] or 1)
+        growth.setdefault(state, {})[device] = inside[state, device] - usual_ps
+    return growth
+
+
+# Steps worth looking at
+
+
+def median_step(rows: Sequence[StepRow]) -> StepRow | None:
+    """The used step in the middle by length, the shorter of two; None without any."""
+    used = sorted((row for row in rows if row.used), key=lambda row: (row.duration_ps, row.number))
+    return used[(len(used) - 1) // 2] if used else None
+
+
+def slowest_step(rows: Iterable[StepRow]) -> StepRow | None:
+    """The longest used step, the first of equals; None without any."""
+    used = (row for row in rows if row.used)
+    return max(used, key=lambda row: row.duration_ps, default=None)
+
+
+def worst_step(rows: Iterable[StepRow], numbers: Collection[int]) -> StepRow | None:
+    """The longest of some steps, by number; None where none of them is in the window."""
+    chosen = (row for row in rows if row.number in numbers)
+    return max(chosen, key=lambda row: row.duration_ps, default=None)
+
+
+def detailed_steps(steps: Steps, findings: Iterable[Finding]) -> frozenset[int]:
+    """Numbers of the steps that a timeline shows in full detail, on every host."""
+    rows = steps.steps
+    chosen = [median_step(rows), slowest_step(rows)]
+    chosen += [worst_step(rows, finding.steps) for finding in findings if finding.steps]
+    return frozenset(row.number for row in chosen if row is not None)

@@ -1,0 +1,278 @@
+"""Finds the device that the others wait for, and why it is late.
+
+The ledger has each wait for a device with the device that is waited for. A straggler is the reason for most of that
+time. Chance makes some device the last in every step, so its share has to lie far beyond what chance gives it. Why it is
+late is where its steps differ most from those of the devices that wait: longer kernels, input, copies, or a later start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, nesting
+from traceview.base.stats import student, variance_of_mean
+from traceview.ledger.columns import By
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger, totals
+from traceview.trace.device.op_names import split_op
+from traceview.trace.model import NONE, Trace
+from traceview.trace.strategy.roles import machine_of
+from traceview.xplane.planes import ActivityClass
+
+if TYPE_CHECKING:
+    from traceview.analysis.measures.context import Context
+
+Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
+
+LEAST_EXCESS: Final = 0.5
+"""Of the waiting beyond what chance gives every device: the least that a straggler is the reason for."""
+
+CHANCE: Final = 0.05
+"""How often chance alone may let a device look like one that is late steadily."""
+
+_KERNELS_NAMED: Final = 3
+_WORTH_NAMING_RATIO: Final = 0.1
+"""Only kernels with this share of all that take longer are named."""
+
+_COPIES: Final = (State.H2D, State.D2H, State.D2D)
+_STARTS: Final = (
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.PYTHON,
+    State.BETWEEN_CALLS,
+    State.LOCK,
+    State.BETWEEN,
+    State.EVALUATION,
+    State.CHECKPOINT,
+    State.COMPILE,
+    State.SYNC,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.UNKNOWN,
+)
+_REASONS: Final[dict[Reason, tuple[State, ...]]] = {
+    "slower": (State.COMPUTE,),
+    "input": (State.INPUT,),
+    "copies": _COPIES,
+    "collective": (State.COMMUNICATION,),
+    "start": _STARTS,
+}
+_EXPLAINING_RATIO: Final = 0.5
+"""Of the waiting: so much later a reason makes a device at least."""
+
+_UNEVEN_CORES_FACTOR: Final = 1.5
+"""How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
+
+_NUMBER: Final = re.compile(r"_\d+$")
+
+
+class Straggler(Struct, frozen=True, eq=False):
+    """The device that the others wait for.
+
+    `device`: its number in the device list; `reason`: slower (at the same kernels), work (more of it), input (its batch
+    comes late), copies (they take longer), collective (it leaves one later) or start (the host starts its kernels late),
+    None where its steps do not differ by as much as the others wait; `rows` of the ledger: the waits for it; `share` of all waits for devices; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
+    several replicas on a machine; `kernels` that take longer in sum than on the others.
+    """
+
+    device: int
+    reason: Reason | None
+    rows: BoolArray
+    share: float
+    is_steady: bool
+    shares_cores: bool
+    kernels: tuple[str, ...]
+
+
+def device_waits(ledger: Ledger) -> BoolArray:
+    """The rows in which a device waits for another one that is late."""
+    return ledger.rows(states=(State.DEVICE_WAIT,))
+
+
+def straggler(context: Context) -> Straggler | None:
+    """The straggler of a run; None where no device is the reason for most of the waiting."""
+    return context.once(_straggler)
+
+
+def _straggler(context: Context) -> Straggler | None:
+    ledger = context.ledger
+    late_ps = _late_by_step(ledger)
+    of_device = late_ps.sum(axis=1)
+    whole = int(ledger.columns.duration_ps[device_waits(ledger)].sum())
+    count = len(ledger.devices)
+    if count < 2 or not of_device.any():
+        return None
+    place = int(of_device.argmax())
+    share = int(of_device[place]) / whole
+    if (share - 1 / count) / (1 - 1 / count) < LEAST_EXCESS:
+        return None
+    device = ledger.devices[place]
+    rows = ledger.rows(states=(State.DEVICE_WAIT,), by_device=device)
+    waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
+    shares_cores = _shares_cores(context.trace, device, ledger.devices)
+    longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
+    reason, kernels = _reason(ledger, device, waiting, longest_ps, shares_cores=shares_cores)
+    steady = is_steady(late_ps, place)
+    return Straggler(device, reason, rows, share, steady, shares_cores, kernels)
+
+
+def waited_for_ps(ledger: Ledger) -> dict[int, int]:
+    """By device how long others wait for it in all used steps, summed over them."""
+    return dict(zip(ledger.devices, _late_by_step(ledger).sum(axis=1).tolist(), strict=True))
+
+
+def _late_by_step(ledger: Ledger) -> Int64Array:
+    """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
+    columns = ledger.columns
+    rows = np.flatnonzero(device_waits(ledger) & (columns.by_kind == By.DEVICE))
+    used = sorted({step.number for step in ledger.steps if step.excluded is None}) or [0]
+    place_of = {number: place for place, number in enumerate(used)}
+    step_place = np.array([place_of.get(s.number, 0) for s in ledger.steps] + [0], dtype=np.int64)
+    place = np.full(max(ledger.devices, default=0) + 1, NONE, dtype=np.int64)
+    place[list(ledger.devices)] = np.arange(len(ledger.devices))
+    of_device = place[columns.by[rows]]
+    at = np.where(of_device == NONE, NONE, of_device * len(used) + step_place[columns.step[rows]])
+    total = totals(at, columns.duration_ps[rows], len(ledger.devices) * len(used))
+    return total.reshape(len(ledger.devices), len(used))
+
+
+def is_steady(late_ps: Int64Array, place: int) -> bool:
+    """Whether one device is waited for longer than the others by more than chance explains.
+
+    `late_ps`: how long others wait for each device, int64 `[devices, steps]`. Fewer than two steps show nothing.
+    """
+    count, step_count = late_ps.shape
+    if step_count < 2:
+        return False
+    others = np.delete(late_ps, place, axis=0).mean(axis=0)
+    beyond = late_ps[place] - others
+    variance, degrees = variance_of_mean(beyond)
+    # Any of the devices might be the one, and only longer waits count.
+    inside = 1 - 2 * CHANCE / count
+    return bool(beyond.mean() > student(inside, max(degrees, 1.0)) * np.sqrt(variance))
+
+
+def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
+    """Whether a device is a replica and others are on its machine."""
+    machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
+    own = machines[devices.index(device)]
+    return trace.device_list[device].kind == "replica" and machines.count(own) > 1
+
+
+# Why it is late
+
+
+def _reason(
+    ledger: Ledger, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
+) -> tuple[Reason | None, tuple[str, ...]]:
+    """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
+    own = _of_states(ledger, device)
+    others = np.mean([_of_states(ledger, other) for other in waiting], axis=0)
+    more = {
+        reason: float((own - others)[list(states)].sum()) for reason, states in _REASONS.items()
+    }
+    reason = max(more, key=lambda reason: more[reason])
+    if more[reason] < _EXPLAINING_RATIO * waited_ps:
+        return None, ()
+    if reason != "slower":
+        return reason, ()
+    is_more, kernels = _work(ledger, device, waiting, shares_cores=shares_cores)
+    return "work" if is_more else "slower", kernels
+
+
+def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
+    """The mean step of a device by state."""
+    result = np.zeros(len(State))
+    for state, ps in ledger.by_state(device).items():
+        result[state] = ps / (ledger.steps_of_device[device] or 1)
+    return result
+
+
+def _work(
+    ledger: Ledger, device: int, waiting: Sequence[int], *, shares_cores: bool
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
+
+    Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
+    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed; c' and m' are those of the others. A device that takes
+    no longer for half of its kernels is not slow. Replicas on shared cores are slow at any kernel, but not by much: one
+    that takes much longer for the same kernels has more data.
+    """
+    trace = ledger.trace
+    key, duration, size = _kernels(ledger, [device, *waiting])
+    count = np.stack([np.bincount(keys, minlength=size) for keys in key]).astype(np.float64)
+    total = np.stack(
+        [np.bincount(k, d, minlength=size) for k, d in zip(key, duration, strict=True)]
+    )
+    count = np.stack([count[0], count[1:].mean(axis=0)])
+    total = np.stack([total[0], total[1:].mean(axis=0)])
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    mean[0] = np.where(count[0] > 0, mean[0], mean[1])
+    mean[1] = np.where(count[1] > 0, mean[1], mean[0])
+    longer = total[0] - total[1]
+    whole = float(longer[longer > 0].sum())
+    order = np.argsort(-longer, kind="stable")[:_KERNELS_NAMED]
+    names = tuple(
+        _unnumbered(trace, name)
+        if trace.device_list[device].kind == "replica"
+        else trace.names.text(name) or ""
+        for name in order.tolist()
+        if longer[name] >= _WORTH_NAMING_RATIO * whole > 0
+    )
+    more_work = float(((count[0] - count[1]) * mean[0]).sum())
+    slower = float((count[1] * (mean[0] - mean[1])).sum())
+    if shares_cores:
+        is_larger = total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
+        return more_work > slower or bool(is_larger), names
+    is_uniform = 2 * total[1][mean[0] > mean[1]].sum() >= total[1].sum()
+    return more_work > slower or not is_uniform, names
+
+
+def _kernels(
+    ledger: Ledger, devices: Sequence[int]
+) -> tuple[list[Int64Array], list[Int64Array], int]:
+    """The kernels of devices in the used steps: by device a number of their name and their durations; how many names."""
+    columns = ledger.trace.device_columns
+    keys, durations = [], []
+    known: dict[str, int] = {}
+    for device in devices:
+        own = columns.rows_of(device)
+        begun = _is_used(ledger, device, columns.start_ps[own])
+        # Of kernels that run at once the ledger has only one.
+        events = np.flatnonzero((columns.class_[own] == ActivityClass.COMPUTE) & begun) + own.start
+        names = columns.name[events].astype(np.int64)
+        is_replica = ledger.trace.device_list[device].kind == "replica"
+        keys.append(_replica_free(ledger.trace, names, known) if is_replica else names)
+        durations.append(columns.duration_ps[events])
+    return keys, durations, max(int(names.max(initial=0)) for names in keys) + 1
+
+
+def _is_used(ledger: Ledger, device: int, time_ps: Int64Array) -> BoolArray:
+    """Which times are in a used step of the host of a device; without steps all."""
+    host = ledger.trace.device_list[device].host
+    steps = [step for step in ledger.steps if step.host == host and step.excluded is None]
+    if not steps:
+        return np.ones(time_ps.size, dtype=np.bool_)
+    start, end = (
+        np.array(times) for times in zip(*((s.start_ps, s.end_ps) for s in steps), strict=True)
+    )
+    result: BoolArray = nesting(start, end).innermost(time_ps) != NONE
+    return result
+
+
+def _unnumbered(trace: Trace, name: int) -> str:
+    return _NUMBER.sub("", split_op(trace.names.text(name) or "")[0])
+
+
+def _replica_free(trace: Trace, names: Int64Array, known: dict[str, int]) -> Int64Array:
+    """Equal numbers for ops that differ only in the number of the replica or of a second `MatMul`; `known`: by name."""
+    values, index = unique_inverse(names)
+    first = [known.setdefault(_unnumbered(trace, int(value)), int(value)) for value in values]
+    return np.array(first, dtype=np.int64)[index] if first else names

@@ -1,0 +1,382 @@
+"""Measures the copies between host and GPUs: how long they are exposed, how fast they are, and which ops issue them.
+
+Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
+each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
+single copies therefore add up exactly to that of their direction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.facts.activity import DeviceActivity
+from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
+from traceview.analysis.measures.copies import (
+    BlockingReads,
+    RoundTrip,
+    blocking_reads,
+    round_trips,
+)
+from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.base.ids import groups_of
+from traceview.base.intervals import Int64Array, places
+from traceview.base.record import (
+    Count,
+    DeviceKey,
+    OpName,
+    OpType,
+    Picoseconds,
+    Record,
+    Share,
+    ThreadName,
+    one_of,
+)
+from traceview.base.stats import median_ps
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_S, PS_PER_US
+from traceview.ledger.table import Ledger
+from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.device.op_names import split_op
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.sidecar.links import pcie_bytes_per_second
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass, HostMemory
+
+if TYPE_CHECKING:
+    from traceview.analysis.measures.context import Context
+
+SMALL_BYTES: Final = 64 * 1024
+"""Copies below this are small: they take latency rather than bandwidth."""
+
+SMALL_SIZE: Final = f"{SMALL_BYTES // 1024} KiB"
+
+BLOCKING_PS: Final = 20 * PS_PER_US
+"""A kernel that starts sooner than this after the end of a copy waited for the copy."""
+
+SIZE_BOUNDS_BYTES: Final = tuple(4**exponent for exponent in range(5, 16))
+"""1 KiB, 4 KiB, 16 KiB, 64 KiB … 1 GiB: powers of 4, one of them is `SMALL_BYTES`."""
+
+TOP_SOURCES: Final = 10
+"""Sources of copies per device in a report."""
+
+
+class Direction(Record, frozen=True):
+    """The copies of one device in one direction that overlap the window.
+
+    Attributes:
+        bytes: Bytes of the copies whose size is recorded; null where there are copies and none is.
+        count: Copies.
+        busy_ps: Time in which such a copy ran, picoseconds.
+        exposed_ps: Time in which such a copy ran and nothing before it in the order of device_time, picoseconds.
+        exposed_ps_per_step: The same per step, mean over the used steps, rounded down, picoseconds; null without any.
+        exposed_ratio: Exposed share of the used steps; without steps, of the window.
+        bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
+        pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
+            recorded.
+        small_count: Copies below 64 KiB; null where no size is recorded.
+        small_count_per_step: Copies below 64 KiB that start in a step, median over the used steps; null without
+            any.
+        size_counts: Copies below each of size_bounds_bytes and not below the bound before it, then those from
+            the last one on; null where no size is recorded.
+        blocking_kernel_count: Kernels that start less than 20 µs after the end of such a copy on another
+            stream.
+    """
+
+    bytes: Count | None
+    count: Count
+    busy_ps: Picoseconds
+    exposed_ps: Picoseconds
+    exposed_ps_per_step: Picoseconds | None
+    exposed_ratio: Share | None
+    bytes_per_second: Count | None
+    pageable_bytes: Count | None
+    small_count: Count | None
+    small_count_per_step: Count | None
+    size_counts: tuple[Count, ...] | None
+    blocking_kernel_count: Count
+
+
+class Directions(Record, frozen=True):
+    """The copies of one device by direction.
+
+    Attributes:
+        h2d: Host to device.
+        d2h: Device to host.
+        d2d: Device to device, also to another GPU.
+    """
+
+    h2d: Direction
+    d2h: Direction
+    d2d: Direction
+
+
+class CopySource(Record, frozen=True):
+    """An op or a thread that issued copies.
+
+    Attributes:
+        device: Key of the device.
+        direction: h2d, d2h or d2d.
+        op: Name of the op without its replica part; null if not recorded.
+        op_type: Type of the op; null if not recorded.
+        thread: Name of the thread that issued them; null if not recorded.
+        count: Copies.
+        bytes: Bytes of those whose size is recorded; null where none is.
+        total_ps: Sum of their durations, picoseconds.
+        exposed_ps: Their part of the exposed time of the direction, picoseconds.
+    """
+
+    device: DeviceKey
+    direction: Annotated[str, one_of("h2d", "d2h", "d2d")]
+    op: OpName | None
+    op_type: OpType | None
+    thread: ThreadName | None
+    count: Count
+    bytes: Count | None
+    total_ps: Picoseconds
+    exposed_ps: Picoseconds
+
+
+class DeviceTransfers(OfDevice, frozen=True):
+    """The copies of one GPU.
+
+    Attributes:
+        directions: Numbers by direction.
+        link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
+            a sidecar, and where the links of the GPUs of the host differ.
+        blocking_reads: Copies to the host that a thread waited for.
+        top_sources: What issued the copies, the longest exposed first.
+        source_count: Sources in all, of which top_sources holds the first.
+        round_trips: Ops on the CPU between two on this GPU, the longest first.
+    """
+
+    directions: Directions
+    link_bytes_per_second: Count | None
+    blocking_reads: BlockingReads
+    top_sources: tuple[CopySource, ...]
+    source_count: Count
+    round_trips: tuple[RoundTrip, ...]
+
+
+class Transfers(Record, frozen=True):
+    """The copies of all GPUs.
+
+    Attributes:
+        size_bounds_bytes: Bounds of size_counts, bytes, ascending.
+        devices: GPUs of hosts on which the tracer recorded any, by host and ordinal.
+    """
+
+    size_bounds_bytes: tuple[Count, ...]
+    devices: tuple[DeviceTransfers, ...]
+
+
+class _Span(Struct, frozen=True, eq=False):
+    """The window of a device, and start and end of the used steps of its host."""
+
+    window: Window
+    start: Int64Array
+    end: Int64Array
+
+
+def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers | Skipped:
+    """The copies of each GPU in its window, with `top` sources of each."""
+    trace, selection = context.trace, context.selection
+    gpus = [
+        index for index, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")
+    ]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    recorded = trace.hosts_with_device_events
+    spans = {
+        index: _Span(window, *step_bounds(selection.used_of(window.host)))
+        for index in gpus
+        if trace.device_list[index].host in recorded
+        and (window := selection.window_of_device(trace, index)) is not None
+    }
+    if not spans:
+        return Skipped("no GPU recorded an event")
+    copies = _inside(trace, copies_of(trace), spans)
+    reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
+    exposed = _exposed(context.ledger, copies)
+    device_of_copy = trace.device_columns.device[copies.row]
+    rows = []
+    for index, span in spans.items():
+        of_device = np.flatnonzero(device_of_copy == index)
+        own = _subset(copies, of_device)
+        sources = _sources(trace, index, own, exposed[of_device])
+        rows.append(
+            DeviceTransfers(
+                *trace.identity(index),
+                directions=_directions(context, index, span, own.row),
+                link_bytes_per_second=_link(trace, span.window.host),
+                blocking_reads=reads.get(index, BlockingReads(0, 0)),
+                top_sources=tuple(sources[:top]),
+                source_count=len(sources),
+                round_trips=trips.get(index, ()),
+            )
+        )
+    return Transfers(SIZE_BOUNDS_BYTES, tuple(rows))
+
+
+def _exposed(ledger: Ledger, copies: Copies) -> Int64Array:
+    """The exposed time of each copy in its window, without that of earlier copies of its direction."""
+    columns = ledger.columns
+    is_copy = (columns.activity >= ActivityClass.H2D) & (columns.activity <= ActivityClass.D2D)
+    event = columns.event[is_copy].astype(np.int64)
+    place = np.minimum(np.searchsorted(copies.row, event), max(copies.row.size - 1, 0))
+    known = copies.row[place] == event if copies.row.size else np.zeros(event.size, np.bool_)
+    durations = columns.duration_ps[is_copy]
+    result: Int64Array = SWEEPS.totals(place[known], durations[known], copies.row.size)
+    return result
+
+
+def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
+    """The copies that overlap the window of their device."""
+    columns = trace.device_columns
+    start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
+    kept = [np.empty(0, dtype=np.int64)]
+    for index, span in spans.items():
+        own = np.flatnonzero(columns.device[copies.row] == index)
+        kept.append(own[rows_in(start[own], end[own], span.window)])
+    return _subset(copies, np.sort(np.concatenate(kept)))
+
+
+def _subset(copies: Copies, index: Int64Array) -> Copies:
+    return Copies(copies.row[index], copies.op[index], copies.thread[index])
+
+
+# Directions
+
+
+def _directions(context: Context, device: int, span: _Span, rows: Int64Array) -> Directions:
+    class_ = context.trace.device_columns.class_[rows]
+    ways = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
+    return Directions(
+        *(_direction(context, device, span, rows[class_ == way], way) for way in ways)
+    )
+
+
+def _direction(
+    context: Context, device: int, span: _Span, rows: Int64Array, class_: ActivityClass
+) -> Direction:
+    columns, ledger, window = context.trace.device_columns, context.ledger, span.window
+    size = columns.bytes[rows]
+    known = size[size != UNKNOWN_BYTES]
+    is_recorded = bool(known.size) or not rows.size
+    total = int(known.sum()) if is_recorded else None
+    activity: DeviceActivity = context.activities[device]
+    busy = covered_ps(activity.by_class[class_], window)
+    own = ledger.columns.chosen(ledger.rows_of(device))
+    is_exposed = own.activity == class_
+    in_steps = int(own.duration_ps[is_exposed & ledger.counts[ledger.rows_of(device)]].sum())
+    step_count = ledger.steps_of_device.get(device, 0)
+    gpu_ps = ledger.gpu_ps_by_device.get(device, 0)
+    small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
+    small_in_step = np.searchsorted(small, span.end) - np.searchsorted(small, span.start)
+    return Direction(
+        bytes=total,
+        count=int(rows.size),
+        busy_ps=busy,
+        exposed_ps=int(own.duration_ps[is_exposed].sum()),
+        exposed_ps_per_step=in_steps // step_count if step_count else None,
+        exposed_ratio=in_steps / gpu_ps if gpu_ps else None,
+        bytes_per_second=(
+            total * PS_PER_S // busy if busy and total and known.size == rows.size else None
+        ),
+        pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
+        small_count=int(small.size) if is_recorded else None,
+        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
+        size_counts=_histogram(known) if is_recorded else None,
+        blocking_kernel_count=_blocking_kernel_count(context.trace, device, window, rows),
+    )
+
+
+def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
+    pageable = size[memory == HostMemory.PAGEABLE]
+    if (memory.size and not memory.any()) or (pageable == UNKNOWN_BYTES).any():
+        return None
+    return int(pageable.sum())
+
+
+def _histogram(size: Int64Array) -> tuple[int, ...]:
+    place = np.searchsorted(SIZE_BOUNDS_BYTES, size, side="right")
+    return tuple(np.bincount(place, minlength=len(SIZE_BOUNDS_BYTES) + 1).tolist())
+
+
+def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int64Array) -> int:
+    """Kernels in the window that start within `BLOCKING_PS` after one of these copies on another stream."""
+    columns, all_rows = trace.device_columns, trace.device_columns.rows_of(device)
+    if rows.size == 0:
+        return 0
+    stream = np.array([line.id for line in trace.lines], dtype=np.int64)
+    by_end = rows[np.argsort(columns.end_ps[rows], kind="stable")]
+    end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
+    # Most kernels start long after any copy.
+    begun = columns.start_ps[all_rows]
+    since = places(end, begun, right=True)
+    is_soon = (since > 0) & (begun - end[since - 1] < BLOCKING_PS)
+    kernels = np.flatnonzero(is_soon & (columns.class_[all_rows] == ActivityClass.COMPUTE))
+    kernels += all_rows.start
+    kernels = kernels[rows_in(columns.start_ps[kernels], columns.end_ps[kernels], window)]
+    start, of_kernel = columns.start_ps[kernels], stream[columns.line[kernels]]
+    last = np.searchsorted(end, start, side="right") - 1
+    # The last copy on another stream. Where the last copies are on the stream of the kernel: the copy before those.
+    begins = np.concatenate(([True], of_copy[1:] != of_copy[:-1]))
+    before_run = np.maximum.accumulate(np.where(begins, np.arange(end.size), 0)) - 1
+    last = np.where((last >= 0) & (of_copy[last] == of_kernel), before_run[last], last)
+    return int(((last >= 0) & (start - end[last] < BLOCKING_PS)).sum())
+
+
+# Sources
+
+
+def _sources(trace: Trace, device: int, copies: Copies, exposed: Int64Array) -> list[CopySource]:
+    """The sources of the copies of one device, those with the longest exposed time first; `exposed`: of each copy."""
+    columns = trace.device_columns
+    class_ = columns.class_[copies.row]
+    groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
+    for members in groups_of(class_.astype(np.int64), copies.op, copies.thread):
+        first = members[0]
+        text = trace.names.text(int(copies.op[first]))
+        name, type_ = (None, None) if text is None else split_op(text)
+        key = (int(class_[first]), name, type_, int(copies.thread[first]))
+        groups.setdefault(key, []).append(members)
+    sources = []
+    for (of_class, name, type_, thread), parts in groups.items():
+        members = np.concatenate(parts)
+        size = columns.bytes[copies.row[members]]
+        known = size[size != UNKNOWN_BYTES]
+        sources.append(
+            CopySource(
+                device=trace.device_key(device),
+                direction=trace.class_name(of_class),
+                op=name,
+                op_type=type_,
+                thread=None if thread == NONE else trace.lines[thread].name,
+                count=int(members.size),
+                bytes=int(known.sum()) if known.size else None,
+                total_ps=int(columns.duration_ps[copies.row[members]].sum()),
+                exposed_ps=int(exposed[members].sum()),
+            )
+        )
+    return sorted(sources, key=lambda s: (-s.exposed_ps, -s.total_ps, s.op or "", s.thread or ""))
+
+
+def _link(trace: Trace, host: int) -> int | None:
+    """The rate of the PCIe link of each GPU of a host, if all are alike.
+
+    The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
+    generation is the largest possible one, because an idle GPU saves power on a slower one.
+    """
+    sidecar = trace.hosts[host].sidecar
+    gpus = sidecar.environment.links.gpus if sidecar is not None else None
+    speeds = {
+        pcie_bytes_per_second(
+            gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max
+        )
+        for gpu in gpus or ()
+    }
+    return speeds.pop() if len(speeds) == 1 else None

@@ -1,0 +1,1 @@
+"""Rules, findings and their words."""

@@ -1,0 +1,72 @@
+"""Puts findings that are a consequence of another finding inside that one, so that one cause is reported once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Rule
+
+EXPLAINS: Final = "explains"
+"""The metric of evidence whose value is the code of an explained finding."""
+
+_OF_THEIR_STATES: Final = frozenset(("unsteady-steps",))
+"""Findings that explain only others about the same states."""
+
+
+def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings without those that another about the same device explains by its rule, and names in its evidence.
+
+    `rules`: by code. A finding that is explained itself explains nothing: its cause does.
+    """
+    explained: dict[int, list[str]] = {}
+    kept: list[int] = []
+    for place, finding in enumerate(findings):
+        cause = _first_cause(place, findings, rules)
+        if cause == place:
+            kept.append(place)
+        else:
+            explained.setdefault(cause, []).append(finding.code)
+    return [
+        replace(
+            findings[place],
+            evidence=(
+                *findings[place].evidence,
+                *(Evidence(EXPLAINS, code, None, "") for code in explained.get(place, ())),
+            ),
+        )
+        for place in kept
+    ]
+
+
+def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
+    """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
+    for other, cause in enumerate(findings):
+        rule = rules.get(cause.code)
+        if (
+            rule is not None
+            and findings[place].code in rule.explains
+            and _share_a_device(cause, findings[place])
+            and _is_about(cause, findings[place])
+        ):
+            return _first_cause(other, findings, rules)
+    return place
+
+
+def _share_a_device(cause: Finding, consequence: Finding) -> bool:
+    """Whether both are about one device; a finding that names none is about all."""
+    return (
+        not cause.devices
+        or not consequence.devices
+        or not set(cause.devices).isdisjoint(consequence.devices)
+    )
+
+
+def _is_about(cause: Finding, consequence: Finding) -> bool:
+    """Whether slow steps are slow for what the other finding is about; any other cause need not share its states."""
+    if cause.code not in _OF_THEIR_STATES or cause.loss is None or consequence.loss is None:
+        return True
+    return set(consequence.loss.states) <= set(cause.loss.states)

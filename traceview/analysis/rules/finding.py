@@ -1,0 +1,126 @@
+"""Defines what topics conclude: rules, the findings they lead to, the evidence, and why a result may be absent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from traceview.analysis.rules.words import Argument
+from traceview.base.record import (
+    DeviceKey,
+    Hostname,
+    Integer,
+    Key,
+    MetricName,
+    Picoseconds,
+    Record,
+    Share,
+    one_of,
+)
+from traceview.ledger.states import KEYS as STATE_KEYS
+
+Severity: TypeAlias = Literal["critical", "warning", "info"]
+Confidence: TypeAlias = Literal["high", "medium", "low"]
+Verdict: TypeAlias = Literal["high", "moderate", "none"]
+SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+LEAST_SHOWN_RATIO: Final = 0.001
+"""Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
+
+
+class Skipped(Struct, frozen=True):
+    """A result that could not be computed, and why."""
+
+    reason: str
+
+
+class OfDevice(Record, frozen=True):
+    """What a record about one device begins with; `Trace.identity` gives it.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device.
+        ordinal: Number in the name of the device.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Integer
+
+
+class Evidence(Record, frozen=True):
+    """One measured value and the threshold that it passed.
+
+    Attributes:
+        metric: Name of the value; its ending gives the unit.
+        value: What was measured.
+        threshold: Where the finding starts; null where mere presence counts.
+        where: Device, host, file, step or time that it was measured on.
+    """
+
+    metric: MetricName
+    value: int | float | str
+    threshold: int | float | None
+    where: str
+
+
+class FindingLoss(Record, frozen=True):
+    """How much of the GPU time the rows of the ledger are that a finding is about.
+
+    Attributes:
+        ps_per_step: Mean per step over the devices that the finding names, rounded down, picoseconds; in a run without
+            steps the mean in the window.
+        step_ps: Mean length of the steps of these devices, or of their windows, rounded down, picoseconds.
+        ratio: The exact share of the first of the second.
+        gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices. It ranks findings.
+        gpu_time_ps: The sum of the rows over all visible devices and used steps, picoseconds.
+        bound_ps_per_step: By how much the mean step would be shorter at most, at best, without them: their part of the
+            critical path, picoseconds; null where that is not known.
+        states: Keys of the states of the rows.
+        has_steps: Whether these are times per step; false where they are of the window.
+    """
+
+    ps_per_step: Picoseconds
+    step_ps: Picoseconds
+    ratio: Share
+    gpu_time_ratio: Share
+    gpu_time_ps: Picoseconds
+    bound_ps_per_step: Picoseconds | None
+    states: tuple[Annotated[str, one_of(*STATE_KEYS)], ...]
+    has_steps: bool = True
+
+
+class Finding(Record, frozen=True):
+    """A conclusion: one cause, what it costs, what to change, and the evidence for it.
+
+    Attributes:
+        code: Stable name; `traceview explain CODE` describes it.
+        severity: critical, warning or info.
+        title: Who, what, how much of what, and where in the code, in one sentence.
+        explanation: What it means here.
+        action: The one thing to do first.
+        loss: How much of the GPU time it is about; null where it is about no time.
+        arguments: What its sentences are made of, by name; the titles of the rule say what each is.
+        sentences: Which of the sentences of its rule it has: keys of title, action and reason, then of notes.
+        advice: What to change, with the call; LOGDIR in a command is source.logdir.
+        confidence: How sure the conclusion is.
+        confidence_reason: Why it is as sure as that.
+        evidence: Measured values past their thresholds.
+        devices: Keys of the devices that it is about; empty where it is about the run or a host.
+        steps: Numbers of the steps that it is about; empty for all.
+    """
+
+    code: Key
+    severity: Severity
+    confidence: Confidence
+    evidence: tuple[Evidence, ...]
+    title: str = ""
+    explanation: str = ""
+    action: str = ""
+    advice: str = ""
+    confidence_reason: str = ""
+    loss: FindingLoss | None = None
+    arguments: dict[Key, Argument] = field(default_factory=dict)
+    sentences: tuple[Key, ...] = ()
+    devices: tuple[DeviceKey, ...] = ()
+    steps: tuple[Integer, ...] = ()

@@ -1,0 +1,280 @@
+"""Defines rules: when a finding is made, the rows of the ledger that are its loss, and its sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.analysis.rules.finding import (
+    SEVERITIES,
+    Confidence,
+    Evidence,
+    Finding,
+    FindingLoss,
+    Severity,
+)
+from traceview.analysis.rules.words import Argument, Devices, Lost, filled, names_of
+from traceview.base.intervals import BoolArray
+from traceview.document import numbers
+from traceview.document.phrase import Phrase, plain
+from traceview.ledger.states import State
+from traceview.ledger.table import Ledger, Loss
+from traceview.trace.strategy.xla_devices import CPU
+
+LIMIT: Final = 0.05
+"""Share of the GPU time from which on a loss is a problem; less is noise or not worth a change."""
+
+CRITICAL_LIMIT: Final = 0.20
+"""Share of the GPU time from which on a loss is critical."""
+
+
+class _Selected(Protocol):
+    @property
+    def has_few_steps(self) -> bool: ...
+
+
+class _Analysed(Protocol):
+    """What a loss is made from: a ledger, and whether its steps are too few."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def selection(self) -> _Selected: ...
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """When a finding is made, what it means, and what to do about it.
+
+    All texts are templates (`words`). `title`: who, what, how much of what, where in the code, in 20 words;
+    `titles`: others, by a key that a finding names. `meaning`: why that costs time. `action`: the one thing to do
+    first, in one sentence of at most 140 characters; `advice`: what else helps, and how to see it; `actions`: other
+    actions and advice by key, of which `jax` is for traces that JAX wrote. `notes`: sentences that a finding may add
+    to the meaning; `reasons`: why it is as sure as it is. `metrics`: words for the metrics of its evidence; `values`: for
+    those of its values that are keys of ours.
+
+    `limit`: the share of the GPU time from which on it is made; `limits`: what else has to hold. `starts_at`: when it
+    is made, in one sentence, with `{limit}` and the names of `limits` in braces. `states`: of its rows; empty where it
+    has no loss, and `severity` is fixed, unless the rule says when it has one of `other_severities`. `explains`: findings that are a consequence of this one. `is_of_absence`: it
+    concludes from what the trace lacks. `example`: a title.
+    """
+
+    code: str
+    title: str
+    meaning: str
+    action: str
+    starts_at: str
+    example: str
+    advice: str = ""
+    titles: Mapping[str, str] = {}
+    actions: Mapping[str, tuple[str, str]] = {}
+    notes: Mapping[str, str] = {}
+    reasons: Mapping[str, str] = {}
+    metrics: Mapping[str, str] = {}
+    values: Mapping[str, str] = {}
+    limit: float = LIMIT
+    limits: Mapping[str, float] = {}
+    states: tuple[State, ...] = ()
+    severity: Severity | None = None
+    other_severities: tuple[Severity, ...] = ()
+    explains: tuple[str, ...] = ()
+    is_of_absence: bool = False
+
+    def finding(
+        self,
+        *,
+        arguments: Mapping[str, Argument] | None = None,
+        loss: FindingLoss | None = None,
+        confidence: tuple[Confidence, str] = ("high", ""),
+        evidence: Sequence[Evidence] = (),
+        devices: Sequence[str] = (),
+        steps: Sequence[int] = (),
+        title: str = "",
+        action: str = "",
+        notes: Sequence[str] = (),
+        severity: Severity | None = None,
+    ) -> Finding:
+        """A finding by this rule. `title`, `action`, `notes`, and the second of `confidence`: keys of its sentences."""
+        sure, reason = confidence
+        return rendered(
+            Finding(
+                code=self.code,
+                severity=severity or self.severity or severity_of(loss, sure),
+                confidence=sure,
+                arguments=dict(arguments or {}),
+                loss=loss,
+                evidence=tuple(evidence),
+                devices=tuple(devices),
+                steps=tuple(steps),
+                sentences=(title, action, reason, *notes),
+            ),
+            self,
+        )
+
+    def of_rows(
+        self,
+        context: _Analysed,
+        rows: BoolArray,
+        *,
+        arguments: Mapping[str, Argument] | None = None,
+        named: Collection[int] | None = None,
+        confidence: tuple[Confidence, str] = ("high", ""),
+        evidence: Sequence[Evidence] = (),
+        steps: Sequence[int] = (),
+        title: str = "",
+        action: str = "",
+        notes: Sequence[str] = (),
+        keeps_waiting: bool = False,
+    ) -> Finding | None:
+        """The finding whose loss these rows of the ledger are; None where they are less than the limit.
+
+        `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
+        much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
+        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these.
+        """
+        ledger = context.ledger
+        lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting)
+        if not lost.ps or lost.share < self.limit:
+            return None
+        # What did nothing in the whole recording did nothing, however few steps it holds.
+        few = context.selection.has_few_steps and not self.is_of_absence
+        # Work that a device was not given is on no path: to give it some shortens the step, by what is not known.
+        bound_ps = None if State.NO_WORK in self.states else ledger.bound_ps(rows)
+        return self.finding(
+            arguments={
+                "who": devices_argument(context, lost.devices),
+                "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+                **(arguments or {}),
+            },
+            loss=finding_loss(lost, bound_ps, self.states),
+            confidence=("low", FEW_STEPS) if few else confidence,
+            evidence=evidence,
+            devices=lost.devices,
+            steps=steps,
+            title=title,
+            action=action,
+            notes=notes,
+        )
+
+    @property
+    def start(self) -> str:
+        """When the finding is made, with the numbers."""
+        limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
+        return self.starts_at.format(limit=numbers.percent(self.limit), **limits)
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        """Those that its findings can have, the usual one first."""
+        return (self.severity, *self.other_severities) if self.severity else ("warning", "critical")
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """All sentences."""
+        return (
+            self.title,
+            *self.titles.values(),
+            self.meaning,
+            self.action,
+            self.advice,
+            *(text for pair in self.actions.values() for text in pair),
+            *self.notes.values(),
+            *self.reasons.values(),
+        )
+
+    @property
+    def arguments(self) -> frozenset[str]:
+        """The names of all arguments."""
+        return frozenset().union(*map(names_of, self.templates))
+
+
+FEW_STEPS: Final = "few-steps"
+
+_REASONS: Final[Mapping[str, str]] = {
+    "": "recorded events show it",
+    FEW_STEPS: "fewer than two steps were recorded",
+}
+"""Why a finding of any rule is as sure as it is."""
+
+
+def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
+    """By the share of the GPU time, and how sure the cause is; by nothing else. A guess is one level lower."""
+    share = loss.gpu_time_ratio if loss else 0.0
+    level = (share >= LIMIT) + (share >= CRITICAL_LIMIT) - (confidence == "low")
+    return SEVERITIES[::-1][max(level, 0)]
+
+
+def finding_loss(lost: Loss, bound_ps: int | None, states: Sequence[State]) -> FindingLoss:
+    """The record of a loss. `bound_ps`: by how much the mean step would be shorter at best."""
+    return FindingLoss(
+        ps_per_step=lost.mean_ps,
+        step_ps=lost.of_ps,
+        ratio=lost.named_share,
+        gpu_time_ratio=lost.share,
+        gpu_time_ps=lost.ps,
+        bound_ps_per_step=bound_ps,
+        states=tuple(state.key for state in states),
+        has_steps=lost.named_steps > 0,
+    )
+
+
+def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:
+    """Devices as a sentence names them."""
+    ledger = context.ledger
+    trace = ledger.trace
+    entries = {trace.device_key(device): trace.device_list[device] for device in ledger.devices}
+    kinds = {
+        key: "cpu" if entry.kind == "replica" and entry.model == CPU else entry.kind
+        for key, entry in entries.items()
+    }
+    of_kind = [key for key, kind in kinds.items() if kind == kinds.get(keys[0])] if keys else []
+    noun = _NOUNS.get(kinds.get(keys[0], ""), "device") if keys else "device"
+    return Devices(tuple(keys), len(of_kind), noun)
+
+
+_NOUNS: Final = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU", "replica": "replica"}
+
+
+def rendered(finding: Finding, rule: Rule) -> Finding:
+    """The finding with the sentences that its rule makes of its arguments."""
+    phrases = phrases_of(finding, rule)
+    return replace(finding, **{name: plain(phrase) for name, phrase in phrases.items()})
+
+
+class _Concluded(Protocol):
+    """What sentences are made of: a finding, or a verdict that is about one."""
+
+    @property
+    def arguments(self) -> Mapping[str, Argument]: ...
+
+    @property
+    def sentences(self) -> tuple[str, ...]: ...
+
+
+def phrases_of(finding: _Concluded, rule: Rule) -> dict[str, Phrase]:
+    """The sentences of a finding, as phrases, by the name of the field that holds them as text.
+
+    Raises `KeyError` for an argument that a sentence has and the finding has not.
+    """
+    title, action, reason, *notes = (*finding.sentences, "", "", "")[
+        : max(3, len(finding.sentences))
+    ]
+    first, rest = rule.actions.get(action, (rule.action, rule.advice))
+    reasons = {**_REASONS, **rule.reasons}
+    explained = " ".join(
+        [rule.meaning, *(rule.notes[note] for note in notes if note in rule.notes)]
+    )
+    texts = {
+        "title": rule.titles.get(title, rule.title).removesuffix("."),
+        "explanation": explained,
+        "action": first,
+        "advice": rest,
+    }
+    return {
+        **{name: filled(text, finding.arguments) for name, text in texts.items()},
+        "confidence_reason": filled(
+            reasons.get(reason, reasons[""]), finding.arguments, is_sentence=False
+        ),
+    }

@@ -1,0 +1,138 @@
+"""Renders the sentences of a finding as phrases: by its rule from its arguments, and its evidence in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.rules.explained_findings import EXPLAINS
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Rule, phrases_of
+from traceview.analysis.rules.run_commands import RunCommands
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.phrase import Phrase, Token, phrase
+from traceview.document.vocabulary import SEVERITIES, look_of
+
+_OF_ALL: Final = "steps"
+"""Evidence about all steps names no place."""
+
+_SHOWN_EVIDENCE: Final = 6
+_UNIT: Final = re.compile(r"_(?:ps|ns|bytes|ratio|count)$")
+_FIELDS: Final = ("title", "explanation", "action", "advice", "confidence_reason")
+
+
+def shown_finding(
+    number: int,
+    finding: Finding,
+    rule: Rule | None,
+    commands: RunCommands | None = None,
+) -> doc.Finding:
+    """A finding as documents show it. `commands`: those of its run, which take the place of those of any run."""
+    sentences = sentences_of(finding, rule)
+    if commands is not None:
+        for field in ("action", "advice"):
+            sentences[field] = commands.filled(sentences[field])
+    return doc.Finding(
+        number=number,
+        code=finding.code,
+        severity=look_of(SEVERITIES, finding.severity),
+        title=sentences["title"],
+        cost=_cost(finding),
+        explanation=sentences["explanation"],
+        evidence=evidence_phrase(finding.evidence, rule),
+        confidence=finding.confidence,
+        confidence_reason=sentences["confidence_reason"],
+        action=sentences["action"],
+        advice=sentences["advice"],
+    )
+
+
+def sentences_of(finding: Finding, rule: Rule | None) -> dict[str, Phrase]:
+    """The sentences by the field that holds them as text. Without a rule they are that text."""
+    if rule is not None:
+        return phrases_of(finding, rule)
+    return {name: text_phrase(getattr(finding, name)) for name in _FIELDS}
+
+
+def text_phrase(text: str) -> Phrase:
+    """A text that no rule made, as it is."""
+    return (Token(text),) if text else ()
+
+
+def _cost(finding: Finding) -> str:
+    """`18.8% of the GPU time; without it a step is at most 9.30 ms shorter`; empty where it costs no time.
+
+    A bound above the loss says nothing: it is of a path that goes from device to device.
+    """
+    loss = finding.loss
+    if loss is None:
+        return ""
+    share = f"{numbers.percent(loss.gpu_time_ratio)} of the GPU time"
+    bound_ps = loss.bound_ps_per_step
+    if not loss.has_steps or bound_ps is None or bound_ps > loss.ps_per_step:
+        return share
+    return f"{share}; without it a step is at most {numbers.time(bound_ps)} shorter"
+
+
+def evidence_phrase(evidence: Sequence[Evidence], rule: Rule | None) -> Phrase:
+    """`GPU:0: status: no event; memory held: 537 MB, limit 256 MB`: values of one metric together.
+
+    A place that all values share is named once.
+    """
+    places = {row.where for row in evidence if _has_place(row)}
+    shared = places.pop() if len(places) == 1 and all(map(_has_place, evidence)) else None
+    metrics: dict[tuple[str, str], dict[Phrase, list[str]]] = {}
+    for row in evidence:
+        limit = (
+            ""
+            if row.threshold is None
+            else f", limit {numbers.measured(row.metric, row.threshold)}"
+        )
+        wheres = metrics.setdefault((_metric(row.metric, rule), limit), {})
+        where = row.where if _has_place(row) and shared is None else ""
+        wheres.setdefault(_value(row, rule), []).append(where)
+    sentences = [_of_metric(*key, values) for key, values in metrics.items()]
+    hidden_count = len(sentences) - _SHOWN_EVIDENCE
+    parts: list[Phrase | str] = [] if shared is None else [(Token(shared, "device"),), ": "]
+    for place, sentence in enumerate(sentences[:_SHOWN_EVIDENCE]):
+        parts += ["; ", sentence] if place else [sentence]
+    return phrase(*parts, f"; and {hidden_count} more" if hidden_count > 0 else None)
+
+
+def _of_metric(words: str, limit: str, values: Mapping[Phrase, Sequence[str]]) -> Phrase:
+    parts: list[Token] = [Token(f"{words}: ")]
+    for place, (value, wheres) in enumerate(values.items()):
+        if place:
+            parts.append(Token(" and " if place == len(values) - 1 else ", "))
+        parts += value
+        names = [where for where in dict.fromkeys(wheres) if where]
+        if names:
+            listed = "; ".join(names) if any("," in name for name in names) else ""
+            parts += [
+                Token(" ("),
+                Token(listed or numbers.listed(names), "device"),
+                Token(")"),
+            ]
+    return (*parts, Token(limit)) if limit else tuple(parts)
+
+
+def _has_place(row: Evidence) -> bool:
+    return row.where not in ("", _OF_ALL)
+
+
+def _metric(metric: str, rule: Rule | None) -> str:
+    """The words of the rule for a metric; without them its key without the unit."""
+    if rule is not None and metric in rule.metrics:
+        return rule.metrics[metric]
+    return _UNIT.sub("", metric).replace("_", " ")
+
+
+def _value(row: Evidence, rule: Rule | None) -> Phrase:
+    if not isinstance(row.value, str):
+        return (Token(numbers.measured(row.metric, row.value), "number"),)
+    if row.metric == EXPLAINS:
+        return (Token(row.value, "code"),)
+    words = rule.values.get(row.value) if rule is not None else None
+    return (Token(row.value, "name") if words is None else Token(words),)

@@ -1,0 +1,1 @@
+"""Topics: what the devices compute."""

@@ -1,0 +1,476 @@
+"""Precision: in which precision each GPU computed, and how much of it ran on tensor cores.
+
+The precision of a kernel is read from its name (`xplane.kernel_names`). Where kernels of several precisions run at
+once, the instant belongs to the narrowest, so that the times by precision add up exactly to the compute time. Kernels
+whose names show no precision are `unknown`, as those made by XLA and CUDA graphs that are recorded as one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
+
+from traceview.analysis.facts.activity import DeviceActivity
+from traceview.analysis.facts.kernels import KernelNames, computing_gpus, kernel_names
+from traceview.analysis.facts.selection import Selection, covered_ps
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Argument, Ops, Part, Time
+from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.record import (
+    Count,
+    KernelName,
+    OpName,
+    OpType,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    one_of,
+)
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.trace.device.op_names import split_op
+from traceview.trace.model import Device, Trace
+from traceview.trace.windows import Window
+from traceview.xplane.kernel_names import NumberFormat
+
+FIRST_TENSOR_CORES: Final = 7.0
+"""Compute capability of Volta, the first with tensor cores."""
+
+_NO_TENSOR_CORES: Final = "GTX 16"
+"""A series of compute capability 7.5 without tensor cores."""
+
+FIRST_MATRIX_CORES: Final = 9.4
+"""Capability of MI300 in ROCm. Older GPUs are 9.0, with matrix cores (MI100, MI200) and without (MI50)."""
+
+TOP_KERNELS: Final = 10
+"""Kernels off the tensor cores per device in a report."""
+
+PRECISIONS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")
+LOW_PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8")
+_WITH_TENSOR_CORES: Final = (NumberFormat.FP32, NumberFormat.FP16, NumberFormat.BF16)
+
+
+class OrdinaryKernel(Record, frozen=True):
+    """A kernel that multiplies matrices or convolves off the tensor cores, in a precision that they support.
+
+    Attributes:
+        op: Name of the op without its replica part; null if not recorded.
+        op_type: Type of the op; null if not recorded.
+        kernel: Name of the kernel.
+        precision: Precision of what it multiplies.
+        count: Times it ran.
+        total_ps: Sum of durations, picoseconds.
+        share_ratio: The same over the compute time of the device; may exceed 1 where streams overlap; null
+            without compute time.
+    """
+
+    op: OpName | None
+    op_type: OpType | None
+    kernel: KernelName
+    precision: Annotated[str, one_of("fp32", "bf16", "fp16")]
+    count: Count
+    total_ps: Picoseconds
+    share_ratio: Ratio | None
+
+
+class DevicePrecision(OfDevice, frozen=True):
+    """The compute time of one GPU in its window, by precision.
+
+    Attributes:
+        compute_ps: Compute time in the window, picoseconds.
+        precision_ps: Compute time by precision, picoseconds; of kernels that run at once the narrowest counts,
+            so that the times add up to compute_ps. unknown: the name of the kernel shows no precision.
+        low_precision_ratio: Share of the compute time in 16 bits or less.
+        unknown_ratio: Share of the compute time in kernels whose name shows no precision.
+        has_tensor_cores: Whether the GPU has tensor cores (AMD: matrix cores); null where that is not known.
+        tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
+        tensor_core_ratio: The same over the compute time.
+        ordinary_ps: Compute time of matrix products and convolutions off the tensor cores, in a precision that
+            they support, picoseconds; null where the GPU is not known to have any.
+        ordinary_kernels: Those kernels by op, the longest first; no more than ten.
+        ordinary_kernel_count: Number of those kernels.
+    """
+
+    compute_ps: Picoseconds
+    precision_ps: dict[
+        Annotated[str, one_of("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")],
+        Picoseconds,
+    ]
+    low_precision_ratio: Share
+    unknown_ratio: Share
+    has_tensor_cores: bool | None
+    tensor_core_ps: Picoseconds
+    tensor_core_ratio: Share
+    ordinary_ps: Picoseconds | None
+    ordinary_kernels: tuple[OrdinaryKernel, ...]
+    ordinary_kernel_count: Count
+
+
+class Precision(Record, frozen=True):
+    """The precision of every GPU with compute in its window.
+
+    Attributes:
+        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show that they use tensor
+            cores.
+        devices: GPUs in the order of hosts and ordinals.
+    """
+
+    tensor_core_ratio: Share
+    devices: tuple[DevicePrecision, ...]
+
+
+def compute(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> Precision | Skipped:
+    """The precision of the kernels of each GPU in its window; `activities` by device index."""
+    computing = computing_gpus(trace, selection)
+    if isinstance(computing, Skipped):
+        return computing
+    shown = trace.once(kernel_names)
+    return of_devices(
+        tuple(
+            _row(trace, index, window, kernels, shown, activities[index])
+            for index, (window, kernels) in computing.items()
+        )
+    )
+
+
+def of_devices(rows: tuple[DevicePrecision, ...]) -> Precision:
+    """The precision of all GPUs."""
+    whole = sum(row.compute_ps for row in rows)
+    return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), rows)
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _row(
+    trace: Trace,
+    device: int,
+    window: Window,
+    kernels: Int64Array,
+    shown: KernelNames,
+    activity: DeviceActivity,
+) -> DevicePrecision:
+    columns = trace.device_columns
+    names = columns.name[kernels]
+    compute_ps = covered_ps(activity.compute, window)
+
+    def lasted(which: BoolArray) -> int:
+        if which.all():
+            return compute_ps
+        covered = union(columns.start_ps[kernels[which]], columns.end_ps[kernels[which]])
+        return covered_ps(covered, window)
+
+    precision = shown.precision[names]
+    by_precision = dict.fromkeys(PRECISIONS, 0)
+    before = 0
+    for narrowest in unique_ids(precision).tolist():
+        so_far = lasted(precision <= narrowest)
+        by_precision[NumberFormat(narrowest).name.lower()] = so_far - before
+        before = so_far
+    tensor_core = shown.tensor_core[names]
+    tensor_core_ps = lasted(tensor_core)
+    has_tensor_cores = _has_tensor_cores(
+        trace.device_list[device], is_shown=bool(tensor_core.any())
+    )
+    could = shown.is_matrix[names] & ~tensor_core & is_in(precision, _WITH_TENSOR_CORES)
+    ordinary = (
+        _ordinary_kernels(trace, kernels[could], shown, compute_ps) if has_tensor_cores else []
+    )
+    return DevicePrecision(
+        *trace.identity(device),
+        compute_ps=compute_ps,
+        precision_ps=by_precision,
+        low_precision_ratio=_ratio(sum(by_precision[name] for name in LOW_PRECISIONS), compute_ps),
+        unknown_ratio=_ratio(by_precision["unknown"], compute_ps),
+        has_tensor_cores=has_tensor_cores,
+        tensor_core_ps=tensor_core_ps,
+        tensor_core_ratio=_ratio(tensor_core_ps, compute_ps),
+        ordinary_ps=lasted(could) if has_tensor_cores else None,
+        ordinary_kernels=tuple(ordinary[:TOP_KERNELS]),
+        ordinary_kernel_count=len(ordinary),
+    )
+
+
+# What the GPU has
+
+
+def capability_of(device: Device) -> float | None:
+    """The compute capability of a GPU; None where it is not recorded."""
+    major, minor = (device.count(f"compute_cap_{part}") for part in ("major", "minor"))
+    if major is None or minor is None:
+        return None
+    return major + minor / 10
+
+
+def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
+    """Whether a GPU has tensor cores (AMD: matrix cores); `is_shown`: a kernel of it uses them.
+
+    Without a recorded capability, and for AMD GPUs of 9.0, only such a kernel shows it.
+    """
+    capability = capability_of(device)
+    if is_shown or capability is None:
+        return is_shown or None
+    if device.stats.get("device_vendor") == "AMD":
+        return True if capability >= FIRST_MATRIX_CORES else None
+    return capability >= FIRST_TENSOR_CORES and _NO_TENSOR_CORES not in (device.model or "")
+
+
+# Kernels that could use them
+
+
+def _ordinary_kernels(
+    trace: Trace, kernels: Int64Array, shown: KernelNames, compute_ps: int
+) -> list[OrdinaryKernel]:
+    """One entry per op and kernel, the longest first."""
+    columns = trace.device_columns
+    # Replicas have ops of their own with one name: their counts and times are added.
+    groups: dict[tuple[str | None, str | None, int], tuple[int, int]] = {}
+    for members in groups_of(columns.op[kernels], columns.name[kernels]):
+        rows_of_op = kernels[members]
+        text = trace.names.text(int(columns.op[rows_of_op[0]]))
+        op_and_type = (None, None) if text is None else split_op(text)
+        key = (*op_and_type, int(columns.name[rows_of_op[0]]))
+        count, total = groups.get(key, (0, 0))
+        total += int(columns.duration_ps[rows_of_op].sum())
+        groups[key] = (count + members.size, total)
+    rows = [
+        OrdinaryKernel(
+            op=op,
+            op_type=op_type,
+            kernel=trace.names.text(name) or "",
+            precision=NumberFormat(shown.precision[name]).name.lower(),
+            count=count,
+            total_ps=total,
+            share_ratio=total / compute_ps if compute_ps else None,
+        )
+        for (op, op_type, name), (count, total) in groups.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.total_ps, row.op or "", row.kernel))
+
+
+# Finding
+
+FIRST_BFLOAT16: Final = 8.0
+"""Compute capability from which tensor cores support bfloat16 and TF32."""
+
+_TRUSTED_UNKNOWN_RATIO: Final = 0.10
+"""Up to this share of compute of unknown precision the finding is certain."""
+
+LOW_PRECISION_UNUSED: Final = Rule(
+    code="low-precision-unused",
+    severity="info",
+    # The first limit is that of XProf.
+    limits={"low_precision_ratio": 0.10, "unknown_ratio": 0.50},
+    starts_at=(
+        "less than {low_precision_ratio} of the compute in 16 bits or less, on GPUs with tensor cores; not where the "
+        "names of the kernels leave more than {unknown_ratio} of the compute unknown"
+    ),
+    title="{who:does/do} {ratio} of the compute in 16 bits",
+    titles={
+        "none": "{who:does/do} no compute in 16 bits",
+        "fp64": "{who:computes/compute} in float64 only",
+        "fp32": "{who:computes/compute} in float32 only",
+        "tf32": "{who:computes/compute} in TF32 only",
+    },
+    meaning=(
+        "Tensor cores multiply 16-bit numbers several times faster than float32, and 16-bit tensors take half the "
+        "memory traffic."
+    ),
+    notes={"product": "The longest product off the tensor cores is {op}, {time}."},
+    action='Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`.',
+    advice=(
+        "If it has to be float32, leave TF32 on: `tf.config.experimental.enable_tensor_float_32_execution(True)`."
+    ),
+    actions={
+        "float16": (
+            'Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_float16")`.',
+            "It applies loss scaling automatically in `Model.fit`; keep the last layer in float32.",
+        ),
+        "jax": (
+            "Compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
+            "Layers take `dtype=jnp.bfloat16`.",
+        ),
+    },
+    reasons={
+        "names": "the names of the kernels show their precision",
+        "unknown": "the names of kernels with {unknown} of the compute do not show it",
+    },
+    metrics={"low_precision_ratio": "share of the compute in 16 bits or less"},
+    example="All 4 GPUs compute in float32 only",
+)
+
+
+def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
+    """GPUs with tensor cores that compute in 32 bits or more."""
+    limits = LOW_PRECISION_UNUSED.limits
+    rows = [
+        row
+        for row in result.devices
+        if row.has_tensor_cores
+        and row.compute_ps
+        and row.unknown_ratio <= limits["unknown_ratio"]
+        and row.low_precision_ratio < limits["low_precision_ratio"]
+    ]
+    if not rows:
+        return
+    keys = [row.device for row in rows]
+    compute_ps = sum(row.compute_ps for row in rows)
+    low_ps = sum(row.precision_ps[name] for row in rows for name in LOW_PRECISIONS)
+    unknown = max(row.unknown_ratio for row in rows)
+    arguments: dict[str, Argument] = {
+        "who": devices_argument(context, keys),
+        "ratio": Part(low_ps / compute_ps),
+        "unknown": Part(unknown),
+    }
+    ordinary = [kernel for row in rows for kernel in row.ordinary_kernels]
+    longest = max(ordinary, key=lambda kernel: kernel.total_ps, default=None)
+    if longest is not None:
+        arguments["op"] = Ops((longest.op or longest.kernel,))
+        arguments["time"] = Time(longest.total_ps)
+    sure: tuple[Confidence, str] = ("high", "names")
+    yield LOW_PRECISION_UNUSED.finding(
+        arguments=arguments,
+        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else sure,
+        evidence=[
+            Evidence(
+                "low_precision_ratio",
+                row.low_precision_ratio,
+                limits["low_precision_ratio"],
+                row.device,
+            )
+            for row in rows
+        ],
+        devices=keys,
+        title=_title(rows),
+        action="" if _have_bfloat16(context.trace, keys) else "float16",
+        notes=("product",) if longest is not None else (),
+    )
+
+
+def _title(rows: Sequence[DevicePrecision]) -> str:
+    """The only precision of all of them; else whether there is any in 16 bits."""
+    spent = {name for row in rows for name, ps in row.precision_ps.items() if ps}
+    if len(spent) == 1 and spent <= LOW_PRECISION_UNUSED.titles.keys():
+        return spent.pop()
+    return "" if spent & set(LOW_PRECISIONS) else "none"
+
+
+def _have_bfloat16(trace: Trace, keys: Sequence[str]) -> bool:
+    return all(
+        (capability_of(device) or 0.0) >= FIRST_BFLOAT16
+        for index, device in enumerate(trace.device_list)
+        if trace.device_key(index) in keys
+    )
+
+
+# Section
+
+
+BRIEF_KERNELS: Final = 3
+"""Kernels of a device in a brief document."""
+
+
+def precision_section(view: View, result: Precision) -> doc.Section | None:
+    """The compute time of each GPU by precision, and the products off the tensor cores."""
+    if not result.devices:
+        return None
+    rows, others = view.split(result.devices)
+    everything = f"{view.command('analyze')} --format json"
+    return doc.Section(
+        "precision",
+        "Precision",
+        (
+            *doc.table(
+                "Compute time by precision",
+                _columns(rows[: view.most_rows], _ranked(result.devices)),
+                row_count=len(rows),
+                rest=everything,
+            ),
+            *doc.remarks(_range(others)),
+            *_ordinary(
+                result.devices, BRIEF_KERNELS if view.is_brief else view.most_rows, everything
+            ),
+        ),
+        lead=_lead(result),
+    )
+
+
+def _lead(result: Precision) -> str:
+    if all(row.has_tensor_cores is False for row in result.devices):
+        return "The GPUs have no tensor cores."
+    return f"{numbers.share(result.tensor_core_ratio)} of the compute runs on tensor cores."
+
+
+def _ranked(rows: Sequence[DevicePrecision]) -> list[str]:
+    """The precisions that occur, the one with most compute time first."""
+    totals = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
+    return sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
+
+
+def _columns(rows: Sequence[DevicePrecision], ranked: Sequence[str]) -> Iterator[doc.Column]:
+    yield doc.devices("device", [row.device for row in rows])
+    yield doc.times("compute", [row.compute_ps for row in rows], priority=2)
+    yield doc.shares(
+        "tensor cores",
+        ["none" if row.has_tensor_cores is False else row.tensor_core_ratio for row in rows],
+        meaning="compute in kernels whose names show that they use tensor cores",
+    )
+    yield doc.shares("16 bits or less", [row.low_precision_ratio for row in rows], priority=1)
+    for place, name in enumerate(ranked):
+        parts = [doc.ratio(row.precision_ps.get(name, 0), row.compute_ps) for row in rows]
+        yield doc.shares(name, parts, priority=place and place + 2)
+
+
+def _range(rows: Sequence[DevicePrecision]) -> str | None:
+    """The use of tensor cores of the devices without a row."""
+    if not rows:
+        return None
+    cores = numbers.share_range(row.tensor_core_ratio for row in rows)
+    low = numbers.share_range(row.low_precision_ratio for row in rows)
+    count = numbers.plural(len(rows), "other GPU")
+    return f"{count}: {cores} of the compute on tensor cores, {low} in 16 bits or less."
+
+
+def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tuple[doc.Block, ...]:
+    """The products off the tensor cores of the device where they take most; the others run the same step."""
+    worst = max(rows, key=lambda row: row.ordinary_ps or 0)
+    if not worst.ordinary_ps:
+        return ()
+    kernels = worst.ordinary_kernels[:most_rows]
+    share = numbers.share(doc.ratio(worst.ordinary_ps, worst.compute_ps))
+    return (
+        doc.Subheading(
+            f"{share} of the compute on {worst.device} could use tensor cores and does not"
+        ),
+        *doc.table(
+            "Products off the tensor cores",
+            (
+                doc.names("op", [kernel.op for kernel in kernels]),
+                doc.names("type", [kernel.op_type for kernel in kernels], priority=4),
+                doc.names("kernel", [kernel.kernel for kernel in kernels], priority=3),
+                doc.words("precision", [kernel.precision for kernel in kernels]),
+                doc.counts("count", [kernel.count for kernel in kernels], priority=2),
+                doc.times("total", [kernel.total_ps for kernel in kernels]),
+                doc.shares("share", [kernel.share_ratio for kernel in kernels], priority=1),
+            ),
+            row_count=worst.ordinary_kernel_count,
+            rest=rest,
+        ),
+    )
+
+
+ANALYSIS: Final = Analysis[Precision](
+    "precision",
+    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    join=lambda hosts: of_devices(hosts.rows(lambda result: result.devices)),
+    rules=(LOW_PRECISION_UNUSED,),
+    diagnose=_diagnose,
+    sections=(precision_section,),
+)
