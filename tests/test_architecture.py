@@ -261,7 +261,7 @@ def test_a_topic_imports_no_other_topic() -> None:
     registry = (PACKAGE / "analysis" / "registry.py").read_text(encoding="utf-8")
     topics = re.findall(r"from (traceview\.analysis\.[\w.]+) import ANALYSIS", registry)
     assert len(topics) > 20
-    wrong = []
+    wrong: list[str] = []
     for found in all_imports():
         importer = module_of(found.file)
         if not found.file.startswith("analysis/") or room_in("analysis", found.file) == "":
