@@ -264,7 +264,8 @@ class HostEvents:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
         waited = self._kinds == HostNameKind.ASYNC_INPUT
         is_of_model = waited | self._is_model_line[self._columns.line[self._span]]
-        return np.flatnonzero(is_of_model) + self._span.start
+        rows: Int64Array = np.flatnonzero(is_of_model) + self._span.start
+        return rows
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
         """The activity of the thread at each row of this host, as `HostNameKind`."""
