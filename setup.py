@@ -6,8 +6,10 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 # Optional: without a C compiler the install goes through, and the modules `…_reference` do the work.
+# Numbers that leave int64 wrap as those of numpy do; without the option that is undefined in C, from Python 3.12 on.
+OPTIONS = ["-O3", "-fwrapv"]
 COMPILED = [
-    Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True)
+    Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
 STARTUP = "traceview.pth"

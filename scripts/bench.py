@@ -213,17 +213,16 @@ def decoder_speed(path: Path) -> float:
     """Seconds that the decoder needs for every event of the file, and every stat of every event."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from traceview.xplane import schema
     from traceview.xplane.columns import WantedStats
-    from traceview.xplane.read import DECODER
+    from traceview.xplane.read import DECODER, PLANE_LINES, SPACE_PLANES
 
     data = path.read_bytes()
     wanted = WantedStats.of({stat_id: stat_id for stat_id in range(1 << 12)})
     begin = time.perf_counter()
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for start, end in _fields(DECODER.scan_fields(data, 0, len(data)), schema.SPACE_PLANES):
+        for start, end in _fields(DECODER.scan_fields(data, 0, len(data)), SPACE_PLANES):
             of_plane = DECODER.scan_fields(data, start, end)
-            for line_begin, line_end in _fields(of_plane, schema.PLANE_LINES):
+            for line_begin, line_end in _fields(of_plane, PLANE_LINES):
                 pool.submit(DECODER.decode_line, data, line_begin, line_end, wanted)
     return time.perf_counter() - begin
 

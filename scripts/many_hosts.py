@@ -33,8 +33,8 @@ from traceview.report.build import analyze
 from traceview.report.document import screen_of
 from traceview.report.saved import to_json
 from traceview.trace.reading.load import Answering, load
-from traceview.trace.reading.messages import receive, send
 from traceview.trace.reading.part import HostFile, read_host
+from traceview.trace.reading.worker import receive, send
 
 HOSTS: Final = (16, 64, 256, 1000)
 WIDTH: Final = 80

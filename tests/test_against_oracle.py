@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.gap_causes import causes_of_gaps
 from tests.ledger.ledgers import run_of
 from tests.oracle import run_answer
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
@@ -161,7 +162,7 @@ def same_idle(
         for key in ("idle_ps", "gap_count", "longest_gap_ps"):
             assert getattr(row, key) == expected_row[key], (row.device, key)
         starts, ends = gaps_of[row.device].spans
-        parts = gaps_of[row.device].causes_of(np.arange(starts.size))
+        parts = causes_of_gaps(gaps_of[row.device])
         assert [
             (int(start), int(end - start), _by_cause(parts[:, i]))
             for i, (start, end) in enumerate(zip(starts, ends, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +32,24 @@ def _ids(dtype: str) -> st.SearchStrategy[npt.NDArray[Any]]:
 
 
 _small_ids = st.sampled_from(_DTYPES).flatmap(_ids)
+
+
+@both
+@given(st.lists(_numbers, min_size=2, max_size=12, unique=True), st.lists(_numbers, max_size=12))
+@example([_LEAST, _LEAST + 2, _MOST - 1, _MOST], [_LEAST, 0, _MOST])
+def test_covered_time_is_exact_up_to_the_limits_of_int64(
+    sweeps: ModuleType, edges: list[int], times: list[int]
+) -> None:
+    edges = sorted(edges)[: len(edges) // 2 * 2]
+    spans = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True)]
+    while sum(high - low for low, high in spans) > _MOST:
+        spans.remove(max(spans, key=lambda span: span[1] - span[0]))
+    start = np.array([low for low, _ in spans], dtype=np.int64)
+    covered = np.array([0, *accumulate(high - low for low, high in spans)], dtype=np.int64)
+    found = sweeps.covered_before(start, covered, np.array(times, dtype=np.int64))
+    assert found.tolist() == [
+        sum(max(min(high, time) - low, 0) for low, high in spans) for time in times
+    ]
 
 
 @both

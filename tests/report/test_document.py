@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from traceview.report.summary import MOST_FINDINGS
 
 from tests.charts import HOST, MS
 from tests.reports import bare_report, device, finding, full_report, loss, step
@@ -17,7 +18,6 @@ from traceview.document.model import Finding as ShownFinding
 from traceview.document.phrase import Token, plain
 from traceview.report.document import document_of
 from traceview.report.model import Report, ReportWindow
-from traceview.report.summary import MOST_FINDINGS
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:

@@ -15,7 +15,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from traceview.trace.host.host_events import HostEvents
-from traceview.trace.model import NONE, Ends, HostStat, Trace
+from traceview.trace.model import NONE, Ends, HostStat, LineInfo, Trace, threads
 from traceview.trace.reading.join import _OFTEN_ALIKE
 from traceview.trace.reading.load import load
 from traceview.trace.reading.merge import _joined as joined_columns
@@ -150,3 +150,13 @@ def test_a_device_whose_events_are_alike_is_analysed(tmp_path: Path) -> None:
     columns = load(tmp_path).device_columns
     assert set(columns.start_ps.tolist()) == {columns.start_ps[0]}
     assert traceview.analyze(tmp_path).results.device_time is not None
+
+
+def test_a_thread_may_be_named_after_a_number_of_any_length() -> None:
+    names = ("a/7", "b", "c/" + "9" * 5000, "d/-7/NVTX", "e")
+    ids = (1, 7, 3, 4, -7)
+    lines = [
+        LineInfo(0, NONE, "/host:CPU", id_, name, 0, {})
+        for id_, name in zip(ids, names, strict=True)
+    ]
+    assert threads(lines).tolist() == [0, 0, 2, 3, 3]

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from scripts.scenarios import SCENARIOS
+from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps
+from traceview.trace.host.gaps import Gaps, IdleSpans
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind
@@ -48,7 +50,9 @@ class CauseSpans(Struct, frozen=True, eq=False):
 
 def cause_spans(gaps: Gaps, chosen: Int64Array) -> CauseSpans:
     """The causes of the gaps with the numbers `chosen`, instant by instant; touching spans of one cause are joined."""
-    spans = gaps.idle_spans_of(np.sort(chosen))
+    every = gaps.idle_spans
+    inside = np.isin(gaps.gap[every.piece], chosen)
+    spans = IdleSpans(*(column[inside] for column in astuple(every)))
     gap = gaps.gap[spans.piece]
     # Spans of a gap touch each other.
     opens = np.ones(gap.size, dtype=np.bool_)
@@ -113,7 +117,7 @@ def causes(
     """The causes of each gap, in microseconds."""
     _, found = loaded(small.trace, folder, window)
     starts, ends = found.gaps[device].spans
-    parts = found.gaps[device].causes_of(np.arange(starts.size))
+    parts = causes_of_gaps(found.gaps[device])
     assert parts.sum(axis=0).tolist() == (ends - starts).tolist()
     return [
         {cause.key: parts[cause, i] / US for cause in Cause if parts[cause, i]}
@@ -376,7 +380,7 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     assert (gaps.end_ps / US).tolist() == [189, 201]
     assert (gaps.gap.tolist(), gaps.step.tolist()) == ([0, 0], [0, 1])
     # The host was late by launching, in the first step; what was queued in the second counts as that too.
-    assert (gaps.cause_ps[Cause.LAUNCH] / US).tolist() == [88, 12]
+    assert (gaps.by_cause[Cause.LAUNCH][1] / US).tolist() == [88, 12]
     assert (found.causes_of_steps[0][Cause.LAUNCH] / US).tolist() == [88, 12]
     pieces, whole = gaps.idle_spans, cause_spans(gaps, np.arange(1))
     assert pieces.piece.tolist() == [0, 1]
@@ -406,9 +410,6 @@ def test_idle_spans_fill_the_pieces_of_the_gaps_that_are_asked_for(tmp_path: Pat
         assert (spans.end_ps > spans.start_ps).all()
         for chosen in ([], [0, 2], range(gaps.count)):
             numbers = np.array(chosen, dtype=np.int64)
-            found, rows = gaps.idle_spans_of(numbers), np.isin(gaps.gap[spans.piece], numbers)
-            for key in spans.__struct_fields__:
-                assert getattr(found, key).tolist() == getattr(spans, key)[rows].tolist()
             assert np.unique(cause_spans(gaps, numbers[::-1]).gap).tolist() == list(chosen)
 
 

@@ -14,11 +14,16 @@ from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.host import many_evidence
+from traceview.trace.host import gap_evidence
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gap_evidence import NEARLY, SHOWS, HostEvidence, evidence_at
+from traceview.trace.host.gap_evidence import (
+    NEARLY,
+    SHOWN_CAUSES,
+    HostEvidence,
+    ManyEvidence,
+    evidence_at,
+)
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.many_evidence import ManyEvidence
 from traceview.trace.model import NONE, Trace
 from traceview.trace.reading.load import load
 
@@ -35,7 +40,7 @@ def evidence_of(
     every = states.rows_of_model
     open_ = (columns.start_ps[every] < end_ps) & (columns.end_ps[every] > start_ps)
     for rows in (np.concatenate(near), every[open_]):
-        shows = SHOWS[cause, states.kind_of(rows)]
+        shows = (SHOWN_CAUSES[states.kind_of(rows)] >> cause & 1).astype(np.bool_)
         if cause is Cause.BETWEEN:
             shows = ~states.is_in_step(rows)
         elif cause is Cause.PYTHON:
@@ -57,7 +62,7 @@ def evidence_of(
 def test_evidence_of_every_gap(
     name: str, sweeps: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many_evidence, "SWEEPS", sweeps)
+    monkeypatch.setattr(gap_evidence, "SWEEPS", sweeps)
     trace = load(FIXTURES / name)
     idle = Context(trace, select(trace)).idle
     for device, gaps in idle.gaps.items():

@@ -22,8 +22,8 @@ from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import Answering, Readers, load
-from traceview.trace.reading.messages import receive, send
 from traceview.trace.reading.part import HostFile, read_host
+from traceview.trace.reading.worker import receive, send
 from traceview.xplane.planes import TEXT_STATS
 
 T = TypeVar("T")
@@ -197,11 +197,11 @@ def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: 
 COMPUTED_BY_HOSTS = (
     "analysis.facts.idle_time.gaps_of_device",
     "trace.host.host_states.stacked",
-    "analysis.ops.op_table",
-    "analysis.launches.computing_gpus",
-    "analysis.facts.transfers.copies_of",
+    "analysis.work.ops.op_table",
+    "analysis.work.launches.computing_gpus",
+    "analysis.measures.transfers.copies_of",
     "analysis.facts.input_supply.pipelines_of",
-    "analysis.precision.computing_gpus",
+    "analysis.work.precision.computing_gpus",
 )
 
 

@@ -57,7 +57,7 @@ class Recording:
         self.trace.write(folder)
         trace = load(folder)
         gaps = attribute_idle_time(trace, select(trace)).gaps[0]
-        total = gaps.cause_ps.sum(axis=1)
+        total = gaps.total_ps
         return {cause.key: round(total[cause] / MS, 1) for cause in Cause if total[cause] >= MS / 9}
 
 

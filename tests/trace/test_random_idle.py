@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
+from tests.gap_causes import causes_of_gaps
 from tests.oracle import run_answer
 from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.facts.selection import select
@@ -187,7 +188,7 @@ def causes_of(trace: CudaTrace) -> dict[str, list[tuple[int, int, dict[str, int]
             starts[some].tolist(),
             ends[some].tolist(),
         ]
-        parts = gaps.causes_of(np.arange(starts.size))
+        parts = causes_of_gaps(gaps)
         result[loaded.device_key(device)] = [
             (int(a) - window.start_ps, int(b - a), {c.key: int(parts[c, i]) for c in Cause})
             for i, (a, b) in enumerate(zip(starts, ends, strict=True))
@@ -215,7 +216,7 @@ def test_every_gap_is_as_the_oracle_says(recording: Recording) -> None:
         steps = selection.steps[trace.device_list[gaps.device].host]
         numbers = [*(step.number for step in steps), None]
         start, end = gaps.spans
-        causes = gaps.causes_of(np.arange(gaps.count))
+        causes = causes_of_gaps(gaps)
         step_of = gaps.longest_steps.tolist()
         assert [
             (int(start[i]), int(end[i] - start[i]), by_cause(causes[:, i]), numbers[step_of[i]])

@@ -27,8 +27,7 @@ from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading import workers
 from traceview.trace.reading.load import load
-from traceview.trace.reading.messages import send
-from traceview.trace.reading.worker import Request
+from traceview.trace.reading.worker import Request, send
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_SEVERAL_HOSTS = sorted(

@@ -15,9 +15,8 @@ from scripts.scenarios import SCENARIOS
 from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read, source
-from traceview.xplane.digest import begin_digest, digest_of
+from traceview.xplane.read import Start, begin_digest, digest_of, started_threads
 from traceview.xplane.source import FileBytes, partly_read
-from traceview.xplane.threads import Start, started_threads
 
 SHORTER = "the file became shorter while it was read"
 

@@ -166,7 +166,6 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     table = table_of(space, gpu)
     assert [table.names[i] for i in table.name.tolist()] == [b"k", b"k", b"MemcpyH2D"]
     assert table.start_ps.tolist() == [5200, 14200, 9300]
-    assert table.aggregated_count == 1
     assert table.ints("correlation_id").value.tolist() == [1, 2]
     details = table.texts("memcpy_details")
     assert (details.event.tolist(), details.texts[details.index[0]]) == (

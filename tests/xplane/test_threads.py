@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.xplane.threads import started_threads
+from traceview.xplane.read import started_threads
 
 
 def refuse(*_: Any) -> None:

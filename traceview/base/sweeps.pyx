@@ -70,13 +70,14 @@ cdef inline int64_t covered_until(
     const int64_t[::1] start, const int64_t[::1] covered, int64_t opened, int64_t time
 ) noexcept nogil:
     # The time that is covered before an instant at which so many intervals have begun.
-    cdef int64_t most
+    cdef int64_t length
     if opened == 0:
         return 0
-    most = time - start[opened - 1]
-    if covered[opened] - covered[opened - 1] < most:
+    # Of the interval that began last only the part up to the time counts; what passed since may not fit.
+    length = covered[opened] - covered[opened - 1]
+    if time >= start[opened - 1] + length:
         return covered[opened]
-    return covered[opened - 1] + most
+    return covered[opened - 1] + time - start[opened - 1]
 
 
 def covered_before(

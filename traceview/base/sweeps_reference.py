@@ -26,8 +26,9 @@ def covered_before(start: _Int64Array, covered: _Int64Array, times: _Int64Array)
         return np.zeros(times.shape, dtype=np.int64)
     opened = np.searchsorted(start, times, side="right")
     last = np.maximum(opened - 1, 0)
-    # Of the interval that began last only the part up to the time counts.
-    inside = np.minimum(times - start[last], covered[last + 1] - covered[last])
+    # Of the interval that began last only the part up to the time counts; what passed since may not fit.
+    end = start[last] + covered[last + 1] - covered[last]
+    inside = np.minimum(times, end) - start[last]
     result: _Int64Array = np.where(opened > 0, covered[last] + inside, 0)
     return result
 

@@ -35,8 +35,9 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
+from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
 
@@ -67,19 +68,20 @@ class Launched:
 
 def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
     """The rows of a device that overlap the window of its host."""
-    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    columns = trace.device_columns
     window = selection.window_of_device(trace, device)
-    if window is None:
-        return np.empty(0, dtype=np.int64)
-    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
-    return inside
+    return _rows_in_window(columns, columns.rows_of(device), window)
 
 
 def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
     """The rows of a host that overlap its window."""
     columns = trace.host_columns
-    rows = columns.rows_of_host(host)
-    window = selection.windows.get(host)
+    return _rows_in_window(columns, columns.rows_of_host(host), selection.windows.get(host))
+
+
+def _rows_in_window(
+    columns: DeviceColumns | HostColumns, rows: slice, window: Window | None
+) -> Int64Array:
     if window is None:
         return np.empty(0, dtype=np.int64)
     inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
@@ -119,9 +121,7 @@ def device_tracks(
     """One track per stream, more where its events overlap."""
     columns = trace.device_columns
     rows = device_rows(trace, selection, device)
-    classes = np.array(
-        [labels.add(CLASSES[class_.name.lower()].words) for class_ in ActivityClass], dtype=np.int64
-    )
+    classes = labels.ids(CLASSES[class_.name.lower()].words for class_ in ActivityClass)
     nests = trace.device_list[device].kind != "gpu"
     for line in unique_ids(columns.line[rows]).tolist():
         of_line = rows[columns.line[rows] == line]
@@ -186,14 +186,12 @@ def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[
         slices = Slices(
             start_ps=start,
             end_ps=end,
-            name=_ids(labels, [f"step {step.number}" for step in steps]),
-            category=_ids(labels, ["step"] * len(steps)),
+            name=labels.ids(f"step {step.number}" for step in steps),
+            category=labels.ids(["step"] * len(steps)),
             arguments=(
-                numbered("number", np.array([step.number for step in steps], dtype=np.int64)),
-                labelled(
-                    "kind", _ids(labels, [look_of(STEP_KINDS, step.kind).words for step in steps])
-                ),
-                labelled("left out of statistics", _ids(labels, [step.excluded for step in steps])),
+                numbered("number", [step.number for step in steps]),
+                labels.argument("kind", (look_of(STEP_KINDS, s.kind).words for s in steps)),
+                labels.argument("left out of statistics", (step.excluded for step in steps)),
             ),
         )
         name = "steps" if len(trace.hosts) == 1 else f"steps of {info.name}"
@@ -211,7 +209,7 @@ def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]
     if not rows.size:
         return
     state, step = columns.state[rows].astype(np.int64), columns.step[rows]
-    names = _ids(labels, [look.words for look in STATES.values()])
+    names = labels.ids(look.words for look in STATES.values())
     numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
     event = columns.event[rows]
     op = np.append(trace.device_columns.op, NONE)[event]
@@ -222,7 +220,7 @@ def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]
         name=names[state],
         category=np.full(rows.size, labels.add("state"), dtype=np.int64),
         arguments=(
-            labelled("state", _ids(labels, KEYS)[state]),
+            labelled("state", labels.ids(KEYS)[state]),
             Argument("step", numbers[step], step != NONE),
             labelled("by", _causers(ledger, rows, labels)),
             labelled("event", np.where(op == NONE, name, op)),
@@ -242,8 +240,8 @@ def _causers(ledger: Ledger, rows: Int64Array, labels: Labels) -> Int64Array:
         (By.PYTHON, ledger.python.__getitem__),
     ):
         chosen = np.flatnonzero(kind == of)
-        distinct, place = unique_inverse(by[chosen])
-        causers[chosen] = _ids(labels, [text(number) for number in distinct.tolist()])[place]
+        distinct, index = unique_inverse(by[chosen])
+        causers[chosen] = labels.ids(map(text, distinct.tolist()))[index]
     return causers
 
 
@@ -279,9 +277,7 @@ def collective_tracks(
     wholes = Slices(
         start_ps=collectives.start_ps[rows],
         end_ps=collectives.end_ps[rows],
-        name=_ids(
-            labels, [f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True)]
-        ),
+        name=labels.ids(f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True)),
         category=np.full(rows.size, labels.add("collective"), dtype=np.int64),
         arguments=arguments,
     )
@@ -322,43 +318,30 @@ def finding_tracks(
     trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
 ) -> Iterator[Track]:
     """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
-    spans: list[tuple[int, int]] = []
-    shown: list[Finding] = []
-    for finding in findings:
-        for span in _spans(trace, selection, finding):
-            spans.append(span)
-            shown.append(finding)
+    placed = [(f, span) for f in findings for span in _spans(trace, selection, f)]
+    shown = [finding for finding, _ in placed]
+    bounds = np.array([span for _, span in placed], dtype=np.int64).reshape(-1, 2)
     costs = [finding.loss.ps_per_step if finding.loss else None for finding in shown]
     commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
+    severities = [look_of(SEVERITIES, finding.severity).words for finding in shown]
+    advice = (shown_finding(1, row, RULES.get(row.code), commands).whole_advice for row in shown)
     slices = Slices(
-        start_ps=np.array([start for start, _ in spans], dtype=np.int64),
-        end_ps=np.array([end for _, end in spans], dtype=np.int64),
-        name=_ids(labels, [finding.title for finding in shown]),
-        category=_ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
+        start_ps=bounds[:, 0],
+        end_ps=bounds[:, 1],
+        name=labels.ids(finding.title for finding in shown),
+        category=labels.ids(severities),
         arguments=(
-            labelled("code", _ids(labels, [finding.code for finding in shown])),
-            labelled(
-                "severity",
-                _ids(labels, [look_of(SEVERITIES, row.severity).words for row in shown]),
-            ),
+            labels.argument("code", (finding.code for finding in shown)),
+            labels.argument("severity", severities),
             Argument(
                 "ps_per_step",
                 np.array([cost or 0 for cost in costs], dtype=np.int64),
                 np.array([cost is not None for cost in costs], dtype=np.bool_),
             ),
-            labelled("devices", _ids(labels, [", ".join(row.devices) or None for row in shown])),
-            labelled(
-                "advice",
-                _ids(
-                    labels,
-                    [
-                        plain(shown_finding(1, row, RULES.get(row.code), commands).whole_advice)
-                        for row in shown
-                    ],
-                ),
-            ),
-            labelled("explanation", _ids(labels, [finding.explanation for finding in shown])),
-            labelled("confidence", _ids(labels, [finding.confidence for finding in shown])),
+            labels.argument("devices", (", ".join(row.devices) or None for row in shown)),
+            labels.argument("advice", map(plain, advice)),
+            labels.argument("explanation", (finding.explanation for finding in shown)),
+            labels.argument("confidence", (finding.confidence for finding in shown)),
         ),
     )
     yield from tracks_of("findings", "analysis", slices, nests=True)
@@ -410,10 +393,6 @@ def busy_counter(trace: Trace, selection: Selection, device: int) -> Iterator[Co
     yield Counter("busy", "%", bounds, np.append(percent, 0))
 
 
-def _ids(labels: Labels, texts: Sequence[str | None]) -> Int64Array:
-    return np.array([NONE if t is None else labels.add(t) for t in texts], dtype=np.int64)
-
-
 def drawn(context: Context, report: Report) -> Scene:
     """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
     trace, selection = context.trace, context.selection
@@ -438,15 +417,11 @@ def drawn(context: Context, report: Report) -> Scene:
         )
         for device in range(len(trace.device_list))
     ]
-    hosts = [_host(trace, selection, host, arrows, labels) for host in range(len(trace.hosts))]
+    hosts = [
+        Process(f"host {info.name}", tuple(host_tracks(trace, selection, host, arrows, labels)))
+        for host, info in enumerate(trace.hosts)
+    ]
     return Scene((conclusions, *devices, *hosts), labels)
-
-
-def _host(
-    trace: Trace, selection: Selection, host: int, arrows: Launched, labels: Labels
-) -> Process:
-    tracks = tuple(host_tracks(trace, selection, host, arrows, labels))
-    return Process(f"host {trace.hosts[host].name}", tracks)
 
 
 def _device_name(trace: Trace, device: int) -> str:

@@ -81,22 +81,26 @@ def written(scene: Scene) -> Iterator[bytes]:
     yield _packet(_SEQUENCE + wire.number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
     interned = _Interned(scene.labels)
     uuid = 0
-    threads = len(scene.processes)
+    tid = len(scene.processes)
     for pid, process in enumerate(scene.processes, start=1):
         uuid += 1
         parent = uuid
-        yield _process(parent, pid, process.name)
+        info = (_PID, pid), (_SORT_INDEX, pid), (_PROCESS_NAME, sanitize(process.name))
+        yield _descriptor(uuid, (_PROCESS, wire.message(*info)), (_CHILD_ORDERING, _EXPLICIT))
         for rank, counter in enumerate(process.counters):
             uuid += 1
-            yield _counter(uuid, parent, rank, counter)
-            yield from _counted(scene, uuid, counter)
+            unit = wire.text(_UNIT_NAME, counter.unit)
+            yield _child(uuid, parent, rank, counter.name, (_COUNTER, unit))
+            yield _counted(scene, uuid, counter)
         for rank, track in enumerate(process.tracks, start=len(process.counters)):
             uuid += 1
+            name = sanitize(track.name)
             if track.kind == "thread":
-                threads += 1
-                yield _thread(uuid, pid, threads, rank, track.name)
+                tid += 1
+                thread = (_PID, pid), (_TID, tid), (_SORT_INDEX, rank), (_THREAD_NAME, name)
+                yield _descriptor(uuid, (_THREAD, wire.message(*thread)))
             else:
-                yield _child(uuid, parent, rank, track.name)
+                yield _child(uuid, parent, rank, name)
             yield from _slices(scene, uuid, track.slices, interned)
 
 
@@ -104,59 +108,24 @@ def _packet(content: bytes) -> bytes:
     return wire.text(_PACKET, content)
 
 
-def _descriptor(content: bytes) -> bytes:
-    return _packet(_SEQUENCE + wire.text(_TRACK_DESCRIPTOR, content))
+def _descriptor(uuid: int, *fields: tuple[int, int | str | bytes]) -> bytes:
+    return _packet(_SEQUENCE + wire.text(_TRACK_DESCRIPTOR, wire.message((_UUID, uuid), *fields)))
 
 
-def _process(uuid: int, pid: int, name: str) -> bytes:
-    process = (
-        wire.number(_PID, pid)
-        + wire.number(_SORT_INDEX, pid)
-        + wire.text(_PROCESS_NAME, sanitize(name))
-    )
-    return _descriptor(
-        wire.number(_UUID, uuid)
-        + wire.text(_PROCESS, process)
-        + wire.number(_CHILD_ORDERING, _EXPLICIT)
-    )
+def _child(
+    uuid: int, parent: int, rank: int, name: str, *fields: tuple[int, int | str | bytes]
+) -> bytes:
+    own = (_TRACK_NAME, name), (_PARENT_UUID, parent), (_SIBLING_ORDER_RANK, rank)
+    return _descriptor(uuid, *own, *fields)
 
 
-def _thread(uuid: int, pid: int, tid: int, rank: int, name: str) -> bytes:
-    thread = (
-        wire.number(_PID, pid)
-        + wire.number(_TID, tid)
-        + wire.number(_SORT_INDEX, rank)
-        + wire.text(_THREAD_NAME, sanitize(name))
-    )
-    return _descriptor(wire.number(_UUID, uuid) + wire.text(_THREAD, thread))
-
-
-def _child(uuid: int, parent: int, rank: int, name: str) -> bytes:
-    return _descriptor(
-        wire.number(_UUID, uuid)
-        + wire.text(_TRACK_NAME, sanitize(name))
-        + wire.number(_PARENT_UUID, parent)
-        + wire.number(_SIBLING_ORDER_RANK, rank)
-    )
-
-
-def _counter(uuid: int, parent: int, rank: int, counter: Counter) -> bytes:
-    return _descriptor(
-        wire.number(_UUID, uuid)
-        + wire.text(_TRACK_NAME, counter.name)
-        + wire.number(_PARENT_UUID, parent)
-        + wire.number(_SIBLING_ORDER_RANK, rank)
-        + wire.text(_COUNTER, wire.text(_UNIT_NAME, counter.unit))
-    )
-
-
-def _counted(scene: Scene, uuid: int, counter: Counter) -> Iterator[bytes]:
+def _counted(scene: Scene, uuid: int, counter: Counter) -> bytes:
     count = counter.time_ps.size
     event = wire.joined(
         wire.constant(count, wire.number(_TYPE, _COUNTER_EVENT) + wire.number(_TRACK_UUID, uuid)),
         wire.numbers(_COUNTER_VALUE, counter.values),
     )
-    yield _events(scene.nanoseconds(counter.time_ps), event)
+    return _events(scene.nanoseconds(counter.time_ps), event)
 
 
 def _events(time_ns: Int64Array, event: wire.Rows) -> bytes:
@@ -193,9 +162,8 @@ class _Interned:
 
     @staticmethod
     def _entry(field: int, iid: int, text: str) -> bytes:
-        entry = wire.number(_IID, iid) + wire.text(_INTERNED, text)
-        data = wire.text(_INTERNED_DATA, wire.text(field, entry))
-        return _packet(_EVENT_HEAD + data)
+        entry = wire.message((_IID, iid), (_INTERNED, text))
+        return _packet(_EVENT_HEAD + wire.text(_INTERNED_DATA, wire.text(field, entry)))
 
 
 def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[bytes]:
@@ -265,10 +233,8 @@ def _pieces(index: Int64Array, is_begin: BoolArray, arrows: Arrows | None) -> It
 
 
 def _annotation(iid: int, argument: Argument, begins: BoolArray) -> wire.Rows:
-    if argument.is_text:
-        value = wire.numbers(_STRING_VALUE_IID, np.where(argument.known, argument.values + 1, 0))
-    else:
-        value = wire.numbers(_INT_VALUE, np.where(argument.known, argument.values, 0))
+    field, added = (_STRING_VALUE_IID, 1) if argument.is_text else (_INT_VALUE, 0)
+    value = wire.numbers(field, np.where(argument.known, argument.values + added, 0))
     name = wire.constant(begins.size, wire.number(_ANNOTATION_NAME_IID, iid))
     inside = wire.joined(name, value)
     return wire.messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)

@@ -10,7 +10,7 @@ line nests, a row whose innermost open slice ends no earlier; else a free row. M
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -42,6 +42,14 @@ class Labels:
             self._own.append(text)
         return index
 
+    def ids(self, texts: Iterable[str | None]) -> Int64Array:
+        """The indices of texts, `NONE` for None."""
+        return np.array([NONE if t is None else self.add(t) for t in texts], dtype=np.int64)
+
+    def argument(self, name: str, texts: Iterable[str | None]) -> Argument:
+        """A text of each slice, None where there is none."""
+        return labelled(name, self.ids(texts))
+
     def shown(self, index: int) -> str:
         """The text on one line, cut in its middle from `sanitize.MOST` characters on."""
         own = index - len(self._names)
@@ -62,9 +70,10 @@ class Argument:
         return Argument(self.name, self.values[chosen], self.known[chosen], self.is_text)
 
 
-def numbered(name: str, values: Int64Array) -> Argument:
+def numbered(name: str, values: Sequence[int] | Int64Array) -> Argument:
     """A number that every slice has."""
-    return Argument(name, values, np.ones(values.size, dtype=np.bool_))
+    column = np.asarray(values, dtype=np.int64)
+    return Argument(name, column, np.ones(column.size, dtype=np.bool_))
 
 
 def labelled(name: str, values: Int32Array | Int64Array) -> Argument:

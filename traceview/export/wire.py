@@ -119,3 +119,11 @@ def text(field: int, value: str | bytes) -> bytes:
     """A field with text, or with an encoded message."""
     content = value.encode() if isinstance(value, str) else value
     return tag(field, LENGTH) + varint(len(content)) + content
+
+
+def message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """Fields by their numbers: an integer as a varint, all else as text."""
+    return b"".join(
+        number(field, value) if isinstance(value, int) else text(field, value)
+        for field, value in fields
+    )

@@ -16,7 +16,6 @@ from traceview.ledger.table import Ledger
 from traceview.trace.device.table import Table, category, table, whole
 from traceview.trace.frames.event_tables import (
     device_keys,
-    hosts_of_devices,
     line_names,
     step_column,
 )
@@ -103,7 +102,7 @@ def gap_events(ledger: Ledger, gaps: Mapping[int, Gaps]) -> Table:
         category("device", device, device_keys(trace)),
         whole("start_ps", start),
         whole("duration_ps", end - start),
-        step_column(trace, hosts_of_devices(trace)[device], start),
+        step_column(trace, trace.host_of_device[device], start),
         category("state", joined([part.largest for part in states], np.int64), KEYS),
         whole("before", before, before == NONE),
         whole("after", after, after == NONE),

@@ -32,8 +32,7 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import by_rank, verdict_of
-from traceview.trace.model import Trace
-from traceview.trace.reading.damage import damaged_hosts
+from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import Readers, load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 

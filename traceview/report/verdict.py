@@ -21,8 +21,7 @@ from traceview.document.phrase import Phrase, Token, ended, phrase, plain
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import State
 from traceview.report.model import Report, Verdict, VerdictStatus
-from traceview.trace.model import Trace
-from traceview.trace.reading.damage import is_damaged_throughout
+from traceview.trace.model import Trace, is_damaged_throughout
 from traceview.trace.strategy.xla_devices import CPU
 
 _UNKNOWN_LEADS: Final = 0.5

@@ -6,7 +6,8 @@ Names are indices into `Trace.names`; -1 means none. Nothing changes the columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final, TypeVar, overload
 
@@ -21,13 +22,11 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.location import Location
 from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, one_of
 from traceview.trace.collective_peers import CollectivePeers, peers_of
-from traceview.trace.per_host import PerHost
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
-from traceview.trace.threads import threads
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.decode_reference import read_event_stats
-from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
+from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
 from traceview.xplane.source import partly_read
 from traceview.xplane.space import Stat
 
@@ -37,6 +36,7 @@ NONE: Final = -1
 """The value of an index column that points to nothing: no name, no launch, no step."""
 
 UNKNOWN_BYTES: Final = -1
+_THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
 class Names:
@@ -86,6 +86,17 @@ class Names:
             # One text for all devices and hosts that have the name.
             self._texts[index] = self._values[index].decode("utf-8", "replace")
         return self._texts[index]
+
+    def where(
+        self, indices: npt.NDArray[np.integer], matches: Callable[[bytes], object]
+    ) -> BoolArray:
+        """Which of `indices` are names that match; each distinct name is asked once, `NONE` never matches."""
+        known = unique_ids(indices)
+        known = known[known != NONE]
+        is_match = np.zeros(len(self._values) + 1, dtype=np.bool_)
+        is_match[known] = [bool(matches(self._values[index])) for index in known.tolist()]
+        result: BoolArray = is_match[indices]
+        return result
 
     def are(self, wanted: Iterable[bytes]) -> BoolArray:
         """Which names are in `wanted`, by index."""
@@ -226,6 +237,25 @@ class LineInfo(Struct, frozen=True):
     def runs_model(self) -> bool:
         """Whether it is a thread of the model rather than of the input pipeline, which tf.data names `tf_data…`."""
         return self.device == NONE and not self.name.startswith("tf_data")
+
+
+def threads(lines: Sequence[LineInfo]) -> Int32Array:
+    """The thread of each line as the first line of that thread, int32; driver calls may be on a line of their own.
+
+    Two lines are one thread if their ids agree modulo 2**32 or if one is named after the id of the other.
+    """
+    first_with: dict[tuple[int, int], int] = {}
+    thread = np.arange(len(lines), dtype=np.int32)
+    for index, line in enumerate(lines):
+        if not line.is_thread:
+            continue
+        named = _THREAD_NUMBER.search(line.name)
+        numbers = {number % (1 << 32) for number in (line.id, int(named[1]) if named else line.id)}
+        known = [first_with[line.host, n] for n in numbers if (line.host, n) in first_with]
+        thread[index] = min(known, default=index)
+        for number in numbers:
+            first_with.setdefault((line.host, number), int(thread[index]))
+    return thread
 
 
 def _rows_equal_to(column: npt.NDArray[np.integer], value: int) -> slice:
@@ -387,6 +417,22 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
         return self.stats.get(key, HostStat(empty, empty))
 
 
+class CollectiveCalls(Struct, frozen=True, eq=False):
+    """The host calls behind the device events of class collective; int64 arrays, one entry per event, in their order.
+
+    `op`: host row of the op that holds the keys, `NONE` without; `group`, `instance`: its keys. `call`: host
+    row of the call of NCCL around the launch; `bytes`: size of its buffer. `arrival`: host row at whose start a
+    replica handed the op over, `NONE` on GPUs.
+    """
+
+    op: Int64Array
+    group: Int64Array
+    instance: Int64Array
+    call: Int64Array
+    bytes: Int64Array
+    arrival: Int64Array
+
+
 class Step(Struct, frozen=True):
     """One training step of one host. `end_ps` is exclusive; times since the origin of the run.
 
@@ -453,7 +499,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     host_columns: HostColumns
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
-    per_host: PerHost
+    collective_calls: CollectiveCalls
     name_of_host: tuple[Int32Array, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
@@ -490,7 +536,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def thread_of_line(self) -> Int32Array:
-        """The thread of each line, int32 `[lines]`, as the first line of that thread."""
+        """The thread of each line, int32 `[lines]` (`threads`)."""
         return threads(self.lines)
 
     @cached_property
@@ -520,13 +566,9 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
         """The events of a host whose name matches, as rows of the host columns."""
-        columns = self.host_columns
-        rows = columns.rows_of_host(host)
-        names = columns.name[rows]
-        is_wanted = np.zeros(len(self.names), dtype=np.bool_)
-        for name in unique_ids(names).tolist():
-            is_wanted[name] = bool(matches(self.names[name]))
-        result: Int64Array = np.flatnonzero(is_wanted[names]) + rows.start
+        rows = self.host_columns.rows_of_host(host)
+        names = self.host_columns.name[rows]
+        result: Int64Array = np.flatnonzero(self.names.where(names, matches)) + rows.start
         return result
 
     def device_rows(self, host: int) -> Int64Array:
@@ -536,7 +578,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
 
     def class_name(self, class_: int) -> str:
         """The name of a class of device activity in the report."""
-        return ActivityClass(class_).name.lower()
+        return CLASS_KEYS[class_]
 
 
 class Trace(Recording, frozen=True, eq=False):
@@ -569,3 +611,14 @@ class Trace(Recording, frozen=True, eq=False):
             if len(data) != source.bytes:
                 raise TraceFormatError(source.path, "the file has changed since it was loaded")
             return read_event_stats(data, position, info.stat_names)
+
+
+def damaged_hosts(trace: Trace) -> frozenset[str]:
+    """The names of the hosts whose files are cut off or damaged: what they hold was there, what they lack may have been."""
+    damaged = {problem.host for problem in trace.problems if problem.code == "damaged-file"}
+    return frozenset(host.name for host in trace.hosts if host.name in damaged)
+
+
+def is_damaged_throughout(trace: Trace) -> bool:
+    """Whether no host has a whole file."""
+    return len(damaged_hosts(trace)) == len(trace.hosts)

@@ -82,11 +82,8 @@ def windows_of(
     `auto`: steps if the host has any, else devices, else trace. `steps` narrows the window to these steps. Raises
     `UsageError` if no host has any of these steps, or a window of the requested `kind`.
     """
-    windows: dict[int, Window] = {}
-    for host in range(len(trace.hosts)):
-        window = _window(trace, host, kind, steps)
-        if window is not None:
-            windows[host] = window
+    every = {host: _window(trace, host, kind, steps) for host in range(len(trace.hosts))}
+    windows = {host: window for host, window in every.items() if window is not None}
     if steps is not None and not windows:
         numbers = [step.number for host in trace.steps_by_host for step in host.steps]
         available = (

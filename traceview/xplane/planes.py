@@ -111,6 +111,10 @@ class ActivityClass(IntEnum):
     MEMSET = 5
 
 
+CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
+"""The names of the classes in the report."""
+
+
 class NameKind(IntEnum):
     """The kind of a device event by its name alone; the first six are the members of `ActivityClass`."""
 

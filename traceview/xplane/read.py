@@ -7,11 +7,15 @@ that every fault has a byte offset and a damaged part leaves the others readable
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from importlib import import_module
+from threading import Event
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -23,7 +27,7 @@ from traceview.base.location import Location
 from traceview.base.text import shell_path
 from traceview.base.units import PS_PER_S
 from traceview.store.address import is_remote
-from traceview.xplane import decode_reference, schema
+from traceview.xplane import decode_reference
 from traceview.xplane.columns import (
     Buffer,
     Fault,
@@ -34,7 +38,6 @@ from traceview.xplane.columns import (
     WantedStats,
     joined,
 )
-from traceview.xplane.digest import begin_digest
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
@@ -45,7 +48,6 @@ from traceview.xplane.space import (
     Space,
     SpaceSummary,
 )
-from traceview.xplane.threads import Start, started_threads
 
 try:
     _compiled: ModuleType | None = import_module("traceview.xplane.decode")
@@ -55,7 +57,18 @@ except ImportError:
 DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compiled
 """The decoder in use: the compiled one, or the reference if the installation had no compiler."""
 
+SPACE_PLANES: Final = 1
+SPACE_ERRORS: Final = 2
+SPACE_WARNINGS: Final = 3
+SPACE_HOSTNAMES: Final = 4
+PLANE_NAME: Final = 2
+PLANE_LINES: Final = 3
+PLANE_EVENT_METADATA: Final = 4
+"""Fields by which the reader finds its way through an XSpace (openxla/xla `tsl/profiler/protobuf/xplane.proto`)."""
+
 _CONTENT: Final = 2
+_BLOCK_BYTES: Final = 1 << 20
+_MOST_THREADS: Final = 8
 _THREADED_BYTES: Final = 1 << 20
 """A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
 
@@ -96,6 +109,10 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
                 f"{len(data):,} bytes do not fit into memory",
                 hint="record fewer steps",
             ) from None
+
+
+Start: TypeAlias = Callable[..., Callable[[], Any]]
+"""Starts a call with its arguments, and returns what waits for its result."""
 
 
 class _SpaceHeader(NamedTuple):
@@ -207,11 +224,11 @@ class _Reader:
 
     def plane_bounds(self) -> list[tuple[int, int]]:
         fields = self.scan(0, len(self.data))
-        is_plane = (fields.number == schema.SPACE_PLANES) & (fields.wire_type == _CONTENT)
+        is_plane = (fields.number == SPACE_PLANES) & (fields.wire_type == _CONTENT)
         self.space_header = _SpaceHeader(
-            self.contents(fields, schema.SPACE_HOSTNAMES),
-            self.contents(fields, schema.SPACE_ERRORS),
-            self.contents(fields, schema.SPACE_WARNINGS),
+            self.contents(fields, SPACE_HOSTNAMES),
+            self.contents(fields, SPACE_ERRORS),
+            self.contents(fields, SPACE_WARNINGS),
         )
         bounds = list(
             zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True)
@@ -223,7 +240,7 @@ class _Reader:
     def cut_plane(self, fault: Fault) -> list[tuple[int, int]]:
         """The bounds of a plane that the end of the file cuts off, after reporting the fault."""
         cut = decode_reference.read_cut_field(self.data, fault.offset, len(self.data))
-        if cut is None or cut.number != schema.SPACE_PLANES:
+        if cut is None or cut.number != SPACE_PLANES:
             self.fault(fault.offset, f"damaged: {fault.reason}")
             return []
         inner = self.scan(cut.begin, len(self.data))
@@ -259,11 +276,11 @@ class _Reader:
     ) -> tuple[PlaneHeader, list[tuple[int, int]]]:
         """A plane's header and the bounds of its lines."""
         fields = self.scan(begin, end)
-        is_line = (fields.number == schema.PLANE_LINES) & (fields.wire_type == _CONTENT)
+        is_line = (fields.number == PLANE_LINES) & (fields.wire_type == _CONTENT)
         in_header = ~is_line
         if not with_events or self.kind(fields) is PlaneKind.METADATA:
             # In that plane the metadata of an event is a whole compiled program.
-            in_header &= fields.number != schema.PLANE_EVENT_METADATA
+            in_header &= fields.number != PLANE_EVENT_METADATA
         header = self.plane_header(fields.tag[in_header], fields.end[in_header])
         bounds = list(
             zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
@@ -274,7 +291,7 @@ class _Reader:
             if end not in self.cut_ends:
                 self.fault(fields.fault.offset, f"damaged plane {name!r}: {fields.fault.reason}")
             self.cut_ends.add(end)
-            if cut is not None and cut.number == schema.PLANE_LINES:
+            if cut is not None and cut.number == PLANE_LINES:
                 bounds.append((cut.begin, end))
         return header, bounds
 
@@ -284,7 +301,7 @@ class _Reader:
 
     def plane_name(self, fields: Fields) -> bytes:
         """The name among the fields of a plane; empty without one."""
-        names = self.contents(fields, schema.PLANE_NAME)
+        names = self.contents(fields, PLANE_NAME)
         return names[-1] if names else b""
 
     def parts(self, begin: int, end: int) -> _PlaneParts:
@@ -410,3 +427,71 @@ def _scan_parts(data: FileBytes, begin: int, end: int) -> Fields:
         at = int(next_.end[-1]) if fault is None else end
     columns = [joined([part[column] for part in parts], np.int64) for column in range(5)]
     return Fields(columns[0], columns[1], columns[2], columns[3], columns[4], fault)
+
+
+@contextmanager
+def started_threads() -> Iterator[Start]:
+    """What starts a call on one of some threads. Calls that are under way at the end go on, after an error none begins.
+
+    All threads start before the first call needs memory: one that finds none left ends before it can say that it has
+    started, and Python waits for ever (CPython 3.10 to 3.13, `Thread.start`).
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    count = min(_MOST_THREADS, 1 + (os.cpu_count() or 1))
+    pool = ThreadPoolExecutor(count)
+    all_started = Event()
+
+    def start(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        try:
+            # Threads allocate memory as this one does.
+            return pool.submit(copy_context().run, call, *arguments).result
+        except RuntimeError:
+            # No threads may be started, in a container for instance.
+            result = call(*arguments)
+            return lambda: result
+
+    # A thread that waits takes no other call, so each of these starts one.
+    with suppress(RuntimeError):
+        for _ in range(count):
+            pool.submit(all_started.wait)
+    all_started.set()
+    try:
+        yield start
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown(wait=False)
+
+
+def begin_digest(data: Buffer, start: Start) -> Callable[[], str]:
+    """Begin to compute the digest; what is given waits for it, also after the file is closed.
+
+    It raises `TraceFormatError` if the file became shorter.
+    """
+    copy = data.duplicate() if isinstance(data, FileBytes) else None
+    if copy is None:
+        found = digest_of(data)
+        return lambda: found
+
+    def compute() -> str:
+        try:
+            return digest_of(copy)
+        finally:
+            copy.close()
+
+    return start(compute)
+
+
+def digest_of(data: Buffer) -> str:
+    """The SHA-256 of the bytes in hexadecimal digits."""
+    if not isinstance(data, FileBytes):
+        return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    block = memoryview(bytearray(_BLOCK_BYTES))
+    size = len(data)
+    for begin in range(0, size, _BLOCK_BYTES):
+        part = block[: min(_BLOCK_BYTES, size - begin)]
+        data.read_into(part, begin)
+        digest.update(part)
+    return digest.hexdigest()

@@ -61,7 +61,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
     `names`. `line`: int32 index into `lines`. `position`: offset of the event in the file.
-    Left out are the `aggregated_count` aggregated events, which have no time, and the `misplaced_line_count` lines
+    Left out are aggregated events, which have no time, and the `misplaced_line_count` lines
     that begin days before or after the start of the profile.
     """
 
@@ -73,7 +73,6 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     name: Int32Array
     line: Int32Array
     position: Int64Array
-    aggregated_count: int
     negative_duration_count: int
     misplaced_line_count: int
     _stats: StatsBySlot
@@ -246,7 +245,6 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         name=name,
         line=line,
         position=position,
-        aggregated_count=int(aggregated.sum()),
         negative_duration_count=int(negative.sum()),
         misplaced_line_count=misplaced_count,
         _stats=stats,

@@ -10,9 +10,9 @@ from traceview.analysis.facts.of_hosts import by_device
 from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.base.intervals import Int64Array
+from traceview.trace.host.gap_evidence import ManyEvidence
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.many_evidence import ManyEvidence
 from traceview.trace.host.state_timeline import StateTimeline
 from traceview.trace.model import Trace
 from traceview.trace.reading.host_of_run import first_numbers, gaps_in_run

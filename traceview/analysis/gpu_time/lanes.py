@@ -40,9 +40,6 @@ def lanes_of(
     )
 
 
-ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)
-
-
 MOST_SLICES: Final = 10_000
 """Slices of all lanes together: some 500 kB of JSON."""
 MOST_DEVICES: Final = 128
@@ -495,3 +492,6 @@ def _nothing(class_count: int) -> Slices:
     empty = np.empty(0, dtype=np.int64)
     no_class = np.empty((class_count, 0), dtype=np.int64)
     return Slices(empty, empty, no_class, empty, np.full(0, NONE, dtype=np.int32))
+
+
+ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)

@@ -24,11 +24,10 @@ from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.table import Ledger
-from traceview.trace.device.op_labels import op_labels
-from traceview.trace.device.op_names import op_names, read_once
-from traceview.trace.host.cause import CLASS_KEYS
+from traceview.trace.device.op_names import op_labels, op_names, read_once
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.columns import SmallIntArray
+from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""

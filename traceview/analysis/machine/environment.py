@@ -17,11 +17,6 @@ from traceview.document.sanitize import shortened
 __all__ = ["ANALYSIS", "Environment"]
 
 
-ANALYSIS: Final = Analysis[Environment](
-    "environment", compute=lambda context: compute(context.trace), sections=(environment_section,)
-)
-
-
 LONGEST_FACT: Final = 60
 """Characters of a fact; the middle of a longer one is left out."""
 
@@ -199,3 +194,8 @@ def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:
     yield from _facts(hosts, (partial(_variable, name) for name in names[:SHOWN_VARIABLES]))
     if len(names) > SHOWN_VARIABLES:
         yield numbers.plural(len(names) - SHOWN_VARIABLES, "more environment variable")
+
+
+ANALYSIS: Final = Analysis[Environment](
+    "environment", compute=lambda context: compute(context.trace), sections=(environment_section,)
+)

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.intervals import BoolArray, union
-from traceview.trace.model import Trace
+from traceview.trace.model import HostSteps, Trace
 from traceview.xplane.planes import ActivityClass
 
 
@@ -34,15 +34,13 @@ def active_steps(trace: Trace) -> list[ActiveStep]:
     """Every step of every host whose bounds hold the work of all devices, in time order on each."""
     result: list[ActiveStep] = []
     for host_steps in trace.steps_by_host:
-        if host_steps.steps:
-            before: tuple[str, ...] | None = None
-            working = _working_devices(trace, host_steps.host)
-            for step, devices in zip(host_steps.steps, working, strict=True):
-                if not tells_devices(host_steps.method, step.excluded):
-                    continue
-                joined, left = changes(before, devices)
-                name = trace.hosts[host_steps.host].name
-                result.append(ActiveStep(name, step.number, step.start_ps, devices, joined, left))
+        before: tuple[str, ...] | None = None
+        name = trace.hosts[host_steps.host].name
+        working = _working_devices(trace, host_steps)
+        for step, devices in zip(host_steps.steps, working, strict=True):
+            if tells_devices(host_steps.method, step.excluded):
+                moved = changes(before, devices)
+                result.append(ActiveStep(name, step.number, step.start_ps, devices, *moved))
                 before = devices
     return result
 
@@ -67,18 +65,16 @@ def changes(
     )
 
 
-def _working_devices(trace: Trace, host: int) -> Iterator[tuple[str, ...]]:
-    """For each step of the host the devices that ran work in it, in the order of the device list."""
-    steps = trace.steps_by_host[host].steps
-    start = np.array([step.start_ps for step in steps], dtype=np.int64)
-    end = np.array([step.end_ps for step in steps], dtype=np.int64)
+def _working_devices(trace: Trace, host_steps: HostSteps) -> Iterator[tuple[str, ...]]:
+    """For each step of a host the devices that ran work in it, in the order of the device list."""
+    start = np.array([step.start_ps for step in host_steps.steps], dtype=np.int64)
+    end = np.array([step.end_ps for step in host_steps.steps], dtype=np.int64)
     works: dict[str, BoolArray] = {}
     columns = trace.device_columns
-    for device, entry in enumerate(trace.device_list):
-        if entry.host == host:
-            rows = columns.rows_of(device)
-            of_work = np.flatnonzero(columns.class_[rows] <= ActivityClass.COLLECTIVE) + rows.start
-            covered = union(columns.start_ps[of_work], columns.end_ps[of_work])
-            works[trace.device_key(device)] = covered.within(start, end) > 0
-    for place in range(len(steps)):
-        yield tuple(key for key, in_step in works.items() if in_step[place])
+    for device in trace.devices_of_host[host_steps.host]:
+        rows = columns.rows_of(device)
+        of_work = np.flatnonzero(columns.class_[rows] <= ActivityClass.COLLECTIVE) + rows.start
+        covered = union(columns.start_ps[of_work], columns.end_ps[of_work])
+        works[trace.device_key(device)] = covered.within(start, end) > 0
+    for index in range(start.size):
+        yield tuple(key for key, in_step in works.items() if in_step[index])

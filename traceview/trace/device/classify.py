@@ -111,7 +111,8 @@ def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
         module=_modules(table, names),
-        shape=_shapes(table, names),
+        # As TensorFlow writes them: `(float[32,784];float[784,10])`.
+        shape=_named(table, names, "shape"),
         kind=kind,
         correlation_id=correlation.dense(table.count, 0),
         has_correlation=has_correlation,
@@ -149,7 +150,7 @@ def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
         module=_modules(table, names),
-        shape=_shapes(table, names),
+        shape=_named(table, names, "shape"),
         kind=kind.take(table.name),
         correlation_id=np.zeros(count, dtype=np.int64),
         has_correlation=np.zeros(count, dtype=np.bool_),
@@ -200,25 +201,22 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
     return op
 
 
+def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
+    """A text stat of each event, `NONE` without."""
+    column = np.full(table.count, NONE, dtype=np.int32)
+    texts = table.texts(key)
+    if texts.texts:
+        column[texts.event] = names.add_all(texts.texts)[texts.index]
+    return column
+
+
 def _modules(table: PlaneTable, names: Names) -> Int32Array:
     """The XLA program of each event; the empty name where only its op is recorded."""
-    module = np.full(table.count, NONE, dtype=np.int32)
     ops = table.texts("hlo_op").event
-    if ops.size:
-        module[ops] = names.add(b"")
-    texts = table.texts("hlo_module")
-    if texts.texts:
-        module[texts.event] = names.add_all(texts.texts)[texts.index]
+    nameless = names.add(b"") if ops.size else NONE
+    module = _named(table, names, "hlo_module")
+    module[ops[module[ops] == NONE]] = nameless
     return module
-
-
-def _shapes(table: PlaneTable, names: Names) -> Int32Array:
-    """The shapes of the inputs of each event's op, as TensorFlow writes them: `(float[32,784];float[784,10])`."""
-    shape = np.full(table.count, NONE, dtype=np.int32)
-    texts = table.texts("shape")
-    if texts.texts:
-        shape[texts.event] = names.add_all(texts.texts)[texts.index]
-    return shape
 
 
 def _op_text(text: bytes) -> bytes:
@@ -245,11 +243,12 @@ def final_classes(
         calls, index = unique_inverse(host_name[launch[linked]])
         directions = np.array([copy_direction(names[int(c)]) for c in calls], dtype=np.uint8)
         kind[linked] = directions[index]
-    unknown = (kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY)
-    p2p = kind == NameKind.P2P
-    opaque = kind == NameKind.GRAPH
     class_of_kind = np.arange(len(NameKind), dtype=np.uint8)
-    for copy in (NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY):
-        class_of_kind[copy] = ActivityClass.D2D
+    class_of_kind[[NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY]] = ActivityClass.D2D
     class_of_kind[NameKind.GRAPH] = ActivityClass.COMPUTE
-    return Classes(class_of_kind[kind], p2p, opaque, unknown)
+    return Classes(
+        class_of_kind[kind],
+        p2p=kind == NameKind.P2P,
+        opaque=kind == NameKind.GRAPH,
+        unknown_direction=(kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY),
+    )

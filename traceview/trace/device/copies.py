@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import Int32Array, Int64Array, nesting, places
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import Int32Array, Int64Array, places
+from traceview.trace.device.correlation import innermost_value
 from traceview.trace.model import NONE, Trace
+from traceview.xplane.columns import joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
@@ -39,25 +41,20 @@ def copies_of(trace: Trace) -> Copies:
     thread = np.full(row.size, NONE, dtype=np.int32)
     linked = np.flatnonzero(launch != NONE)
     if linked.size:
-        thread_of_line = trace.thread_of_line
-        thread[linked] = thread_of_line[host.line[launch[linked]]]
+        thread[linked] = trace.thread_of_line[host.line[launch[linked]]]
         nameless = linked[op[linked] == NONE]
-        for issuer in unique_ids(thread[nameless]):
-            copies = nameless[thread[nameless] == issuer]
-            lines = np.flatnonzero(thread_of_line == issuer)
-            op[copies] = _ops_around(trace, launch[copies], lines)
+        op[nameless] = _ops_around(trace, launch[nameless])
     return Copies(row, op, thread)
 
 
-def _ops_around(trace: Trace, calls: Int64Array, lines: Int64Array) -> Int32Array:
-    """The name of the innermost op around each call on the thread with these lines; else `NONE`."""
-    host = trace.host_columns
-    rows = np.concatenate([np.arange(s.start, s.stop) for s in map(host.rows_of, lines.tolist())])
+def _ops_around(trace: Trace, calls: Int64Array) -> Int32Array:
+    """The name of the innermost op around each call on its thread; else `NONE`."""
+    host, thread_of_line = trace.host_columns, trace.thread_of_line
+    is_near = is_in(thread_of_line, unique_ids(thread_of_line[host.line[calls]]))
+    lines = [host.rows_of(line) for line in np.flatnonzero(is_near).tolist()]
+    rows = joined([np.arange(own.start, own.stop) for own in lines], np.int64)
     times = np.sort(host.start_ps[calls])
     # Sorting only events around one of the calls saves time.
     around = rows[places(times, host.start_ps[rows]) < places(times, host.end_ps[rows])]
-    names, index = unique_inverse(host.name[around])
-    is_op = np.array([op_type(trace.names[int(i)]) is not None for i in names], dtype=np.bool_)
-    around = around[is_op[index]] if names.size else around
-    inner = nesting(host.start_ps[around], host.end_ps[around]).innermost(host.start_ps[calls])
-    return np.where(inner == NONE, NONE, np.append(host.name[around], NONE)[inner]).astype(np.int32)
+    around = around[trace.names.where(host.name[around], op_type)]
+    return innermost_value(calls, around, host.name[around], host, thread_of_line).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Reads the names of ops, for all topics once.
+"""Numbers what device events run, and reads the names of ops, for all topics once.
 
 The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one
 op on several devices share it: `replica_1/` is removed, an optimizer's `update_1` becomes `update`.
@@ -15,8 +15,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int32Array
-from traceview.trace.device.op_labels import op_labels
+from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_phase import KEPT_NAMES
 from traceview.trace.model import NONE, Recording
 
@@ -28,6 +28,19 @@ _TYPE = re.compile(r"[A-Za-z_][\w>-]*")
 
 OpName: TypeAlias = tuple[str | None, str | None]
 """The name of an op without its replica part, and its type; None where not recorded."""
+
+
+class OpLabels(Struct, frozen=True, eq=False):
+    """`of_row`: the label of each device event, int32. `row`: by label the first event that has it, int64."""
+
+    of_row: Int32Array
+    row: Int64Array
+
+
+def op_labels(recording: Recording) -> OpLabels:
+    """The labels of all device events, from 0 on as they first occur."""
+    columns = recording.device_columns
+    return OpLabels(*SWEEPS.labelled(columns.op, columns.name, columns.class_))
 
 
 class OpNames(Struct, frozen=True, eq=False):

@@ -111,11 +111,10 @@ def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
 
 def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
     columns = trace.device_columns
-    # The last place is that of `NONE`.
+    used = unique_ids(columns.op)
+    # The last entry is that of `NONE`.
     of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
-    for name in unique_ids(columns.op).tolist():
-        if name != NONE:
-            of_name[name] = phase_of(trace.names[name])
+    of_name[used] = [phase_of(b"" if n == NONE else trace.names[n]) for n in used.tolist()]
     phase = of_name[columns.op]
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION

@@ -15,10 +15,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from traceview.trace.device.op_phase import KEPT_NAMES
-
-_LONGEST: Final = 1 << 13
-"""Bytes of a name that are searched; a name may be of any length."""
+from traceview.trace.device.op_phase import KEPT_NAMES, LONGEST_NAME
 
 _KEPT_TYPES: Final = 1 << 10
 
@@ -60,7 +57,7 @@ _CALLBACKS: Final = {
 @lru_cache(KEPT_NAMES)
 def side_work_of(name: bytes) -> SideWork | None:
     """The side work that the recorded text of an op shows: `scope/name:Type`, or the name of an HLO instruction."""
-    path, _, type_ = name[:_LONGEST].rpartition(b":")
+    path, _, type_ = name[:LONGEST_NAME].rpartition(b":")
     if not path:
         return _CALLBACKS.get(type_.partition(b".")[0])
     for kind, (part, scope) in _SCOPES.items():

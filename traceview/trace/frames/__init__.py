@@ -1,1 +1,1 @@
-"""frames"""
+"""The tables of a trace, and the DataFrames made of them."""

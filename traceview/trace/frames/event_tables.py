@@ -17,6 +17,7 @@ from traceview.trace.device.table import (
     flags,
     integers,
     named,
+    numbers,
     table,
     texts,
     whole,
@@ -24,9 +25,7 @@ from traceview.trace.device.table import (
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, collectives_of
 from traceview.trace.windows import step_numbers_at
-from traceview.xplane.planes import ActivityClass, HostMemory
-
-_CLASSES = [class_.name.lower() for class_ in ActivityClass]
+from traceview.xplane.planes import CLASS_KEYS, HostMemory
 
 
 def devices(trace: Trace) -> Table:
@@ -37,10 +36,10 @@ def devices(trace: Trace) -> Table:
         "devices",
         texts("device", device_keys(trace)),
         texts("host", [trace.hosts[device.host].name for device in devices]),
-        whole("ordinal", np.array([device.ordinal for device in devices], dtype=np.int64)),
+        numbers("ordinal", [device.ordinal for device in devices]),
         texts("kind", [device.kind for device in devices]),
         texts("model", [device.model for device in devices]),
-        whole("event_count", np.array([row.stop - row.start for row in rows], dtype=np.int64)),
+        numbers("event_count", [row.stop - row.start for row in rows]),
         integers("memory_held_bytes", [device.memory_held_bytes for device in devices]),
         integers("memory_peak_bytes", [device.memory_peak_bytes for device in devices]),
         integers("memory_capacity_bytes", [device.memory_capacity_bytes for device in devices]),
@@ -57,7 +56,7 @@ def device_events(trace: Trace, rows: Int64Array) -> Table:
         whole("row", rows),
         category("device", device, device_keys(trace)),
         category("stream", columns.line[rows], line_names(trace)),
-        category("class", columns.class_[rows], _CLASSES),
+        category("class", columns.class_[rows], CLASS_KEYS),
         named("name", columns.name[rows], trace.names),
         named("op", columns.op[rows], trace.names),
         whole("start_ps", columns.start_ps[rows]),
@@ -65,7 +64,7 @@ def device_events(trace: Trace, rows: Int64Array) -> Table:
         whole("bytes", size, size == UNKNOWN_BYTES),
         whole("correlation_id", columns.correlation_id[rows], ~columns.has_correlation[rows]),
         whole("launch", launch, launch == NONE),
-        step_column(trace, hosts_of_devices(trace)[device], columns.start_ps[rows]),
+        step_column(trace, trace.host_of_device[device], columns.start_ps[rows]),
         flag("p2p", columns.p2p[rows]),
         flag("opaque", columns.opaque[rows]),
     )
@@ -105,7 +104,7 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
         "copies",
         whole("row", row),
         category("device", columns.device[row], device_keys(trace)),
-        category("direction", columns.class_[row], _CLASSES),
+        category("direction", columns.class_[row], CLASS_KEYS),
         category("stream", columns.line[row], line_names(trace)),
         whole("start_ps", columns.start_ps[row]),
         whole("duration_ps", columns.duration_ps[row]),
@@ -118,7 +117,7 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
         flag("p2p", columns.p2p[row]),
         named("op", copies.op[shown], trace.names),
         category("thread", copies.thread[shown], line_names(trace)),
-        step_column(trace, hosts_of_devices(trace)[columns.device[row]], columns.start_ps[row]),
+        step_column(trace, trace.host_of_device[columns.device[row]], columns.start_ps[row]),
     )
 
 
@@ -149,7 +148,7 @@ def ops(trace: Trace, groups: OpTable) -> Table:
     return table(
         "ops",
         category("device", groups.device, device_keys(trace)),
-        category("class", groups.class_, _CLASSES),
+        category("class", groups.class_, CLASS_KEYS),
         texts("op", groups.name),
         texts("op_type", groups.type),
         texts("kernel", groups.kernel),
@@ -170,11 +169,11 @@ def steps(trace: Trace) -> Table:
     return table(
         "steps",
         texts("host", [trace.hosts[step.host].name for step in rows]),
-        whole("number", np.array([step.number for step in rows], dtype=np.int64)),
+        numbers("number", [step.number for step in rows]),
         integers("recorded_number", [step.recorded_number for step in rows]),
         texts("kind", [step.kind for step in rows]),
-        whole("start_ps", np.array([step.start_ps for step in rows], dtype=np.int64)),
-        whole("duration_ps", np.array([step.duration_ps for step in rows], dtype=np.int64)),
+        numbers("start_ps", [step.start_ps for step in rows]),
+        numbers("duration_ps", [step.duration_ps for step in rows]),
         flags("used", [step.excluded is None for step in rows], is_optional=False),
         texts("excluded", [step.excluded for step in rows]),
     )
@@ -186,9 +185,9 @@ def active_devices(trace: Trace) -> Table:
     return table(
         "active_devices",
         texts("host", [step.host for step in steps]),
-        whole("step", np.array([step.number for step in steps], dtype=np.int64)),
-        whole("start_ps", np.array([step.start_ps for step in steps], dtype=np.int64)),
-        whole("device_count", np.array([len(step.devices) for step in steps], dtype=np.int64)),
+        numbers("step", [step.number for step in steps]),
+        numbers("start_ps", [step.start_ps for step in steps]),
+        numbers("device_count", [len(step.devices) for step in steps]),
         texts("devices", [", ".join(step.devices) for step in steps]),
         texts("joined", [", ".join(step.joined) for step in steps]),
         texts("left", [", ".join(step.left) for step in steps]),
@@ -203,11 +202,6 @@ def device_keys(trace: Trace) -> list[str]:
 def line_names(trace: Trace) -> list[str]:
     """The names of all lines."""
     return [line.name for line in trace.lines]
-
-
-def hosts_of_devices(trace: Trace) -> Int64Array:
-    """The host of each device of the device list."""
-    return np.array([device.host for device in trace.device_list], dtype=np.int64)
 
 
 def step_column(trace: Trace, host: Int64Array, start_ps: Int64Array) -> Column:

@@ -1,1 +1,1 @@
-"""host"""
+"""What the threads of a host did while devices were idle, and the stages of its input."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
-
-from traceview.xplane.planes import ActivityClass
 
 
 class Cause(IntEnum):
@@ -41,6 +38,3 @@ class Cause(IntEnum):
     def key(self) -> str:
         """The name of the cause in the report."""
         return self.name.lower()
-
-
-CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)

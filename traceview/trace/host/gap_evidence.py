@@ -1,17 +1,27 @@
-"""Finds the host event that shows the cause of a gap, and the events around a span that nothing shows."""
+"""Finds the host events that show the causes of gaps, and those around a span that nothing shows.
+
+The event that shows a cause is the one that covers most of a span; of nearly equal ones the shortest, then the last begun.
+The thread that was late and the one that calls graphs are searched first, then all other threads of the model.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in
+from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
+
+_Bits = npt.NDArray[np.uint16]
 
 _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
@@ -23,10 +33,14 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.HOST_OPS: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
     Cause.DEVICE_WAIT: (HostNameKind.OP,),
 }
-SHOWS: Final = np.ones((len(Cause), max(HostNameKind) + 1), dtype=np.bool_)
-"""Which kinds of names show a cause, by cause and kind; any kind if `_SHOWN_BY` lists none."""
-for _cause, _kinds in _SHOWN_BY.items():
-    SHOWS[_cause] = is_in(np.arange(SHOWS.shape[1]), _kinds)
+SHOWN_CAUSES: Final = np.array(
+    [
+        sum(1 << cause for cause in Cause if kind in _SHOWN_BY.get(cause, HostNameKind))
+        for kind in HostNameKind
+    ],
+    dtype=np.uint16,
+)
+"""The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
 NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
@@ -74,22 +88,162 @@ def surroundings_of(
 
 def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
     """A host event as evidence."""
-    start = int(trace.host_columns.start_ps[row])
-    return _evidence(trace, states, row, start, start + 1)
-
-
-def _evidence(
-    trace: Trace, states: HostStates, row: int, start_ps: int, end_ps: int
-) -> HostEvidence:
     columns = trace.host_columns
-    line = int(columns.line[row])
-    moment = max(int(columns.start_ps[row]), start_ps)
-    around = states.open_in(int(states.thread[line]), moment, moment + 1)
+    line, start_ps = int(columns.line[row]), int(columns.start_ps[row])
+    around = states.open_in(int(states.thread[line]), start_ps, start_ps + 1)
     # Events open at that moment, up to the event itself.
-    is_outer = (columns.start_ps[around] <= columns.start_ps[row]) & (
+    is_outer = (columns.start_ps[around] <= start_ps) & (
         columns.end_ps[around] >= columns.end_ps[row]
     )
     outer = around[is_outer & (around != row)]
     outer = outer[np.lexsort((-columns.end_ps[outer], columns.start_ps[outer]))]
     names = [trace.names.text(int(name)) or "" for name in columns.name[[*outer.tolist(), row]]]
     return HostEvidence(row, trace.lines[line].name, tuple(names))
+
+
+class _Searched(Struct, frozen=True, eq=False):
+    """Events by start, the latest end up to each, and the causes that each shows."""
+
+    row: Int64Array
+    start_ps: Int64Array
+    end_ps: Int64Array
+    reach_ps: Int64Array
+    shows: _Bits
+
+
+class ManyEvidence:
+    """The evidence on one host, for many spans at once."""
+
+    def __init__(self, trace: Trace, states: HostStates) -> None:
+        self._trace = trace
+        self._states = states
+        self._of_thread: dict[int, Int64Array] = {}
+
+    def rows(
+        self,
+        cause: npt.NDArray[np.integer],
+        thread: Int32Array,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+    ) -> Int64Array:
+        """The host row that shows the cause of each span, `NONE` without one."""
+        result = np.full(start_ps.size, NONE, dtype=np.int64)
+        wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
+        for number in unique_ids(thread).tolist():
+            chosen = np.flatnonzero(thread == number)
+            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
+            result[chosen] = self._found(self._near(number), *spans)
+        missing = np.flatnonzero(result == NONE)
+        if missing.size:
+            rest = start_ps[missing], end_ps[missing], wanted[missing]
+            result[missing] = self._found(self._anywhere, *rest)
+        return result
+
+    def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
+        """The distinct stacks at some rows, as `HostEvidence.stack`, and which one each row has."""
+        distinct, _, place_of_row = unique_first(rows)
+        names, is_shared = self._outer_names(distinct)
+        index = labels(*names.T)
+        _, first, _ = unique_first(index)
+        text = self._trace.names.text
+        stacks = [
+            tuple(text(name) or "" for name in names[place].tolist() if name != NONE)
+            for place in first.tolist()
+        ]
+        for place in np.flatnonzero(is_shared).tolist():
+            # Of events with the same bounds each is around the other.
+            index[place] = len(stacks)
+            stacks.append(evidence_at(self._trace, self._states, int(distinct[place])).stack)
+        return stacks, index[place_of_row]
+
+    def _outer_names(self, rows: Int64Array) -> tuple[Int32Array, BoolArray]:
+        """The names around each row and its own, `NONE` before them, int32 `[rows, depth]`; and whose bounds others have."""
+        columns, states = self._trace.host_columns, self._states
+        chains: list[Int64Array] = []
+        is_shared = np.zeros(rows.size, dtype=np.bool_)
+        thread = states.thread[columns.line[rows]]
+        for number in unique_ids(thread).tolist():
+            chosen = np.flatnonzero(thread == number)
+            own = sorted_unique(np.concatenate((states.rows_of_thread(number), rows[chosen])))
+            nest = nesting(columns.start_ps[own], columns.end_ps[own])
+            place = np.searchsorted(own, rows[chosen])
+            same = (nest.start[1:] == nest.start[:-1]) & (nest.end[1:] == nest.end[:-1])
+            has_same = np.zeros(own.size, dtype=np.bool_)
+            has_same[nest.order[1:][same]] = has_same[nest.order[:-1][same]] = True
+            is_shared[chosen] = has_same[place]
+            end_ps = columns.end_ps[rows[chosen]]
+            depth = 0
+            above = nest.parent[place]
+            while (above != NONE).any():
+                if depth == len(chains):
+                    chains.append(np.full(rows.size, NONE, dtype=np.int64))
+                outer = own[above]
+                is_outer = (above != NONE) & (columns.end_ps[outer] >= end_ps)
+                chains[depth][chosen[is_outer]] = outer[is_outer]
+                above = np.where(above == NONE, NONE, nest.parent[above])
+                depth += 1
+        names = np.stack([*reversed(chains), rows], axis=1)
+        return np.where(names == NONE, NONE, columns.name[names]), is_shared
+
+    def _found(
+        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array, wanted: _Bits
+    ) -> Int64Array:
+        """The row that shows what is wanted of each span, of these events in time order; `NONE` without one."""
+        order = np.argsort(start_ps, kind="stable")
+        searched = self._searched(rows, union(start_ps, end_ps))
+        found = np.empty(order.size, dtype=np.int64)
+        found[order] = SWEEPS.clearest(
+            searched.start_ps,
+            searched.end_ps,
+            searched.reach_ps,
+            searched.shows,
+            start_ps[order],
+            end_ps[order],
+            wanted[order],
+            NEARLY,
+        )
+        return np.append(searched.row, NONE)[found]
+
+    def _near(self, thread: int) -> Int64Array:
+        """The events of a thread and of the one that calls graphs, which are searched first."""
+        if thread not in self._of_thread:
+            rows = self._by_start(self._states.rows_of_thread(thread))
+            if thread != self._states.caller:
+                of_caller = self._states.rows_of_thread(self._states.caller)
+                rows = self._by_start(np.concatenate((rows, self._by_start(of_caller))))
+            self._of_thread[thread] = rows
+        return self._of_thread[thread]
+
+    @cached_property
+    def _anywhere(self) -> Int64Array:
+        return self._by_start(self._states.rows_of_model)
+
+    def _by_start(self, rows: Int64Array) -> Int64Array:
+        start_ps = self._trace.host_columns.start_ps[rows]
+        if (start_ps[1:] >= start_ps[:-1]).all():
+            return rows
+        return rows[np.argsort(start_ps, kind="stable")]
+
+    def _searched(self, rows: Int64Array, spans: IntervalSet) -> _Searched:
+        """Those of the rows that touch a span: what they show is asked for a few gaps out of many."""
+        columns = self._trace.host_columns
+        start_ps, end_ps = columns.start_ps[rows], columns.end_ps[rows]
+        next_start = np.append(spans.start, np.iinfo(np.int64).max)
+        touched = next_start[np.searchsorted(spans.end, start_ps, side="right")] < end_ps
+        rows, start_ps, end_ps = rows[touched], start_ps[touched], end_ps[touched]
+        reach_ps = np.maximum.accumulate(end_ps)
+        return _Searched(rows, start_ps, end_ps, reach_ps, self._shown_by(rows))
+
+    def _shown_by(self, rows: Int64Array) -> _Bits:
+        """The causes that each row shows, a bit for each."""
+        states = self._states
+        bits = SHOWN_CAUSES[states.kind_of(rows)]
+        for cause, is_shown in (
+            (Cause.BETWEEN, ~states.is_in_step(rows)),
+            (Cause.PYTHON, ~states.is_spoken(rows)),
+        ):
+            bit = np.uint16(1 << cause)
+            bits = np.where(is_shown, bits | bit, bits & ~bit)
+        has_call = self._trace.host_columns.stat("tf_function_call").has(rows)
+        bits = np.where(has_call, bits | np.uint16(1 << Cause.COMPILE), bits)
+        return np.where(states.is_marker(rows), np.uint16(0), bits)

@@ -133,32 +133,12 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def idle_spans(self) -> IdleSpans:
-        """The cause of every instant; the ends are made anew each time."""
-        return self._idle_spans(self.span_start_ps, self.span_cause, self.span_piece)
-
-    def idle_spans_of(self, chosen: Int64Array) -> IdleSpans:
-        """Those in the whole gaps of these numbers, which rise."""
-        if chosen.size == self.count:
-            return self.idle_spans
-        # A key of another type would convert the whole column.
-        number = chosen.astype(np.int32)
-        first = np.searchsorted(self.gap, number).astype(np.int32)
-        last = np.searchsorted(self.gap, number, side="right").astype(np.int32)
-        begin, end = np.searchsorted(self.span_piece, [first, last])
-        count = end - begin
-        rows = np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)
-        return self._idle_spans(
-            self.span_start_ps[rows], self.span_cause[rows], self.span_piece[rows]
-        )
-
-    def _idle_spans(
-        self, start_ps: Int64Array, cause: npt.NDArray[np.uint8], piece: Int32Array
-    ) -> IdleSpans:
-        """The spans of whole pieces with their ends: each lasts until the next of its piece, or until that ends."""
+        """The cause of every instant: each span lasts until the next of its piece, or until that ends; made anew each time."""
+        start_ps, piece = self.span_start_ps, self.span_piece
         end_ps = self.end_ps[piece]
         goes_on = np.flatnonzero(piece[1:] == piece[:-1])
         end_ps[goes_on] = start_ps[goes_on + 1]
-        return IdleSpans(start_ps, end_ps, cause, piece)
+        return IdleSpans(start_ps, end_ps, self.span_cause, piece)
 
     @cached_property
     def by_cause(self) -> dict[int, tuple[Int32Array, Int64Array]]:
@@ -184,33 +164,11 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         return result
 
     @property
-    def cause_ps(self) -> Int64Array:
-        """Time by cause and piece, int64 `[causes, n]`; made anew each time, for most of it is zero."""
-        result = np.zeros((len(Cause), self.gap.size), dtype=np.int64)
-        for cause, (pieces, lengths) in self.by_cause.items():
-            result[cause, pieces] = lengths
-        return result
-
-    def of_cause(self, cause: Cause) -> Int64Array:
-        """The time of each piece with a cause, int64 `[n]`."""
-        result = np.zeros(self.gap.size, dtype=np.int64)
-        pieces, lengths = self.by_cause.get(cause, ((), ()))
-        result[np.asarray(pieces, dtype=np.int64)] = lengths
-        return result
-
-    @property
     def total_ps(self) -> Int64Array:
         """Time by cause, int64 `[causes]`."""
         result = np.zeros(len(Cause), dtype=np.int64)
         for cause, (_, lengths) in self.by_cause.items():
             result[cause] = lengths.sum()
-        return result
-
-    def causes_of(self, chosen: Int64Array) -> Int64Array:
-        """The causes of the whole gaps of these numbers, int64 `[causes, chosen]`."""
-        result = np.zeros((len(Cause), chosen.size), dtype=np.int64)
-        for cause, lengths in self.of_gaps().items():
-            result[cause] = lengths[chosen]
         return result
 
     def of_gaps(self) -> dict[int, Int64Array]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from traceview.xplane.host_names import (
     is_python_frame,
 )
 from traceview.xplane.planes import ActivityClass
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 LONG_AGO_PS: Final = -(1 << 61)
 """A time before any event."""
@@ -260,16 +262,10 @@ class HostEvents:
     @property
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
-        result: Int64Array = np.flatnonzero(self._is_of_model) + self._span.start
-        return result
-
-    @cached_property
-    def _is_of_model(self) -> BoolArray:
-        """Which events of this host those are; as rows they would take eight times the memory."""
-        rows = self._span
         waited = self._kinds == HostNameKind.ASYNC_INPUT
-        result: BoolArray = waited | self._is_model_line[self._columns.line[rows]]
-        return result
+        is_of_model = waited | self._is_model_line[self._columns.line[self._span]]
+        rows: Int64Array = np.flatnonzero(is_of_model) + self._span.start
+        return rows
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
         """The activity of the thread at each row of this host, as `HostNameKind`."""
@@ -322,35 +318,28 @@ class HostEvents:
 
     @cached_property
     def _links(self) -> ProducerConsumerLinks:
-        return ProducerConsumerLinks(self._columns, self.thread, self._host)
+        return ProducerConsumerLinks(self._columns, self.thread, self._span)
 
     @cached_property
     def _kinds(self) -> npt.NDArray[np.uint8]:
         """The same by row of this host, counted from its first."""
-        return self._kind[self._columns.name[self._span]]
-
-    @cached_property
-    def _kind(self) -> npt.NDArray[np.uint8]:
-        """The activity of a thread while an event is open, as `HostNameKind`, by name of the trace."""
-        names = self._trace.names
-        kind = np.zeros(len(names), dtype=np.uint8)
-        for name in self._own_names:
-            kind[name] = host_name_kind(names[name])
-        return kind
+        kind = self._by_name(host_name_kind, np.uint8)
+        return kind[self._columns.name[self._span]]
 
     def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
         """Which names of the trace match, of those that the host recorded."""
+        return self._by_name(matches, np.bool_)
+
+    def _by_name(self, read: Callable[[bytes], Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
+        """What is read from each name of the trace that the host recorded; 0 for other names."""
         names = self._trace.names
-        result = np.zeros(len(names), dtype=np.bool_)
-        for name in self._own_names:
-            result[name] = matches(names[name])
+        result = np.zeros(len(names), dtype=dtype)
+        result[self._own_names] = [read(names[name]) for name in self._own_names.tolist()]
         return result
 
     @cached_property
-    def _own_names(self) -> list[int]:
-        """The names of the trace that the host recorded."""
-        result: list[int] = unique_ids(self._columns.name[self._span]).tolist()
-        return result
+    def _own_names(self) -> Int64Array:
+        return unique_ids(self._columns.name[self._span])
 
     def _stat(self, key: str) -> HostStat:
         """A stat of the events of this host."""

@@ -153,8 +153,8 @@ class HostEvidence(HostEvents):
     def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls that traced a `tf.function`, up to where they run the traced graph."""
         columns, calls = self._columns, self._stat("tf_function_call")
-        is_traced = [self._trace.names[int(v)].startswith(b"traced-") for v in calls.value]
-        traced = among(calls.row[np.array(is_traced, dtype=np.bool_)], rows)
+        is_traced = self._trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))
+        traced = among(calls.row[is_traced], rows)
         runs = self._call_rows
         end = columns.end_ps[traced].copy()
         for index, row in enumerate(traced.tolist()):

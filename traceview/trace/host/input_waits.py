@@ -29,7 +29,7 @@ from traceview.trace.host.pipeline import (
     shard_rows,
     stages_of,
 )
-from traceview.trace.model import NONE, HostSteps, Trace
+from traceview.trace.model import NONE, Trace
 
 _WAIT = re.compile(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
@@ -54,7 +54,10 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     """The waits on the thread of the step and those of the model's graph calls."""
     columns = trace.host_columns
     rows = trace.named_on(host, _WAIT.fullmatch)
-    on_step = _is_step_line(trace, trace.steps_by_host[host])[columns.line[rows]]
+    marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
+    # Without markers every thread of the model may run the step.
+    of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]
+    on_step = of_step[columns.line[rows]]
     blocking = on_step | _block_a_call(trace, host, rows)
     rows, on_step = rows[blocking], on_step[blocking]
     order = np.argsort(columns.start_ps[rows], kind="stable")
@@ -79,15 +82,6 @@ def recorded_stages(trace: Trace) -> list[InputStage]:
     return stages
 
 
-def _is_step_line(trace: Trace, host_steps: HostSteps) -> BoolArray:
-    """The lines of the thread with the step markers; without markers the lines of every thread of the model."""
-    if host_steps.marker_line == NONE:
-        return trace.runs_model
-    thread = trace.thread_of_line
-    result: BoolArray = thread == thread[host_steps.marker_line]
-    return result
-
-
 def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
     """Which events at `rows`, on whatever thread, block a graph call of the model: they share its id."""
     columns = trace.host_columns
@@ -95,9 +89,7 @@ def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
     calls = calls[trace.runs_model[columns.line[calls]]]
     id_ = columns.stat("id")
     has_id = id_.has(rows)
-    computes = np.array(
-        [trace.names[int(name)].endswith(_COMPUTE) for name in columns.name[rows]], dtype=np.bool_
-    )
+    computes = trace.names.where(columns.name[rows], lambda name: name.endswith(_COMPUTE))
     of_calls = id_.at(calls[id_.has(calls)], 0)
     return computes & has_id & is_in(id_.at(rows, 0), of_calls)
 

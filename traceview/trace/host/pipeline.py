@@ -23,14 +23,13 @@ A call records the fill of its buffer if the lock is free at its start, and omit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.ids import groups_of, is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting, union
 from traceview.base.record import (
     Count,
@@ -43,7 +42,7 @@ from traceview.base.record import (
 )
 from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_US
-from traceview.trace.model import NONE, HostStat, Trace
+from traceview.trace.model import NONE, Trace
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
 """A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""
@@ -155,11 +154,12 @@ def kind_of(name: str) -> str:
 def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     """The calls of the iterators of one host, with their self times."""
     columns = trace.host_columns
-    named = np.array([name.startswith(_ITERATOR) for name in trace.names], dtype=np.bool_)
-    row = np.flatnonzero(named[columns.name] & (columns.host == host)) if named.any() else _none()
+    row = trace.named_on(host, lambda name: name.startswith(_ITERATOR))
     stage, stage_names = _stages(trace, row)
     own = columns.stat("id").at(row, 0)
-    above = _parents(columns.stat("parent_id"), row, own)
+    # A root asks itself.
+    parent = columns.stat("parent_id")
+    above = np.where(parent.has(row), parent.at(row, 0), own)
     ids, number = unique_inverse(np.concatenate((own, above)))
     iterator, above = number[: row.size].astype(np.int64), number[row.size :].astype(np.int64)
     enclosing = _enclosing(trace, row)
@@ -188,18 +188,13 @@ def stages_of(
     """
     columns = trace.host_columns
     blocks = is_in(calls.pipeline[chosen], blocking)
-    _, group = unique_inverse(calls.stage[chosen] * 2 + blocks)
-    # The calls of a group are a slice of the calls in the order of groups.
-    order = np.argsort(group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(int(group.max(initial=-1)) + 2))
     facts = {
         key: columns.stat(key).at(calls.row[chosen], NONE)
         for key in ("parallelism", "buffer_limit", "buffered_elements", "dataset_name")
     }
     duration = columns.duration_ps[calls.row[chosen]]
     stages = []
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        group = order[first:last]
+    for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
         of_stage = {key: values[group] for key, values in facts.items()}
         fill = _fill(of_stage)
         name = calls.stage_names[int(calls.stage[chosen[group[0]]])]
@@ -230,15 +225,7 @@ def shard_rows(trace: Trace, host: int) -> Int64Array:
 
     These are `GetNextFromShard<i>` with a `shard_num`; TensorFlow of 2020 recorded the op without that stat.
     """
-    columns = trace.host_columns
-    named = np.array([name.startswith(_SHARDS) for name in trace.names], dtype=np.bool_)
-    if not named.any():
-        return _none()
-    return np.flatnonzero(named[columns.name] & (columns.host == host))
-
-
-def _none() -> Int64Array:
-    return np.empty(0, dtype=np.int64)
+    return trace.named_on(host, lambda name: name.startswith(_SHARDS))
 
 
 def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]:
@@ -250,12 +237,6 @@ def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]
         for name in names
     ]
     return np.array(stage, dtype=np.int64)[of_row], tuple(index)
-
-
-def _parents(stat: HostStat, row: Int64Array, own: Int64Array) -> Int64Array:
-    """The id of the asking iterator, the iterator's own for a root."""
-    has_parent = stat.has(row)
-    return np.where(has_parent, stat.at(row, 0), own)
 
 
 def _tops(count: int, iterator: Int64Array, above: Int64Array) -> Int64Array:
@@ -273,17 +254,10 @@ def _tops(count: int, iterator: Int64Array, above: Int64Array) -> Int64Array:
 def _enclosing(trace: Trace, row: Int64Array) -> Int64Array:
     columns = trace.host_columns
     enclosing = np.full(row.size, NONE, dtype=np.int64)
-    for on_line in _by_value(columns.line[row].astype(np.int64)):
+    for on_line in groups_of(columns.line[row]):
         parent = nesting(columns.start_ps[row[on_line]], columns.end_ps[row[on_line]]).parent
         enclosing[on_line] = np.where(parent == NONE, NONE, on_line[parent])
     return enclosing
-
-
-def _by_value(values: Int64Array) -> Iterator[Int64Array]:
-    """The indices of each distinct value, together."""
-    order = np.argsort(values, kind="stable").astype(np.int64)
-    edges = np.flatnonzero(np.diff(values[order])) + 1
-    return (part for part in np.split(order, edges) if part.size)
 
 
 def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int64Array:
@@ -341,7 +315,7 @@ def _placed(
 def _shard_takers(trace: Trace, host: int, calls: IteratorCalls) -> Int64Array:
     """The iterators that take from a shard; they ask no other iterator."""
     if shard_rows(trace, host).size == 0:
-        return _none()
+        return np.empty(0, dtype=np.int64)
     filling = np.array(
         [line.name.startswith(_SHARD_THREAD) for line in trace.lines], dtype=np.bool_
     )

@@ -19,14 +19,16 @@ cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer sou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.model import NONE, Recording
 from traceview.trace.sidecar.python_samples import (
@@ -136,7 +138,9 @@ class PythonLines:
     ) -> list[PythonLine | None]:
         """The same for each of `count` groups of spans, as in `in_each`."""
         samples, spans = self._samples, (start_ps, end_ps, group, count)
-        is_of_script = self._is_started_by_python[samples.thread]
+        # No native code has started these.
+        by_python = [thread.name is not None for thread in samples.threads]
+        is_of_script = np.array(by_python, dtype=np.bool_)[samples.thread]
         is_idle = self._waits[samples.stack] & is_of_script
         is_other = (samples.thread != thread) & self._is_user[samples.stack] & ~is_idle
         computing = is_other & ~(self._load < _AT_REST_RATIO)
@@ -276,84 +280,66 @@ class PythonLines:
         return self.time_ps - self.previous_ps
 
     @cached_property
-    def _used_ps(self) -> Int64Array:
-        """Processor time that its thread has used since; -1 where that is not known."""
-        samples, used_ps = self._samples, np.full(self._samples.count, -1, dtype=np.int64)
-        by_thread = np.argsort(samples.thread, kind="stable")
+    def _successive(self) -> tuple[Int64Array, Int64Array]:
+        """Samples of one thread in two rounds that follow each other: the earlier and the later of each two."""
+        by_thread = np.argsort(self._samples.thread, kind="stable")
         before, after = by_thread[:-1], by_thread[1:]
-        cpu_us = samples.cpu_us
-        is_known = (
-            (samples.thread[after] == samples.thread[before])
-            & (self.previous_ps[after] == self.time_ps[before])
-            & (cpu_us[after] >= 0)
-            & (cpu_us[before] >= 0)
-        )
-        used_us = np.clip(cpu_us[after] - cpu_us[before], 0, _FURTHEST_NS // 1000)
+        follows = self._samples.thread[after] == self._samples.thread[before]
+        follows &= self.previous_ps[after] == self.time_ps[before]
+        return before[follows], after[follows]
+
+    @cached_property
+    def _used_ps(self) -> Int64Array:
+        """Processor time that the thread of each sample has used since the round before; -1 where that is not known."""
+        before, after = self._successive
+        first_us, last_us = self._samples.cpu_us[before], self._samples.cpu_us[after]
+        used_us = np.clip(last_us - first_us, 0, _FURTHEST_NS // 1000)
+        is_known = (first_us >= 0) & (last_us >= 0)
+        used_ps = np.full(self._samples.count, -1, dtype=np.int64)
         used_ps[after[is_known]] = used_us[is_known] * PS_PER_US
         return used_ps
 
     @cached_property
-    def _load(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _load(self) -> npt.NDArray[np.float64]:
         """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
 
         Between two samples with the same stack it was there. Where there are no two, the time since another stack has to do,
         of which part was spent there.
         """
-        samples = self._samples
-        _, place = unique_inverse(samples.thread.astype(np.int64) * (1 << 32) + samples.stack)
+        samples, (before, after) = self._samples, self._successive
+        stays = np.zeros(samples.count, dtype=np.bool_)
+        stays[after] = samples.stack[after] == samples.stack[before]
+        _, group = unique_inverse(samples.thread.astype(np.int64) * (1 << 32) + samples.stack)
         is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
-        count = int(place.max(initial=-1)) + 1
+        count = int(group.max(initial=-1)) + 1
         ratio = np.full(count, np.nan)
-        for chosen in (is_known, is_known & self._stays):
-            used = np.bincount(place[chosen], self._used_ps[chosen].astype(np.float64), count)
-            passed = np.bincount(place[chosen], self._passed_ps[chosen].astype(np.float64), count)
+        for chosen in (is_known, is_known & stays):
+            used, passed = (
+                np.bincount(group[chosen], ps[chosen].astype(np.float64), count)
+                for ps in (self._used_ps, self._passed_ps)
+            )
             np.divide(used, passed, out=ratio, where=passed > 0)
-        load: np.ndarray[tuple[int], np.dtype[np.float64]] = ratio[place]
+        load: npt.NDArray[np.float64] = ratio[group]
         return load
 
-    @cached_property
-    def _stays(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether the thread of each sample had the same stack in the round before."""
-        samples, stays = self._samples, np.zeros(self._samples.count, dtype=np.bool_)
-        by_thread = np.argsort(samples.thread, kind="stable")
-        before, after = by_thread[:-1], by_thread[1:]
-        stays[after] = (
-            (samples.thread[after] == samples.thread[before])
-            & (samples.stack[after] == samples.stack[before])
-            & (self.previous_ps[after] == self.time_ps[before])
-        )
-        return stays
+    def _stacks_that(self, holds: Callable[[tuple[int, ...]], bool]) -> BoolArray:
+        """For which stacks with frames of Python something holds."""
+        stacks = self._samples.stacks
+        return np.array([bool(stack) and holds(stack) for stack in stacks], dtype=np.bool_)
 
     @cached_property
-    def _is_user(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _is_user(self) -> BoolArray:
         """Which stacks reach code of the user."""
-        return np.array(
-            [bool(stack) and self._frame(stack[-1]).is_user for stack in self._samples.stacks],
-            dtype=np.bool_,
-        )
+        return self._stacks_that(lambda stack: self._frame(stack[-1]).is_user)
 
     @cached_property
-    def _waits(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _waits(self) -> BoolArray:
         """Stacks whose innermost frame waits."""
-        return np.array(
-            [
-                bool(stack) and self._frame(stack[0]).state == "waits"
-                for stack in self._samples.stacks
-            ],
-            dtype=np.bool_,
-        )
+        return self._stacks_that(lambda stack: self._frame(stack[0]).state == "waits")
 
     @cached_property
-    def _has_frames(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which stacks are of Python at all."""
-        return np.array([bool(stack) for stack in self._samples.stacks], dtype=np.bool_)
-
-    @cached_property
-    def _is_started_by_python(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which threads no native code has started."""
-        return np.array(
-            [thread.name is not None for thread in self._samples.threads], dtype=np.bool_
-        )
+    def _has_frames(self) -> BoolArray:
+        return self._stacks_that(lambda _: True)
 
     @cached_property
     def _thread_of_id(self) -> dict[int, int]:

@@ -7,7 +7,7 @@ a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,26 @@ from traceview.base.ids import in_order
 from traceview.trace.device.classify import Activity, final_classes
 from traceview.trace.device.correlation import find_launches
 from traceview.trace.model import DeviceColumns, HostColumns, HostStat, Names
-from traceview.xplane.columns import SmallIntArray, joined, small
+from traceview.xplane.columns import joined, small
 from traceview.xplane.planes import TEXT_STATS
 from traceview.xplane.table import PlaneTable
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
-
 _SMALL: Final = ("correlation_id", "group", "position")
 """Columns of activity whose values mostly fit into 32 bits."""
+
+_DEVICE_TYPES: Final = {
+    **dict.fromkeys(("device",), np.int16),
+    **dict.fromkeys(("line", "name", "op", "module", "shape"), np.int32),
+    **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
+    **dict.fromkeys(("kind", "host_memory"), np.uint8),
+    **dict.fromkeys(("has_correlation",), np.bool_),
+    **dict.fromkeys(_SMALL, np.int32),
+}
+_HOST_TYPES: Final = {
+    **dict.fromkeys(("line", "name", "position"), np.int32),
+    **dict.fromkeys(("start_ps", "duration_ps"), np.int64),
+}
+"""The types of columns, of those with small values the shorter one."""
 
 _OFTEN_ALIKE: Final = frozenset(
     (
@@ -45,18 +57,14 @@ class _Parts:
     def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
         self._parts.append(columns)
 
-    def take(self, key: str, dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-        """The whole column; its parts are released, so it can be taken once."""
-        return joined([part.pop(key) for part in self._parts], dtype)
-
-    def take_small(self, key: str) -> SmallIntArray:
-        """The same of a column of either type."""
-        return _joined_small([part.pop(key) for part in self._parts])
+    def take(self, key: str, dtype: Any) -> npt.NDArray[Any]:
+        """The whole column, in a longer type than `dtype` if a part has one; parts are released, so it can be taken once."""
+        return joined_columns([part.pop(key) for part in self._parts], dtype)
 
 
-def _joined_small(parts: Sequence[npt.NDArray[Any]]) -> SmallIntArray:
-    """Columns of either type as one."""
-    return joined(parts, np.result_type(np.int32, *parts).type)
+def joined_columns(parts: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    """Parts of a column as one, in a longer type than `dtype` if a part has one."""
+    return joined(parts, np.result_type(dtype, *parts).type)
 
 
 class HostParts:
@@ -102,15 +110,11 @@ class HostParts:
         """All host events of the file, as those of host 0."""
         return HostColumns(
             host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
-            line=self._columns.take("line", np.int32),
-            start_ps=self._columns.take("start_ps", np.int64),
-            duration_ps=self._columns.take("duration_ps", np.int64),
-            name=self._columns.take("name", np.int32),
-            position=self._columns.take_small("position"),
+            **{key: self._columns.take(key, dtype) for key, dtype in _HOST_TYPES.items()},
             stats={
                 key: HostStat(
-                    _joined_small([piece.stored_row for piece in pieces]),
-                    _joined_small([piece.stored_value for piece in pieces]),
+                    joined_columns([piece.stored_row for piece in pieces], np.int32),
+                    joined_columns([piece.stored_value for piece in pieces], np.int32),
                 )
                 for key, pieces in self._stats.items()
             },
@@ -137,32 +141,10 @@ class DeviceParts:
 
     def joined(self, host_columns: HostColumns, names: Names) -> DeviceColumns:
         """All device events by device and start, with their launches and final classes."""
-        take = self._columns.take
-        correlation_id = self._columns.take_small("correlation_id")
-        has_correlation = take("has_correlation", np.bool_)
-        launch = find_launches(correlation_id, has_correlation, host_columns)
-        classes = final_classes(take("kind", np.uint8), launch, host_columns.name, names)
-        columns = DeviceColumns(
-            device=take("device", np.int16),
-            line=take("line", np.int32),
-            start_ps=take("start_ps", np.int64),
-            duration_ps=take("duration_ps", np.int64),
-            name=take("name", np.int32),
-            op=take("op", np.int32),
-            module=take("module", np.int32),
-            shape=take("shape", np.int32),
-            class_=classes.class_,
-            correlation_id=correlation_id,
-            has_correlation=has_correlation,
-            launch=small(launch),
-            bytes=take("bytes", np.int64),
-            host_memory=take("host_memory", np.uint8),
-            group=self._columns.take_small("group"),
-            p2p=classes.p2p,
-            opaque=classes.opaque,
-            unknown_direction=classes.unknown_direction,
-            position=self._columns.take_small("position"),
-        )
+        own = {key: self._columns.take(key, dtype) for key, dtype in _DEVICE_TYPES.items()}
+        launch = find_launches(own["correlation_id"], own["has_correlation"], host_columns)
+        classes = final_classes(own.pop("kind"), launch, host_columns.name, names)
+        columns = DeviceColumns(**own, **asdict(classes), launch=small(launch))
         # Events that begin together have an order of their own, whatever that of the file is.
         keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
         order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])

@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 from traceview.base.intervals import Int32Array
 from traceview.trace.model import (
     NONE,
+    CollectiveCalls,
     DeviceColumns,
     HostColumns,
     HostStat,
@@ -24,7 +25,6 @@ from traceview.trace.model import (
     Names,
     Recording,
 )
-from traceview.trace.per_host import HOST_ROWS, PerHost
 from traceview.trace.reading.part import Part
 from traceview.trace.strategy.clocks import AlignedClocks, shifted_steps
 from traceview.xplane.columns import small
@@ -63,7 +63,7 @@ class _Merger:
         self._is_first_as_it_is = not len(names)
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
-        self._results = [recording.per_host for recording in recordings]
+        self._calls = [asdict(recording.collective_calls) for recording in recordings]
         self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
         self._devices = [asdict(recording.device_columns) for recording in recordings]
         self._first_row = _before(columns["line"].size for columns in self._hosts)
@@ -117,7 +117,7 @@ class _Merger:
             host_columns=self._host_columns(),
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
-            per_host=self._joined_results(),
+            collective_calls=self._collective_calls(),
             name_of_host=tuple(self._name_of),
         )
 
@@ -129,12 +129,9 @@ class _Merger:
             "start_ps": _plus(self._offset_ps),
             "name": self._named,
         }
-        columns = {
-            key: _joined(hosts, self._hosts, key, changes.get(key, _as_it_is))
-            for key in tuple(self._hosts[0])
-        }
         keys = dict.fromkeys(chain.from_iterable(self._stats))
-        return HostColumns(**columns, stats={key: self._stat(key) for key in keys})
+        stats = {key: self._stat(key) for key in keys}
+        return HostColumns(**_all_joined(hosts, self._hosts, changes), stats=stats)
 
     def _stat(self, key: str) -> HostStat:
         having = [host for host, stats in enumerate(self._stats) if key in stats]
@@ -152,25 +149,11 @@ class _Merger:
             "start_ps": _plus(self._offset_ps),
             "launch": self._rows,
         } | dict.fromkeys(_NAMED, self._named)
-        return DeviceColumns(
-            **{
-                key: _joined(self._order, self._devices, key, changes.get(key, _as_it_is))
-                for key in tuple(self._devices[0])
-            }
-        )
+        return DeviceColumns(**_all_joined(self._order, self._devices, changes))
 
-    def _joined_results(self) -> PerHost:
-        """The results of all hosts, in the order of their devices."""
-        return PerHost(**{name: self._result(name) for name in PerHost.__struct_fields__})
-
-    def _result(self, name: str) -> Any:
-        results = [getattr(of_host, name) for of_host in self._results]
-        pieces = [asdict(result) for result in results]
-        columns = {
-            key: _joined(self._order, pieces, key, self._rows if key in HOST_ROWS else _as_it_is)
-            for key in tuple(pieces[0])
-        }
-        return type(results[0])(**columns)
+    def _collective_calls(self) -> CollectiveCalls:
+        changes: dict[str, _Change] = dict.fromkeys(("op", "call", "arrival"), self._rows)
+        return CollectiveCalls(**_all_joined(self._order, self._calls, changes))
 
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
@@ -207,6 +190,15 @@ def _plus(added: Any) -> _Change:
         return column + column.dtype.type(number) if number else column
 
     return change
+
+
+def _all_joined(
+    hosts: Sequence[int], pieces: Sequence[dict[str, _Column]], changes: dict[str, _Change]
+) -> dict[str, _Column]:
+    """All columns over all parts; those without a change as they are."""
+    return {
+        key: _joined(hosts, pieces, key, changes.get(key, _as_it_is)) for key in tuple(pieces[0])
+    }
 
 
 def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Column:

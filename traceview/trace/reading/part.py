@@ -7,7 +7,7 @@ memory, its steps. Parts may be read in any order, by other processes or on othe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -27,7 +27,6 @@ from traceview.trace.model import (
     Device,
     DeviceColumns,
     Host,
-    HostColumns,
     HostSteps,
     LineInfo,
     Names,
@@ -35,13 +34,12 @@ from traceview.trace.model import (
     Recording,
     StoredStep,
 )
-from traceview.trace.per_host import PerHost
 from traceview.trace.reading.join import DeviceParts, HostParts
 from traceview.trace.reading.locate import host_of
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.sidecar.task_environment import profile_times, tracer_levels
 from traceview.trace.strategy.collective_calls import find_collective_calls
-from traceview.trace.strategy.replicas import find_replicas
+from traceview.trace.strategy.replicas import Replicas, find_replicas
 from traceview.trace.strategy.steps import find_steps
 from traceview.trace.strategy.xla_devices import find_xla_devices
 from traceview.xplane.planes import STEPS_LINE, PlaneKind
@@ -146,17 +144,11 @@ def within_device_limit(part: Part, before: int) -> Part:
         lines=lines,
         device_columns=device,
         host_columns=host,
-        per_host=_per_host(device, host, recording.names, lines),
+        collective_calls=find_collective_calls(device, host, recording.names, lines),
     )
     problem = _too_many_devices(recording.hosts[0].name)
     known = tuple(known for known in part.problems if known != problem)
     return replace(part, recording=fewer, problems=(*known, problem))
-
-
-def _per_host(
-    device: DeviceColumns, host: HostColumns, names: Names, lines: Sequence[LineInfo]
-) -> PerHost:
-    return PerHost(collective_calls=find_collective_calls(device, host, names, lines))
 
 
 def _too_many_devices(host: str) -> Problem:
@@ -187,16 +179,18 @@ class _PartReader:
         with stage("joining events"):
             recording = self.recording(host)
         with stage("finding steps"):
-            (steps,) = find_steps(recording)
+            steps = find_steps(recording)
         return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
-        of_planes = self.device_parts.joined(host_columns, self.names)
-        replicas = find_replicas((host,), self.devices, self.lines, self.names, host_columns)
-        if not (replicas.devices or self.devices or host.gpus_expected):
-            replicas = find_xla_devices(self.names, host_columns)
-        device_columns = replicas.after(of_planes)
+        device_columns = self.device_parts.joined(host_columns, self.names)
+        replicas = Replicas()
+        if not (self.devices or host.gpus_expected):
+            replicas = find_replicas(self.lines, self.names, host_columns)
+            replicas = replicas if replicas.devices else find_xla_devices(self.names, host_columns)
+            device_columns = replicas.columns or device_columns
+        calls = find_collective_calls(device_columns, host_columns, self.names, self.lines)
         return Recording(
             hosts=(host,),
             device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
@@ -206,7 +200,7 @@ class _PartReader:
             host_columns=host_columns,
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
-            per_host=_per_host(device_columns, host_columns, self.names, self.lines),
+            collective_calls=calls,
             name_of_host=(np.arange(len(self.names), dtype=np.int32),),
         )
 

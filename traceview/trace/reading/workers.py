@@ -22,9 +22,8 @@ from traceview.base.errors import WorkerError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.trace.reading.load import Answering, read_here
-from traceview.trace.reading.messages import receive, send
 from traceview.trace.reading.part import HostFile
-from traceview.trace.reading.worker import Request
+from traceview.trace.reading.worker import Request, receive, send
 
 MOST_TRIES: Final = 2
 START: Final = "import sys; sys.path[:] = sys.argv[1:]; from traceview.trace.reading.worker import main; main()"
@@ -223,7 +222,7 @@ class _Crew:
 
 def _path() -> list[str]:
     """Where a process looks for modules: where this one does, and where it has found this package."""
-    folder = str(Path(__file__).parents[2])
+    folder = str(Path(__file__).parents[3])
     return sys.path if folder in sys.path else [folder, *sys.path]
 
 

@@ -48,14 +48,12 @@ class RecordedLoad(Struct, frozen=True):
 class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
-    `asked_steps`: first and last (exclusive) step of the requested window. `edge_steps`: steps on either side of it
-    that were recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
+    `edge_steps`: steps on either side of the requested window, recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
     made; empty if not recorded. `recorded_s`: how long was recorded where time decided; `first_step_s`: when the first step of all
     began in that time; both None otherwise. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
-    asked_steps: tuple[int, int] | None
     edge_steps: frozenset[int]
     cut_steps: frozenset[int]
     steps_per_call: tuple[int, ...]
@@ -142,9 +140,7 @@ def read_sidecar(trace: Location) -> Sidecar | None:
     wrong: list[str] = []
     file = read_as(_File, content, wrong)
     python = python_samples(file.python, wrong, "python")
-    asked = file.window.asked
     return Sidecar(
-        asked_steps=(asked[0], asked[1]) if len(asked) == 2 else None,
         edge_steps=frozenset(file.window.edge_steps),
         cut_steps=frozenset(file.window.cut_steps),
         steps_per_call=file.window.steps_per_call,

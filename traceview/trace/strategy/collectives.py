@@ -28,8 +28,14 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_counts, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
-from traceview.trace.model import NONE, UNKNOWN_BYTES, HostSteps, Recording, Trace
-from traceview.trace.per_host import CollectiveCalls
+from traceview.trace.model import (
+    NONE,
+    UNKNOWN_BYTES,
+    CollectiveCalls,
+    HostSteps,
+    Recording,
+    Trace,
+)
 from traceview.trace.strategy.roles import step_groups
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass
@@ -209,7 +215,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     """The collectives of a recording with these steps."""
     columns = recording.device_columns
     rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-    calls = recording.per_host.collective_calls
+    calls = recording.collective_calls
     host = recording.host_of_device[columns.device[rows]]
     start = columns.start_ps[rows]
     handed_over = calls.arrival != NONE
@@ -270,9 +276,8 @@ def _labels(
     apart = np.zeros(len(recording.hosts), dtype=np.int64)
     for place, hosts in enumerate(step_groups(recording.hosts)):
         apart[list(hosts)] = place
-    of_device = np.array([device.host for device in recording.device_list], dtype=np.int64)
     keys = [
-        apart[of_device[columns.device[rows]]] if rows.size else name,
+        apart[recording.host_of_device[columns.device[rows]]] if rows.size else name,
         np.where(by_keys, NONE, name),
         np.where(by_keys, calls.group, NONE),
         np.where(by_keys, calls.instance, NONE),

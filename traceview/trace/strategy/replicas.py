@@ -24,12 +24,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct, structs
-from msgspec.structs import asdict, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from traceview.base.ids import is_in, labels, sorted_unique, unique_ids
-from traceview.base.intervals import BoolArray, Int64Array, nesting
-from traceview.trace.device.correlation import linked_events
+from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.trace.device.correlation import innermost_value, linked_events
 from traceview.trace.device.op_phase import uses_variable
 from traceview.trace.model import (
     NONE,
@@ -42,6 +42,7 @@ from traceview.trace.model import (
     Names,
     Recording,
 )
+from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.replica_names import ReplicaNames, highest_replicas, replica_in
 from traceview.xplane.planes import ActivityClass, HostMemory
 
@@ -56,10 +57,9 @@ _SEVERAL: Final = 2
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, and its suffix number.
+    """Per name of the trace: whether it is an op that does work, or a collective, its replica and its suffix number.
 
-    `order`: of collectives, the place of the name by its suffix, then by those of the scopes around it.
-    `replica`: `[hosts, names]`, for what `update_<k>` means depends on the replicas of the host.
+    `order`: of collectives, the rank of the name by its suffix, then by those of the scopes around it.
     `uses_variable`: the op runs on the device of a variable, whichever replica issued it.
     """
 
@@ -72,109 +72,56 @@ class _NameFacts(Struct, frozen=True, eq=False):
 
 
 class Replicas(Struct, frozen=True, eq=False):
-    """The replicas of CPU-only hosts as devices, numbered after the planes of other hosts.
+    """The replicas of a CPU-only host as devices.
 
     `columns`: their ops, None without any. `shared_rows`: int64, host rows of ops that no replica owns.
     """
 
-    devices: tuple[Device, ...]
-    columns: DeviceColumns | None
-    shared_rows: Int64Array
-
-    def after(self, columns: DeviceColumns) -> DeviceColumns:
-        """The events of planes, followed by those of the replicas, in the order of devices."""
-        if self.columns is None:
-            return columns
-        return DeviceColumns(
-            **{
-                key: np.concatenate((column, getattr(self.columns, key)))
-                for key, column in asdict(columns).items()
-            }
-        )
+    devices: tuple[Device, ...] = ()
+    columns: DeviceColumns | None = None
+    shared_rows: Int64Array = np.empty(0, dtype=np.int64)
 
 
-class _HostEvents(Struct, frozen=True, eq=False):
-    columns: HostColumns
-    lines: Sequence[LineInfo]
-    names: Names
-
-
-def find_replicas(
-    hosts: Sequence[Host],
-    planes: Sequence[Device],
-    lines: Sequence[LineInfo],
-    names: Names,
-    columns: HostColumns,
-) -> Replicas:
-    """The replicas of hosts that run on CPUs only; `planes`: the devices that have a plane."""
-    with_plane = {device.host for device in planes}
-    on_cpu = [
-        index
-        for index, host in enumerate(hosts)
-        if index not in with_plane and not host.gpus_expected
-    ]
-    if not on_cpu or columns.count == 0:
-        return Replicas((), None, np.empty(0, dtype=np.int64))
-    events = _HostEvents(columns, lines, names)
-    facts = _name_facts(
-        names,
-        highest_replicas(
-            names,
-            [unique_ids(columns.name[columns.rows_of_host(host)]) for host in range(len(hosts))],
-        ),
-    )
-    rows = np.flatnonzero(facts.work[columns.name] & _on_executor_thread(events))
-    rows = rows[is_in(columns.host[rows], on_cpu)]
-    replica = _replica_of_rows(events, rows, facts)
-    placed = replica >= 0
-    devices: list[Device] = []
-    device_of: dict[tuple[int, int], int] = {}
-    of_host = columns.host[rows].astype(np.int64)
-    for host in on_cpu:
-        for number in unique_ids(replica[placed & (of_host == host)]).tolist():
-            device_of[host, number] = len(planes) + len(devices)
-            devices.append(Device(host, f"replica:{number}", "replica", int(number), None, {}))
-    if not device_of:
-        return Replicas((), None, rows)
-    device = np.array(
-        [
-            device_of[pair]
-            for pair in zip(of_host[placed].tolist(), replica[placed].tolist(), strict=True)
-        ],
-        dtype=np.int16,
-    )
-    own = rows[placed]
+def find_replicas(lines: Sequence[LineInfo], names: Names, columns: HostColumns) -> Replicas:
+    """The replicas of a host that runs on CPUs only."""
+    facts = _name_facts(names, int(highest_replicas(names, [unique_ids(columns.name)])[0]))
+    runs_model = np.array([line.runs_model for line in lines], dtype=np.bool_)
+    rows = np.flatnonzero(facts.work[columns.name] & runs_model[columns.line])
+    replica = _replica_of_rows(names, columns, runs_model, rows, facts)
+    is_owned = replica >= 0
+    numbers, device = unique_inverse(replica[is_owned])
+    if not numbers.size:
+        return Replicas(shared_rows=rows)
+    own = rows[is_owned]
     is_collective = facts.collective[columns.name[own]]
     found = columns_of_ops(columns, own, device, columns.end_ps[own], is_collective)
-    return Replicas(tuple(devices), found, rows[~placed])
+    devices = (Device(0, f"replica:{n}", "replica", n, None, {}) for n in numbers.tolist())
+    return Replicas(tuple(devices), found, rows[~is_owned])
 
 
-def _name_facts(names: Names, highest: Int64Array) -> _NameFacts:
+def _name_facts(names: Names, highest: int) -> _NameFacts:
+    """What each name shows; `highest`: the highest replica in the names of the host."""
     count = len(names)
-    work, uses, collective = (np.zeros(count, dtype=np.bool_) for _ in range(3))
-    replica = np.full((highest.size, count), NONE, dtype=np.int64)
-    suffix, order = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    work, uses, collective = np.zeros((3, count), dtype=np.bool_)
+    suffix, order = np.zeros((2, count), dtype=np.int64)
+    replica = np.full(count, NONE, dtype=np.int64)
     numbers_of: dict[int, tuple[int, ...]] = {}
-    for index in range(count):
-        name = names[index]
+    for index, name in enumerate(names):
         op = _OP.fullmatch(name)
         if not op:
             continue
         uses[index] = uses_variable(op[2])
         work[index] = not _NOT_WORK.fullmatch(op[2])
         collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
-        limits = sorted_unique(highest).tolist() if b"update_" in name else [NONE]
-        for limit in limits:
-            number = replica_in(name, limit)
-            of_host = highest == limit if len(limits) > 1 else slice(None)
-            replica[of_host, index] = NONE if number is None else number
+        number = replica_in(name, highest)
+        replica[index] = NONE if number is None else number
         if collective[index]:
             *scopes, last = map(_number_of, op[1].split(b"/"))
             suffix[index] = last
             numbers_of[index] = (last, *scopes)
-    place = {key: rank for rank, key in enumerate(sorted(set(numbers_of.values())))}
+    rank_of = {key: rank for rank, key in enumerate(sorted(set(numbers_of.values())))}
     for index, key in numbers_of.items():
-        order[index] = place[key]
+        order[index] = rank_of[key]
     return _NameFacts(work, uses, collective, replica, suffix, order)
 
 
@@ -184,21 +131,17 @@ def _number_of(part: bytes) -> int:
     return int(counted[1]) if counted else 0
 
 
-def _on_executor_thread(events: _HostEvents) -> BoolArray:
-    runs_model = np.array([line.runs_model for line in events.lines], dtype=np.bool_)
-    result: BoolArray = runs_model[events.columns.line]
-    return result
-
-
-def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -> Int64Array:
+def _replica_of_rows(
+    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, facts: _NameFacts
+) -> Int64Array:
     """Replica of each op row, `_SHARED` where nothing assigns it."""
-    host = events.columns
-    component = _component_of_rows(events, rows)
-    named = facts.replica[host.host[rows], host.name[rows]]
+    component = _component_of_rows(names, host, runs_model, rows)
+    name = host.name[rows]
+    named = facts.replica[name]
     result = np.where(named != NONE, named, _SHARED)
     in_component = component != NONE
     if in_component.any():
-        uses = facts.uses_variable[host.name[rows]]
+        uses = facts.uses_variable[name]
         # A component that only uses variables belongs to the replica that the names of those ops contain.
         does_more = np.zeros(int(component.max()) + 1, dtype=np.bool_)
         does_more[component[in_component & ~uses]] = True
@@ -207,10 +150,10 @@ def _replica_of_rows(events: _HostEvents, rows: Int64Array, facts: _NameFacts) -
             component[decides], np.maximum(named[decides], 0), does_more.size
         )
         result[in_component] = replica_of_component[component[in_component]]
-    collective = np.flatnonzero(facts.collective[host.name[rows]] & ~in_component & (named == NONE))
+    collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
-        result[collective] = _deal_out(events, rows[collective], facts, replicas)
+        result[collective] = _deal_out(host, rows[collective], facts, replicas)
     return result
 
 
@@ -225,53 +168,38 @@ def _most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> In
     return result
 
 
-def _component_of_rows(events: _HostEvents, rows: Int64Array) -> Int64Array:
-    """The component that each op row runs in, if a call of a step function produced it; else `NONE`."""
-    host = events.columns
-    producers, producer_key, consumers, consumer_key = linked_events(host)
-    runs = events.names.matching(host.name[producers], [b"FunctionRun"])
-    calls = runs & _on_executor_thread(events)[producers]
-    is_component = is_in(consumer_key, producer_key[calls])
-    executes = events.names.matching(host.name[consumers], [b"ExecutorState::Process"])
-    component = np.full(rows.size, NONE, dtype=np.int64)
-    for line in unique_ids(host.line[rows]):
-        on_line = np.flatnonzero(host.line[rows] == line)
-        around = np.flatnonzero(executes & (host.line[consumers] == line))
-        if around.size == 0:
-            continue
-        nest = nesting(host.start_ps[consumers[around]], host.end_ps[consumers[around]])
-        inner = nest.innermost(host.start_ps[rows[on_line]])
-        hit = np.flatnonzero(inner != NONE)
-        consumer = around[inner[hit]]
-        component[on_line[hit]] = np.where(is_component[consumer], consumer_key[consumer], NONE)
-    return component
-
-
-def _deal_out(
-    events: _HostEvents, rows: Int64Array, facts: _NameFacts, replicas: int
+def _component_of_rows(
+    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array
 ) -> Int64Array:
+    """The component that each op row runs in, if a call of a step function produced it; else `NONE`."""
+    producers, producer_key, consumers, consumer_key = linked_events(host)
+    runs = names.matching(host.name[producers], [b"FunctionRun"])
+    calls = runs & runs_model[host.line[producers]]
+    executes = names.matching(host.name[consumers], [b"ExecutorState::Process"])
+    key = consumer_key[executes]
+    component = np.where(is_in(key, producer_key[calls]), key, NONE)
+    lines = np.arange(runs_model.size, dtype=np.int32)
+    return innermost_value(rows, consumers[executes], component, host, lines)
+
+
+def _deal_out(host: HostColumns, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
     """The replica of each collective: the rank of its name within one (group, instance), else its suffix.
 
     In a loop within a graph the same op runs with the same instance in every iteration: equal names have one rank.
     """
-    host = events.columns
-    suffix = facts.suffix[host.name[rows]]
-    group = host.stat("group_key").at(rows, NONE)
     instance = host.stat("instance_key").at(rows, NONE)
+    group = labels(host.stat("group_key").at(rows, NONE), instance)
     name = facts.order[host.name[rows]]
-    order = np.lexsort((name, instance, group, host.host[rows]))
-    keys = [column[order] for column in (host.host[rows], group, instance)]
-    starts = np.ones(rows.size, dtype=np.bool_)
-    starts[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    is_new = starts.copy()
-    is_new[1:] |= name[order][1:] != name[order][:-1]
-    group_of = np.cumsum(starts) - 1
+    order = np.lexsort((name, group))
+    group = group[order]
+    starts = np.diff(group, prepend=-1) != 0
+    is_new = starts | (np.diff(name[order], prepend=-1) != 0)
     # A single op that ran several times says nothing: each run counts as an op then.
-    is_new |= (np.bincount(group_of, weights=is_new) == 1)[group_of]
+    is_new |= (np.bincount(group, weights=is_new) == 1)[group]
     distinct = np.cumsum(is_new)
     rank = np.empty(rows.size, dtype=np.int64)
     rank[order] = distinct - np.maximum.accumulate(np.where(starts, distinct, 0))
-    return np.where(instance != NONE, rank, suffix % replicas)
+    return np.where(instance != NONE, rank, facts.suffix[host.name[rows]] % replicas)
 
 
 def columns_of_ops(
@@ -326,17 +254,16 @@ def with_detected_strategies(recording: Recording) -> tuple[Host, ...]:
     named = ReplicaNames(recording).least_counts
     on_cpu = [device.host for device in recording.device_list if device.kind == "replica"]
     return tuple(
-        _with_detected_strategy(host)
-        if index in in_memory and (index in named or on_cpu.count(index) >= _SEVERAL)
+        _with_detected_strategy(host, host.sidecar)
+        if host.sidecar
+        and index in in_memory
+        and (index in named or on_cpu.count(index) >= _SEVERAL)
         else host
         for index, host in enumerate(recording.hosts)
     )
 
 
-def _with_detected_strategy(host: Host) -> Host:
-    if host.sidecar is None:
-        return host
-    environment = host.sidecar.environment
-    strategy = structs.replace(environment.strategy, found_by="recording")
-    environment = structs.replace(environment, strategy=strategy)
-    return replace(host, sidecar=replace(host.sidecar, environment=environment))
+def _with_detected_strategy(host: Host, sidecar: Sidecar) -> Host:
+    strategy = replace(sidecar.environment.strategy, found_by="recording")
+    environment = replace(sidecar.environment, strategy=strategy)
+    return replace(host, sidecar=replace(sidecar, environment=environment))

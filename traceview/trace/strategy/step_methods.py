@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.base.ids import is_in, sorted_unique, unique_ids
+from traceview.base.ids import sorted_unique
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
 from traceview.base.text import enumerated
@@ -45,24 +45,19 @@ _INPUT_CALL: Final = b"IteratorGetNext"
 """The model calls this; the iterators of a distributed dataset ask each other in other ways, ahead of the model."""
 
 
-def iterator_steps(recording: Recording, host: int) -> tuple[Step, ...]:
+def iterator_steps(recording: Recording) -> tuple[Step, ...]:
     """Steps from one call for input to the next; the last step ends with the recording.
 
     Empty if there are fewer than `FEWEST_REPEATS`.
     """
     columns = recording.host_columns
-    calls = [
-        name
-        for name in unique_ids(columns.name[columns.host == host]).tolist()
-        if (op_type(recording.names[name]) or recording.names[name]).startswith(_INPUT_CALL)
-    ]
-    rows = np.flatnonzero(is_in(columns.name, calls) & (columns.host == host))
-    runs_model = np.array([line.runs_model for line in recording.lines], dtype=np.bool_)
-    rows = rows[runs_model[columns.line[rows]]]
+    rows = recording.named_on(0, lambda name: (op_type(name) or name).startswith(_INPUT_CALL))
+    rows = rows[recording.runs_model[columns.line[rows]]]
     starts = _without_bursts(sorted_unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
         return ()
-    return _steps(host, starts, _last_end(recording, host))
+    on_devices = recording.device_columns.end_ps[:]
+    return _steps(starts, int((on_devices if on_devices.size else columns.end_ps[:]).max()))
 
 
 def _without_bursts(starts: Int64Array) -> Int64Array:
@@ -81,13 +76,7 @@ def _without_bursts(starts: Int64Array) -> Int64Array:
     return starts
 
 
-def _last_end(recording: Recording, host: int) -> int:
-    columns = recording.host_columns
-    of_devices = recording.device_columns.end_ps[recording.device_rows(host)]
-    return int((of_devices if of_devices.size else columns.end_ps[columns.host == host]).max())
-
-
-def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
+def periodic_steps(recording: Recording) -> tuple[Step, ...]:
     """Steps from one occurrence of the anchor to the next, over the devices that repeat alike; empty without one.
 
     The anchor is taken from the device with most kernels.
@@ -96,7 +85,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
     kernels = {
         device: rows[columns.class_[rows] <= ActivityClass.COLLECTIVE]
         for device, entry in enumerate(recording.device_list)
-        if entry.host == host and entry.kind != "replica"
+        if entry.kind != "replica"
         for rows in [np.arange(*columns.rows_of(device).indices(columns.count))]
     }
     if not kernels:
@@ -108,13 +97,13 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
         return ()
     period = int(median(np.diff(anchors)))
     name = columns.name[rows[anchors[0]]]
-    places = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
-    begins = {device: columns.start_ps[kernels[device][at]] for device, at in places.items()}
-    alike = [device for device, at in places.items() if at.size == anchors.size]
+    found = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
+    begins = {device: columns.start_ps[kernels[device][at]] for device, at in found.items()}
+    alike = [device for device, at in found.items() if at.size == anchors.size]
     starts = _earliest([begins[device] for device in alike])
     if starts is None:
         alike, starts = [busiest], begins[busiest]
-    last = [kernels[device][places[device][-1] :][:period] for device in alike]
+    last = [kernels[device][found[device][-1] :][:period] for device in alike]
     end = max(int(columns.end_ps[own].max()) for own in last)
     is_cut = kernels[busiest][anchors[-1] :].size < period
     repeating = {
@@ -122,7 +111,7 @@ def periodic_steps(recording: Recording, host: int) -> tuple[Step, ...]:
         for device, own in begins.items()
         if own.size >= _SAME_RATIO * anchors.size
     }
-    return _without_parts_outside(_steps(host, starts, end, is_cut=is_cut), repeating)
+    return _without_parts_outside(_steps(starts, end, is_cut=is_cut), repeating)
 
 
 def _earliest(begins: list[Int64Array]) -> Int64Array | None:
@@ -178,14 +167,7 @@ def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
     return np.empty(0, dtype=np.int64)
 
 
-def _steps(
-    host: int, starts: Int64Array, last_end: int, *, is_cut: bool = False
-) -> tuple[Step, ...]:
-    ends = [*starts[1:].tolist(), max(last_end, int(starts[-1]))]
-    steps = [
-        Step(host, number, None, begin, end)
-        for number, (begin, end) in enumerate(zip(starts.tolist(), ends, strict=True))
-    ]
-    if is_cut:
-        steps.pop()
-    return tuple(steps)
+def _steps(starts: Int64Array, last_end: int, *, is_cut: bool = False) -> tuple[Step, ...]:
+    begins = starts.tolist()
+    spans = pairwise(begins if is_cut else [*begins, max(last_end, begins[-1])])
+    return tuple(Step(0, number, None, *span) for number, span in enumerate(spans))

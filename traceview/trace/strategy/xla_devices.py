@@ -9,14 +9,14 @@ that is left of an op then may only be queued: an op counts to the beginning of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import linked_events
 from traceview.trace.model import MOST_DEVICES, NONE, Device, HostColumns, Names
@@ -34,44 +34,34 @@ CPU: Final = "CPU"
 
 def find_xla_devices(names: Names, columns: HostColumns) -> Replicas:
     """The CPU devices of one host, which has no device planes. A number of 32,768 or more is none of a device."""
-    nothing = np.empty(0, dtype=np.int64)
     ordinals = columns.stat("device_ordinal")
     is_device = (ordinals.value >= 0) & (ordinals.value < MOST_DEVICES)
     rows, number = ordinals.row[is_device], ordinals.value[is_device]
-    is_op = _where(names, columns.name[rows], lambda name: _OP.fullmatch(name) is not None)
+    is_op = names.where(columns.name[rows], _OP.fullmatch)
     rows, number = rows[is_op], number[is_op]
     if not rows.size:
-        return Replicas((), None, nothing)
+        return Replicas()
     known, device = unique_inverse(number)
     end_ps = _ends(names, columns, rows)
     order = np.argsort(device, kind="stable")
     rows, device, end_ps = rows[order], device[order], end_ps[order]
     is_work = ~_are_loops(names, columns, rows, device, end_ps)
     rows, device, end_ps = rows[is_work], device[is_work], end_ps[is_work]
-    is_collective = _where(
-        names, columns.name[rows], lambda name: xla_op_kind(name) is NameKind.COLLECTIVE
+    is_collective = names.where(
+        columns.name[rows], lambda name: xla_op_kind(name) is NameKind.COLLECTIVE
     )
     for own in _of_devices(device):
         end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
     found = columns_of_ops(columns, rows, device, end_ps, is_collective)
     devices = (Device(0, f"CPU:{number}", "replica", number, CPU, {}) for number in known.tolist())
-    return Replicas(tuple(devices), found, nothing)
-
-
-def _where(names: Names, name: Int32Array, holds: Callable[[bytes], bool]) -> BoolArray:
-    """For which names something holds; it is asked once for each."""
-    known = unique_ids(name)
-    of_name = np.zeros(len(names), dtype=np.bool_)
-    of_name[known] = [holds(names[number]) for number in known.tolist()]
-    result: BoolArray = of_name[name]
-    return result
+    return Replicas(tuple(devices), found)
 
 
 def _ends(names: Names, columns: HostColumns, rows: Int64Array) -> Int64Array:
     """When each op ended, which may be on another thread."""
     end = columns.end_ps[rows]
     producer, produced, consumer, consumed = linked_events(columns)
-    is_end = _where(names, columns.name[consumer], lambda name: name.startswith(_END))
+    is_end = names.where(columns.name[consumer], lambda name: name.startswith(_END))
     until = np.full(int(max(produced.max(initial=0), consumed.max(initial=0))) + 1, NONE, np.int64)
     np.maximum.at(until, consumed[is_end], columns.end_ps[consumer[is_end]])
     of_row = np.full(columns.count, NONE, dtype=np.int64)
@@ -84,7 +74,7 @@ def _are_loops(
     names: Names, columns: HostColumns, rows: Int64Array, device: Int64Array, end_ps: Int64Array
 ) -> BoolArray:
     """Loops and calls, whose ops are recorded too; the rows are in the order of their devices."""
-    result = _where(names, columns.name[rows], is_xla_container)
+    result = names.where(columns.name[rows], is_xla_container)
     if result.any():
         start_ps = columns.start_ps[rows]
         for own in _of_devices(device):

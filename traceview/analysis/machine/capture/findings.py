@@ -18,8 +18,7 @@ from traceview.analysis.machine.capture.result import (
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Files, Hosts, Number, Settings, Tasks
-from traceview.trace.model import Problem, SourceFile, Trace
-from traceview.trace.reading.damage import is_damaged_throughout
+from traceview.trace.model import Problem, SourceFile, Trace, is_damaged_throughout
 
 NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",

@@ -12,8 +12,15 @@ from traceview.base.record import Count, Hostname, Integer, Picoseconds, Ratio, 
 from traceview.base.text import enumerated
 from traceview.base.units import PS_PER_S
 from traceview.document import numbers
-from traceview.trace.model import NONE, Host, HostClock, Problem, Trace
-from traceview.trace.reading.damage import damaged_hosts, is_damaged_throughout
+from traceview.trace.model import (
+    NONE,
+    Host,
+    HostClock,
+    Problem,
+    Trace,
+    damaged_hosts,
+    is_damaged_throughout,
+)
 from traceview.trace.sidecar.environment import TracerOptions
 from traceview.trace.strategy.roles import (
     Role,
