@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.gpu_time.steps.section import step_times
 from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
-from traceview.document.html.figures_svg import MOST_BARS, drawn
+from traceview.document.html.figures_svg import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
 from traceview.report.document import document_of, view_of
@@ -59,12 +60,39 @@ def test_a_step_is_slow_from_a_tenth_on() -> None:
     assert varying.lead == "No slow step: 14.0 ms to 21.0 ms, median 20.0 ms."
 
 
-def test_of_very_many_steps_the_longest_stand_for_others() -> None:
-    durations = [20 * MS] * (10 * MOST_BARS)
-    durations[777] = 60 * MS
+def test_of_very_many_steps_a_slow_one_is_as_wide_as_its_share() -> None:
+    durations = [20 * MS] * 700
+    durations[333] = 60 * MS
     picture = drawn(steps_of(durations), lambda _, drawing: drawing)
-    assert "step 777: 60.0 ms" in picture
-    assert picture.count("<title>") == MOST_BARS
+    (slow_bar,) = re.findall(r"<g><title>step 333: 60\.0 ms.*?</g>", picture)
+    (usual,) = re.findall(r"<g><title>3 steps of 332 to 335;.*?</g>", picture)
+    one, three = (float(re.findall(r' width="([\d.]+)"', part)[0]) for part in (slow_bar, usual))
+    assert three == pytest.approx(3 * one, abs=0.2)
+    heights = [float(height) for height in re.findall(r'height="([\d.]+)"', slow_bar)]
+    (of_usual,) = (float(height) for height in re.findall(r'height="([\d.]+)"', usual))
+    assert sum(heights[:2]) == pytest.approx(3 * of_usual, rel=0.02)
+    assert picture.count("<title>") == 175 + 1
+    assert "A bar is 4 steps." in picture
+
+
+def test_every_fourth_of_very_many_steps_does_not_look_like_all() -> None:
+    durations = [40 * MS if place % 4 == 3 else 20 * MS for place in range(800)]
+    picture = drawn(steps_of(durations), lambda _, drawing: drawing)
+    areas = {
+        kind: sum(
+            map(float, re.findall(rf"<title>{title}.*?<rect [^>]*? width=\"([\d.]+)\"", picture))
+        )
+        for kind, title in (("slow", r"step \d+: 40\.0 ms"), ("usual", "3 steps of"))
+    }
+    assert areas["usual"] == pytest.approx(3 * areas["slow"], rel=0.1)
+    assert 'class="slow"' not in picture
+
+
+def test_no_step_is_called_slow_only_where_all_are_alike() -> None:
+    wild = [place * MS for place in (10, 11, 20, 21, 29, 30, 40, 41, 42)]
+    assert steps_of([25 * MS, *wild]).lead.startswith(
+        "Step times vary without a clear outlier: 10.0"
+    )
 
 
 def analyzed(name: str, folder: Path) -> tuple[Report, Document]:

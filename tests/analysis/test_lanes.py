@@ -184,7 +184,7 @@ def busy_trace(device_count: int, kernels: int, name: str = "layer_{}/MatMul:Mat
 
 
 def test_the_data_is_bounded(tmp_path: Path) -> None:
-    busy_trace(8, 1500, name="x" * 500 + "/layer_{}/MatMul:MatMul").write(tmp_path)
+    busy_trace(8, 3000, name="x" * 500 + "/layer_{}/MatMul:MatMul").write(tmp_path)
     report = traceview.analyze(tmp_path, lanes=True)
     check(report)
     lanes = report.results.lanes
@@ -197,7 +197,7 @@ def test_the_data_is_bounded(tmp_path: Path) -> None:
     for kind in kinds:
         sizes = [len(lane.length_ps) for lane in every if lane.kind == kind]
         assert min(sizes) > 0.7 * max(sizes)
-    assert len(msgspec.json.encode(lanes)) < 1_000_000
+    assert len(msgspec.json.encode(lanes)) < 2_500_000
     assert sum(len(json.dumps(name)) for name in lanes.names) <= lane_limits.MOST_NAME_BYTES
     assert max(map(len, lanes.names)) <= lanes.name_length
     assert all(name.endswith("MatMul") for name in lanes.names if len(name) > 12)

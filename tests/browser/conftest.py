@@ -89,6 +89,8 @@ def page_of(browser: Browser, tmp_path: Path) -> Iterator[PageOf]:
         page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.goto(path.as_uri())
+        if has_javascript and 'id="timeline-data"' in html:
+            page.locator("figure.tv-live").wait_for(timeout=10_000)
         return page
 
     yield open_

@@ -211,7 +211,7 @@ def test_an_address_opens_the_timeline_where_it_says(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     page.goto(f"{page.url}#at=1,40000000000,50000000000,0")
     page.reload()
-    output = "document.querySelector('.tv-tools output').textContent"
+    output = "document.querySelector('.tv-tools output')?.textContent"
     wait_until(page, f"{output} === '37.5 ms – 52.5 ms, 15.0 ms wide'")
 
 
@@ -220,7 +220,7 @@ def test_a_wrong_address_does_nothing(page_of: PageOf, address: str) -> None:
     page = page_of(page_with(full_document()))
     page.goto(f"{page.url}#{address}")
     page.reload()
-    output = "document.querySelector('.tv-tools output').textContent"
+    output = "document.querySelector('.tv-tools output')?.textContent"
     wait_until(page, f"{output} === '0 – 100 ms, 100 ms wide'")
 
 

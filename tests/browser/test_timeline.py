@@ -80,6 +80,29 @@ def test_it_is_drawn(page_of: PageOf) -> None:
     assert ticks[:2] == ["0", "10"]
 
 
+def test_search_goes_to_what_it_finds(page_of: PageOf) -> None:
+    page = page_of(rendered(many(12, outliers=("GPU:0",))))
+    box = page.get_by_role("searchbox", name="Search")
+    status = page.get_by_role("status")
+    box.fill("matmul")
+    names = page.evaluate("() => document.querySelector('.tv-tools [role=status]').textContent")
+    count = int(names.split(" ")[0])
+    assert count > 12
+    assert view(page) == "0 – 100 ms, 100 ms wide"
+    box.press("Shift+Enter")
+    assert status.first.inner_text() == f"{count} of {count}"
+    assert view(page) != "0 – 100 ms, 100 ms wide"
+    assert "MatMul" in page.locator(".tv-tip").inner_text()
+    box.press("Enter")
+    assert status.first.inner_text() == f"1 of {count}"
+    box.fill("nothing of this name")
+    assert status.first.inner_text() == "0 found"
+    box.press("Enter")
+    box.fill("step 1")
+    box.press("Enter")
+    assert "step 1" in page.locator(".tv-tip").inner_text()
+
+
 def test_buttons_and_keys_zoom_and_pan(page_of: PageOf) -> None:
     page = page_of(rendered(full_document()))
     page.get_by_role("button", name="Zoom in").click()
@@ -225,7 +248,7 @@ def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -
         assert box is not None
         return box["height"]
 
-    count = page.locator(".tv-tools span")
+    count = page.locator(".tv-tools > span")
     few = height()
     assert count.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
     page.evaluate(

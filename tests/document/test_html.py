@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -265,7 +266,8 @@ def test_strips_stand_in_the_place_of_a_timeline() -> None:
 
 
 def data_of(root: Element) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads("".join(root.one("script", id="timeline-data").texts))
+    text = "".join(root.one("script", id="timeline-data").texts)
+    found: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(text)))
     return found
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -451,7 +453,11 @@ def test_the_page_and_tables_carry_the_line(command: Command, tmp_path: Path) ->
     assert command("report", logs, "-o", str(tmp_path / "report")).code == 0
     page = (tmp_path / "report" / "report.html").read_text("utf-8")
     (data,) = re.findall(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
-    assert line in [gap[4] for gap in json.loads(data)["gaps"] if len(gap) > 4]
+    assert line in [
+        gap[4]
+        for gap in json.loads(zlib.decompress(base64.b64decode(data)))["gaps"]
+        if len(gap) > 4
+    ]
     rows = json.loads(command("show", "gaps", logs, "--format", "json").out)["rows"]
     assert {row["python"] for row in rows if row["state"] == "between"} == {line}
     steps = json.loads(command("show", "steps", logs, "--format", "json").out)["rows"]

@@ -38,6 +38,7 @@ SCRIPTS: Final = {
         "timeline/links.js",
         "timeline/pointer.js",
         "timeline/keyboard.js",
+        "timeline/search.js",
         "timeline/toolbar.js",
         "timeline/main.js",
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -152,9 +154,6 @@ def _listed(part: AnatomyPart) -> Markup:
     )
 
 
-_ESCAPES: Final = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
 _HINT: Final = (
     "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: ↑ and ↓ choose a lane, ← and → its "
     "slices, with Shift they pan; + and − zoom, Home shows all, Enter opens a device or shows the gap, Esc goes back."
@@ -172,14 +171,14 @@ def figure(timeline: Timeline, summary: Summary, anchors: Container[str]) -> Mar
         '<p class="tv-cut">{reading}</p>'
         '<p class="tv-hint" id="tv-hint" hidden>{hint}</p></figcaption>\n'
         '<div class="tv-static">{picture}</div>\n'
-        '<script type="application/json" id="timeline-data">{data}</script>\n'
+        '<script type="text/plain" id="timeline-data">{data}</script>\n'
         "</figure>"
     ).format(
         legend=_legend(legend(lanes)),
         reading=f"Times count from the start of the window. Height: how much of a slice is filled. {merged_sentence(lanes)}".strip(),
         hint=_HINT,
         picture=Markup(timeline_svg.picture(timeline, summary, is_alone=False)),
-        data=Markup(_json(_data(timeline, lanes, anchors))),
+        data=_deflated(_data(timeline, lanes, anchors)),
     )
 
 
@@ -247,6 +246,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
     return columns
 
 
-def _json(value: Any) -> str:
+def _deflated(value: Any) -> str:
+    """The data as JSON, deflated, in base 64: a fifth of the bytes, and nothing in it is markup."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.translate(_ESCAPES)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -11,6 +11,7 @@ from traceview.analysis.gpu_time.steps.findings import FEW_STEPS
 from traceview.analysis.measures.context import View
 from traceview.analysis.measures.environment_report import Environment
 from traceview.analysis.measures.step_report import (
+    SLOW_RATIO,
     SlowSteps,
     StepRow,
     Steps,
@@ -354,7 +355,10 @@ def _span_of_devices(view: View, row: StepRow) -> Span | None:
 
 
 def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
-    median = numbers.time(steps.median_ps)
+    median_ps = steps.median_ps or 0
+    median = numbers.time(median_ps)
+    if slow is None and max(used_ps) - median_ps >= SLOW_RATIO * median_ps:
+        return f"Step times vary without a clear outlier: {numbers.time_range(used_ps)}, median {median}."
     if slow is None:
         return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
     named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)

@@ -65,6 +65,7 @@ function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
 
   return {
     canvas,
+    hosts: model.hosts,
     devices: model.devices,
     hasUnlisted: model.hasUnlisted,
     tooltip,
@@ -88,6 +89,22 @@ function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
         tooltip.setHidden(true);
       }
       redraw();
+    },
+    // A slice wherever it is: its device is opened and listed.
+    show({ device, lane, index }) {
+      if (device) {
+        change(() => {
+          device.isOpen = device.lanes.length > 1;
+          device.isListed = true;
+        });
+      }
+      const { startPs, endPs } = lane.slices[index];
+      const aroundPs = AROUND * (endPs - startPs);
+      viewport.zoomTo({ startPs: Math.max(startPs - aroundPs, 0), endPs: endPs + aroundPs });
+      const row = layout.rows.findIndex((each) => each.lane === lane);
+      if (row >= 0) {
+        this.select(row, index);
+      }
     },
     toggle(device) {
       change(() => {

@@ -36,5 +36,5 @@ function fillToolbar(toolbar, timeline, { range, deviceCount }) {
       timeline.setAllOpen(willOpen);
     });
   }
-  toolbar.append(range);
+  toolbar.append(createSearch(timeline), range);
 }
