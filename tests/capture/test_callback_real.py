@@ -71,7 +71,7 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
