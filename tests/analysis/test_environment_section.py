@@ -80,7 +80,10 @@ def test_an_empty_sidecar_claims_nothing() -> None:
         ({"training": {"parameters": 999_950}}, "1.0 M parameters"),
         ({"training": {"parameters": 12_345}}, "12.3 k parameters"),
         ({"training": {"parameters": 175 * 10**9}}, "175.0 G parameters"),
-        ({"precision": {"policy": {"keras": "float32", "tf_keras": "float32"}}}, "float32"),
+        (
+            {"precision": {"policy": {"keras": "float32", "tf_keras": "float32"}}},
+            "Keras policy float32",
+        ),
         (
             {"precision": {"policy": {"keras": "float32", "tf_keras": "mixed_float16"}}},
             "keras float32, tf_keras mixed_float16",

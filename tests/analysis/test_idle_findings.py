@@ -256,7 +256,7 @@ def test_what_the_profiler_may_have_taken_is_no_finding(
     assert ("host-bound" in found(tmp_path)) is is_reported
 
 
-@pytest.mark.parametrize(("step_ms", "is_small"), [(29.9, True), (30, False)])
+@pytest.mark.parametrize(("step_ms", "is_small"), [(9.9, True), (10, False)])
 def test_a_small_step_is_called_small(step_ms: float, is_small: bool, tmp_path: Path) -> None:
     trace = new_trace(length_ms=1000)
     worker = trace.thread("worker", 8)

@@ -180,6 +180,7 @@ def test_a_span_leads_to_the_timeline(page_of: PageOf, section: str) -> None:
     page.evaluate(
         "document.addEventListener('traceview:show', (event) => { window.shown = event.detail; })"
     )
+    page.evaluate("document.querySelectorAll('.finding').forEach((box) => { box.open = true; })")
     link = page.locator(f"{section} a.show").first
     link.click()
     wait_until(page, "window.shown !== undefined")
@@ -195,6 +196,7 @@ def test_a_span_leads_to_the_timeline(page_of: PageOf, section: str) -> None:
 
 def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
+    page.locator("#finding-1 .title").click()
     link = page.locator("#finding-1 a.show")
     link.scroll_into_view_if_needed()
     before = page.evaluate("scrollY")
@@ -272,6 +274,14 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
     assert (after == "rgb(255, 255, 255)") == is_dark
     page.reload()
     assert color(page) == after
+
+
+def test_what_can_be_pressed_stands_in_nothing_that_can(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    nested = "document.querySelectorAll('summary a, summary button, a a, [role=img] a').length"
+    assert page.evaluate(nested) == 0
+    boxes = page.locator(".chart-box, .scroll, pre")
+    assert {box.get_attribute("tabindex") for box in boxes.all()} == {"0"}
 
 
 def test_every_text_has_contrast(page_of: PageOf) -> None:

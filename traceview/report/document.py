@@ -275,7 +275,9 @@ def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.
     if view.is_brief:
         return
     yield from _files_section(report, view)
-    meanings = [*TERMS, *((look.words, look.meaning) for look in STATES.values())]
+    times = time_words(report.results.device_time)
+    terms = [(times if term == "GPU time" else term, meaning) for term, meaning in TERMS]
+    meanings = [*terms, *((look.words, look.meaning) for look in STATES.values())]
     columns = (
         doc.words("term", [term for term, _ in meanings]),
         doc.words("meaning", [meaning for _, meaning in meanings]),

@@ -115,7 +115,7 @@ def _short(count: int) -> str:
 def _precision(host: HostEnvironment) -> str | None:
     policies = host.precision.policy or {}
     if len(set(policies.values())) == 1:
-        return next(iter(policies.values()))
+        return f"Keras policy {next(iter(policies.values()))}"
     return ", ".join(f"{module} {policy}" for module, policy in policies.items()) or None
 
 

@@ -193,7 +193,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 FEW_STEPS: Final = "few-steps"
 
 _REASONS: Final[Mapping[str, str]] = {
-    "": "recorded events show it",
+    "": "the trace shows it",
     FEW_STEPS: "fewer than two steps were recorded",
 }
 """Why a finding of any rule is as sure as it is."""

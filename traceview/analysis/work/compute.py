@@ -148,8 +148,14 @@ def _time_by_op(context: Context, rows: Int64Array) -> dict[int, int]:
 
 def _float64_rows(context: Context) -> BoolArray:
     """Rows of compute in float64."""
+    of_graphs = _rows_of_ops(context, lambda graphs: frozenset(graphs.float64_ops))
+    return of_graphs | context.once(_float64_kernels)
+
+
+def _float64_kernels(context: Context) -> BoolArray:
+    """Rows of kernels whose names say float64."""
     trace, event = context.trace, context.ledger.columns.event
-    result = _rows_of_ops(context, lambda graphs: frozenset(graphs.float64_ops))
+    result = np.zeros(context.ledger.count, dtype=np.bool_)
     is_float64 = trace.once(kernel_names).precision == NumberFormat.FP64
     for rows in context.once(_rows_of_devices).values():
         result[rows] |= is_float64[trace.device_columns.name[event[rows]]]
@@ -186,6 +192,8 @@ def _graph_name(op: str) -> str:
 
 # Findings
 
+_OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
+
 FLOAT64: Final = Rule(
     code="float64-compute",
     states=(State.COMPUTE,),
@@ -206,6 +214,7 @@ FLOAT64: Final = Rule(
             "",
         )
     },
+    reasons=_OF_GRAPH,
     metrics={"op_type": "type of op"},
     example="Both replicas compute 36.1 of 40.1 ms (90%) in float64, MatMul",
 )
@@ -224,6 +233,7 @@ CONSTANT: Final = Rule(
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
+    reasons=_OF_GRAPH,
     metrics={"op_type": "type of op"},
     example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
 )
@@ -231,6 +241,7 @@ CONSTANT: Final = Rule(
 
 def diagnose(context: Context, _: Compute) -> Iterator[Finding]:
     """Compute in float64, and compute of what never changes."""
+    shown_by_kernels = bool(context.once(_float64_kernels).any())
     for rule, rows, lines in (
         (FLOAT64, context.once(_float64_rows), {}),
         (CONSTANT, context.once(_constant_rows), _constant_lines(context)),
@@ -251,6 +262,7 @@ def diagnose(context: Context, _: Compute) -> Iterator[Finding]:
                 context,
                 rows,
                 arguments=arguments,
+                confidence=("high", "" if rule is FLOAT64 and shown_by_kernels else "graph"),
                 evidence=[Evidence("op_type", type_, None, "") for type_ in types],
             )
             if finding is not None:

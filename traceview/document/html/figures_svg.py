@@ -57,7 +57,8 @@ Link = Callable[[Span | None, str], str]
 def drawn(figure: Figure, link: Link) -> str:
     """The `svg` element; empty where there is nothing to draw."""
     if isinstance(figure, StepTimes):
-        return _svg(*_step_times(figure, link), "Step times")
+        # Its bars are links, which a picture cannot hold.
+        return _svg(*_step_times(figure, link), "Step times", role="group")
     if isinstance(figure, HeatMap):
         return _svg(*_heat_map(figure), figure.label)
     if isinstance(figure, Chain):
@@ -69,10 +70,10 @@ def drawn(figure: Figure, link: Link) -> str:
     return _svg(*_speeds(figure), figure.label)
 
 
-def _svg(parts: Iterator[str], height: float, label: str) -> str:
+def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height:.0f}"'
-        f' role="img" aria-label={quoteattr(label)}>\n' + "\n".join(parts) + "\n</svg>"
+        f' role="{role}" aria-label={quoteattr(label)}>\n' + "\n".join(parts) + "\n</svg>"
     )
 
 

@@ -91,14 +91,10 @@ _LISTED_FROM: Final = 0.005
 def anatomy(rows: Sequence[AnatomyRow]) -> Markup:
     """The bars, as long as the steps beside the longest one."""
     longest = max((row.step_ps for row in rows), default=0) or 1
-    whole = "the mean step" if any(row.step_count for row in rows) else "the window"
-    joined = (
-        ": devices that are alike share a bar, their mean"
-        if any(len(row.devices) > 1 for row in rows)
-        else ""
-    )
+    whole = "The mean step" if any(row.step_count for row in rows) else "The window"
+    joined = "; alike devices share a bar" if any(len(row.devices) > 1 for row in rows) else ""
     return Markup(
-        '<h2 class="small" id="anatomy-title">What {} consists of{}</h2>\n'
+        '<h2 class="small" id="anatomy-title">{} of each device{}</h2>\n'
         '<div class="anatomy" id="anatomy">\n{}\n</div>'
     ).format(whole, joined, Markup("\n").join(_row(row, longest) for row in rows))
 

@@ -252,7 +252,7 @@ class _Page(_Notebook):
             if look is not None
         )
         below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
-        return Markup('<div class="chart-box">{}</div>{}').format(drawn, below)
+        return Markup('<div class="chart-box" tabindex="0">{}</div>{}').format(drawn, below)
 
     def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
         if span is None or span.device not in self._drawn:

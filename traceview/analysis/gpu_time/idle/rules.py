@@ -164,7 +164,7 @@ HOST_BOUND: Final = Rule(
         "time of the profiler leaves less than that of it. A step below {small_step_ps} that loses a fifth or more to it is "
         "called small. Without GPUs {ops_per_step_count} ops per step or more outside of any tf.function are named"
     ),
-    limits={"small_step_ps": 30_000_000_000, "ops_per_step_count": 100},
+    limits={"small_step_ps": 10_000_000_000, "ops_per_step_count": 100},
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={

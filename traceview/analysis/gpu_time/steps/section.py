@@ -359,6 +359,8 @@ def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
     median = numbers.time(median_ps)
     if slow is None and max(used_ps) - median_ps >= SLOW_RATIO * median_ps:
         return f"Step times vary without a clear outlier: {numbers.time_range(used_ps)}, median {median}."
+    if slow is None and len(used_ps) < 2:
+        return f"Only 1 step to look at: {median}."
     if slow is None:
         return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
     named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
