@@ -10,8 +10,6 @@ from traceview.document.figures import (
     Chain,
     ChainStage,
     HeatMap,
-    Speed,
-    Speeds,
     StepBar,
     StepTimes,
     UtilizationStrips,
@@ -200,7 +198,7 @@ def step_times(rename: Rename = str) -> StepTimes:
     )
 
 
-def figures(rename: Rename = str) -> tuple[HeatMap | Chain | Speeds, ...]:
+def figures(rename: Rename = str) -> tuple[HeatMap | Chain, ...]:
     """Every other chart."""
     return (
         HeatMap(
@@ -215,13 +213,6 @@ def figures(rename: Rename = str) -> tuple[HeatMap | Chain | Speeds, ...]:
                 ChainStage(rename("ParallelMapV2"), 9 * MS, 2 * MS, is_slowest=True),
                 ChainStage(rename("Prefetch"), None, 6 * MS, is_slowest=False),
             )
-        ),
-        Speeds(
-            "copies to the device while they run",
-            (
-                Speed(rename("GPU:0"), 6_000_000_000, 15_750_000_000),
-                Speed(rename("GPU:1"), 5_000_000_000, None),
-            ),
         ),
     )
 

@@ -12,7 +12,7 @@ from scripts.scenarios import SCENARIOS
 from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.gpu_time.steps.section import step_times
-from traceview.document.figures import Chain, HeatMap, Speeds, StepTimes
+from traceview.document.figures import Chain, HeatMap, StepTimes
 from traceview.document.html.figures_svg import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
@@ -128,17 +128,3 @@ def test_the_chain_runs_from_the_source_to_the_model(tmp_path: Path) -> None:
     assert [stage.name for stage in figure.stages if stage.is_slowest] == ["Map"]
     # The model waits 30 of each 50 ms in four steps.
     assert figure.stages[-1].awaited_ps == 120 * MS
-
-
-@pytest.mark.parametrize("name", ["pageable_copies", "packs_over_pcie"])
-def test_speeds_are_those_of_the_table(name: str, tmp_path: Path) -> None:
-    report, document = analyzed(name, tmp_path)
-    assert report.results.transfers is not None
-    known = [
-        (row.device, row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
-        for row in report.results.transfers.devices
-        if row.directions.h2d.bytes_per_second is not None
-    ]
-    figure = document.block(Speeds)
-    rows = figure.rows if figure else ()
-    assert [(row.name, row.bytes_per_second, row.link_bytes_per_second) for row in rows] == known

@@ -169,12 +169,12 @@ def test_columns_without_a_heading_have_no_name() -> None:
     assert lines_of(columns, 40) == ["a", "x" * 24]
 
 
-def test_what_no_table_of_a_document_has_room_for_is_named_once() -> None:
+def test_what_no_table_of_a_section_has_room_for_is_named_below_it() -> None:
     page = shown(full_document(), 60)
-    assert page.count("Not shown") == 1
-    last = " ".join(page[page.index("Not shown") :].split())
-    assert "link, model (Devices); " in last
-    assert "evidence on the host (Longest gaps); --width 109 shows all." in last
+    assert page.count("Not shown") == 3
+    words = " ".join(page.split())
+    assert "Not shown at 60 columns: kernels, peak memory, link, model; --width 109 shows" in words
+    assert "Not shown at 60 columns: evidence on the host; --width 80 shows all." in words
     assert "Not shown" not in shown(full_document(), 109)
 
 

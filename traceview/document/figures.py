@@ -327,21 +327,6 @@ class Chain(Struct, frozen=True):
     stages: tuple[ChainStage, ...]
 
 
-class Speed(Struct, frozen=True):
-    """What a link carried, and what it can carry, in bytes per second; None where that is not known."""
-
-    name: str
-    bytes_per_second: int
-    link_bytes_per_second: int | None
-
-
-class Speeds(Struct, frozen=True):
-    """Speeds beside each other. `label`: what they are."""
-
-    label: str
-    rows: tuple[Speed, ...]
-
-
 class TrendPoint(Struct, frozen=True):
     """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
     begins with it, empty where nothing does.
@@ -381,4 +366,4 @@ class AlignedSteps(Struct, frozen=True):
     lanes: tuple[StepLane, ...]
 
 
-Figure: TypeAlias = StepTimes | HeatMap | Chain | Speeds | AlignedSteps | Trend
+Figure: TypeAlias = StepTimes | HeatMap | Chain | AlignedSteps | Trend

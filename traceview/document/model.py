@@ -16,7 +16,6 @@ from traceview.document.figures import (
     Chain,
     HeatMap,
     Lanes,
-    Speeds,
     StepTimes,
     Trend,
     UtilizationStrips,
@@ -234,13 +233,12 @@ Block: TypeAlias = (
     | Findings
     | HeatMap
     | Chain
-    | Speeds
     | AlignedSteps
     | Trend
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, Speeds, AlignedSteps, Trend)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, AlignedSteps, Trend)
 """Blocks that text leaves out."""
 
 

@@ -13,7 +13,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import WIDEST_PROSE, Page
 from traceview.document.phrase import Sentence, ended, phrase
-from traceview.document.terminal import add_hidden, add_section, bar_text, letter_of
+from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
 FEW_DEVICES: Final = 4
@@ -22,8 +22,6 @@ FEW_LINES: Final = 23
 
 MOST_LINES: Final = 39
 MOST_FULL_LINES: Final = 120
-_HIDDEN_LINES: Final = 4
-"""What names columns without room, at the end of all sections."""
 
 _LEAST_RATIO: Final = 0.005
 """A smaller part of a step is not named beside its bar."""
@@ -103,21 +101,14 @@ def render(
     sections = [section for section in document.sections if not section.is_empty]
     about = [section for section in sections if section.id == "about"]
     left_out = [section for section in sections if section not in about]
-    hidden: dict[str, int] = {}
     for section in left_out.copy():
         trial = page.copy()
-        columns = add_section(trial, section, names_hidden=False)
+        add_section(trial, section)
         rest = [other for other in left_out if other is not section]
         end = trial.copy()
         _add_end(end, rest, about)
-        if end.line_count > most_lines - _HIDDEN_LINES:
-            continue
-        page, left_out = trial, rest
-        if columns.headings:
-            hidden[f"{', '.join(columns.headings)} ({section.title})"] = columns.needed
-    if hidden:
-        page.gap()
-        add_hidden(page, "; ".join(hidden), max(hidden.values()))
+        if end.line_count <= most_lines:
+            page, left_out = trial, rest
     _add_end(page, left_out, about)
     return page.render()
 

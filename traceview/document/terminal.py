@@ -103,41 +103,27 @@ def render_section(section: doc.Section, *, width: int, color: bool, unicode: bo
     return page.render()
 
 
-class Hidden(Struct):
-    """Headings of columns that have no room, and the width at which all columns have."""
-
-    headings: list[str]
-    needed: int = 0
-
-
-def add_section(page: Page, section: doc.Section, *, names_hidden: bool = True) -> Hidden:
-    """A section below its title, with its lead beside or below it; returns the columns that had no room.
-
-    `names_hidden`: a line below the section names them.
-    """
-    hidden = Hidden([])
+def add_section(page: Page, section: doc.Section) -> None:
+    """A section below its title, with its lead beside or below it, and which columns had no room."""
     if section.is_empty:
-        return hidden
+        return
     page.heading(section.title, section.lead)
     before: doc.Block | None = None
+    hidden: dict[str, None] = {}
+    needed = 0
     for block in section.blocks:
         if isinstance(block, (doc.Table, doc.Strips)) and isinstance(before, _APART):
             page.gap()
         before = block
         if isinstance(block, doc.Table):
-            of_table = add_table(page, block)
-            new = [heading for heading in of_table.headings if heading not in hidden.headings]
-            hidden = Hidden(hidden.headings + new, max(hidden.needed, of_table.needed))
+            headings, width = add_table(page, block)
+            hidden |= dict.fromkeys(headings)
+            needed = max(needed, width)
         else:
             _add_block(page, block, section.command)
-    if hidden.headings and names_hidden:
-        add_hidden(page, ", ".join(hidden.headings), hidden.needed)
-    return hidden
-
-
-def add_hidden(page: Page, headings: str, needed: int) -> None:
-    """Which columns had no room, and the width at which they have."""
-    page.remark(f"Not shown at {page.width} columns: {headings}; --width {needed} shows all.")
+    if hidden:
+        names = ", ".join(hidden)
+        page.remark(f"Not shown at {page.width} columns: {names}; --width {needed} shows all.")
 
 
 def _add_block(page: Page, block: doc.Block, command: str) -> None:
@@ -218,8 +204,8 @@ class _Printed(Struct):
     head: float = 0.5
 
 
-def add_table(page: Page, table: doc.Table) -> Hidden:
-    """The columns that fit beside each other; returns the others."""
+def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
+    """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
     printed = _printed(page, columns, most_lines=1)
     needed = _total([column.readable for column in printed])
@@ -239,7 +225,7 @@ def add_table(page: Page, table: doc.Table) -> Hidden:
         else:
             page.remark(f"{count}; all of them: {table.rest}" if table.rest else count)
     left_out = [column for column in printed if column not in kept]
-    return Hidden(
+    return (
         [text for column in left_out if (text := page.text(column.column.heading))],
         needed if left_out else 0,
     )

@@ -22,7 +22,6 @@ from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Th
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.figures import Speed, Speeds
 from traceview.document.vocabulary import CLASSES, look_of, thread_name
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
@@ -220,7 +219,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
         "transfers",
         "Transfers",
         (
-            *_speeds(relevant),
             *_copies(shown[: view.most_rows], len(shown), view.command("show copies")),
             *doc.remarks(_range(others)),
             *doc.notes(_blocking_reads(relevant)),
@@ -363,16 +361,6 @@ def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Blo
             rest=view.command("show copies"),
         ),
     )
-
-
-def _speeds(rows: Sequence[DeviceTransfers]) -> tuple[Speeds, ...]:
-    """A bar per GPU whose copies have a recorded size; nothing without any."""
-    known = tuple(
-        Speed(row.device, row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
-        for row in rows
-        if row.directions.h2d.bytes_per_second is not None
-    )
-    return (Speeds("copies to the device while they run", known),) if known else ()
 
 
 ANALYSIS: Final = Analysis[Transfers](

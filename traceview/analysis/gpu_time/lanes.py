@@ -40,10 +40,10 @@ def lanes_of(
     )
 
 
-MOST_SLICES: Final = 40_000
-"""Slices of all lanes together: some 500 kB on a page, where they are deflated, and four times that as JSON."""
+MOST_SLICES: Final = 32_000
+"""Slices of all lanes together: some 450 kB on a page, where they are deflated, and four times that as JSON."""
 MOST_DEVICES: Final = 128
-"""A page with more is too long to scroll, and each has some 300 of the slices."""
+"""A page with more is too long to scroll, and each has some 250 of the slices."""
 MOST_THREADS: Final = 6
 """Threads of one host."""
 MOST_NAME_BYTES: Final = 160_000

@@ -13,7 +13,6 @@ from traceview.document.figures import (
     Figure,
     HeatMap,
     Span,
-    Speeds,
     StepBar,
     StepTimes,
     Trend,
@@ -26,7 +25,6 @@ MOST_BARS: Final = 200
 """Bars of steps; of more steps a bar is a few of them."""
 _MARKED_RATIO: Final = 0.1
 """Of the bars: more slow ones than that need no mark to be found."""
-MOST_ROWS: Final = 32
 _TITLED_CELLS: Final = 800
 """Cells of a heat map that say their value under the pointer; more would make the page heavy."""
 
@@ -65,9 +63,7 @@ def drawn(figure: Figure, link: Link) -> str:
         return _svg(*_chain(figure), "Stages of the input pipeline")
     if isinstance(figure, AlignedSteps):
         return _svg(*_aligned(figure), figure.label)
-    if isinstance(figure, Trend):
-        return _svg(*_trend(figure), figure.label)
-    return _svg(*_speeds(figure), figure.label)
+    return _svg(*_trend(figure), figure.label)
 
 
 def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> str:
@@ -240,37 +236,6 @@ def _stages(figure: Chain) -> Iterator[str]:
     y = 4 + 44.0 * len(figure.stages)
     yield f'<rect class="stage" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="20" rx="4"/>'
     yield _text(10, y + 14, "model", "")
-
-
-# Speeds
-
-
-def _speeds(figure: Speeds) -> tuple[Iterator[str], float]:
-    return _speed_bars(figure), 24.0 * min(len(figure.rows), MOST_ROWS) + 26
-
-
-def _speed_bars(figure: Speeds) -> Iterator[str]:
-    rows = figure.rows[:MOST_ROWS]
-    most = max([1, *(max(row.bytes_per_second, row.link_bytes_per_second or 0) for row in rows)])
-    left, room = 150.0, WIDTH - 150.0 - 300
-    for place, row in enumerate(rows):
-        y = 4 + 24.0 * place
-        yield _text(left - 8, y + 14, shortened(row.name, _LONGEST_ROW), "end")
-        if row.link_bytes_per_second is not None:
-            width = room * row.link_bytes_per_second / most
-            yield f'<rect class="link" x="{left:.0f}" y="{y:.0f}" width="{width:.1f}" height="20"/>'
-        width = room * row.bytes_per_second / most
-        yield f'<rect class="speed" x="{left:.0f}" y="{y + 3:.0f}" width="{width:.1f}" height="14"/>'
-        of = (
-            ""
-            if row.link_bytes_per_second is None
-            else f" of {numbers.rate(row.link_bytes_per_second)}"
-        )
-        x = left + room * max(row.bytes_per_second, row.link_bytes_per_second or 0) / most + 8
-        yield _text(x, y + 14, f"{numbers.rate(row.bytes_per_second)}{of}", "")
-    has_links = any(row.link_bytes_per_second is not None for row in rows)
-    frame = "; frame: what the link carries" if has_links else "; the link is not known"
-    yield _text(left, 24.0 * len(rows) + 18, f"{figure.label}{frame}", "soft")
 
 
 # Aligned steps
