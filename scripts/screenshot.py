@@ -50,7 +50,7 @@ def picture(chromium: str) -> bytes:
                 viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
             )
             page.goto(page_file.as_uri())
-            page.wait_for_load_state("load")
+            page.locator("figure.tv-live").wait_for()
             return page.screenshot()
         finally:
             browser.close()

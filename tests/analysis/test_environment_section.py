@@ -33,7 +33,7 @@ def test_one_host() -> None:
             "MirroredStrategy on 2 replicas",
             "batch 64 (32 per replica)",
             "1.2 M parameters",
-            "mixed_float16",
+            "Keras policy mixed_float16",
             "TensorFlow 2.21.0",
         ],
         [

@@ -61,8 +61,9 @@ def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> No
     report = full_report()
     rows = tuple(device(number, kind="replica", model=None) for number in range(count))
     results = replace(report.results, device_time=DeviceTime(rows, ()))
-    captured = document_of(replace(report, results=results)).summary.captured
-    assert words in map(plain, captured)
+    summary = document_of(replace(report, results=results)).summary
+    assert words in map(plain, summary.captured)
+    assert words in map(plain, summary.about)
 
 
 def test_hosts_with_different_windows_are_told_apart() -> None:

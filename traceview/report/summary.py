@@ -139,6 +139,7 @@ def _about(report: Report) -> Iterator[Sentence]:
         yield phrase("host ", device(hosts[0].host))
     elif hosts:
         yield numbers.plural(len(hosts), "host")
+    yield from _devices(report)
     size = numbers.size(sum(file.bytes for file in files))
     events = numbers.plural(sum(file.event_count for file in files), "event")
     yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
