@@ -18,7 +18,7 @@ from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, 
 from traceview.analysis.machine.capture.result import Capture, HostCapture
 from traceview.analysis.measures.collectives import CollectiveResult, HostCollectives
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
-from traceview.analysis.measures.environment_report import Environment, HostEnvironment
+from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleInStep, IdleRow
 from traceview.analysis.measures.placement import (
     ActiveDevices,
@@ -32,7 +32,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Lost, Number, outline
-from traceview.analysis.work.launches import (
+from traceview.analysis.workload.launches import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -40,8 +40,8 @@ from traceview.analysis.work.launches import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analysis.work.ops import OpRow, TopOps
-from traceview.analysis.work.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.workload.ops import OpRow, TopOps
+from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
 from traceview.document.figures import (
     UtilizationStrips,
 )

@@ -56,7 +56,7 @@ ROOMS = {
         "demo",
         "",
     ),
-    "analysis": ("rules", "facts", "measures", "gpu_time", "work", "exchange", "machine", ""),
+    "analysis": ("rules", "facts", "measures", "gpu_time", "workload", "exchange", "machine", ""),
     "trace": ("sidecar", "", "device", "strategy", "host", "reading", "frames"),
 }
 # The public names may come from anywhere; what uses them stands above everything.

@@ -28,7 +28,7 @@ from traceview.analysis.machine.capture.section import (
     clock_sentence,
     hosts_section,
 )
-from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.measures.environment import Environment
 from traceview.document.model import Section
 from traceview.report.document import view_of as view_of_report
 from traceview.trace.model import HostClock, Problem

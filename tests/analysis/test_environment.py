@@ -7,7 +7,7 @@ from pathlib import Path
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.sidecars import mirrored, write_sidecar
-from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.measures.environment import Environment
 
 
 def environment_of(folder: Path) -> Environment:

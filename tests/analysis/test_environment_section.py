@@ -14,7 +14,7 @@ from traceview.analysis.machine.environment import (
     job_details,
     job_facts,
 )
-from traceview.analysis.measures.environment_report import Environment, HostEnvironment
+from traceview.analysis.measures.environment import Environment, HostEnvironment
 
 NOTHING: dict[str, Any] = dict.fromkeys(
     ("command", "versions", "strategy", "batch", "training", "precision", "variables")

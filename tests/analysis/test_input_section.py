@@ -19,7 +19,7 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.facts.late_shards import InputShard
+from traceview.analysis.facts.input_supply import InputShard
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.input.result import (
     Bottleneck,

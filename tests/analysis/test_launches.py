@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Line
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding, the
-from traceview.analysis.work.launches import DeviceLaunches
+from traceview.analysis.workload.launches import DeviceLaunches
 from traceview.report.model import Report
 
 US = 10**6

@@ -15,7 +15,7 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.work.launches import (
+from traceview.analysis.workload.launches import (
     Contention,
     DeviceLaunches,
     GraphLaunches,
@@ -23,7 +23,7 @@ from traceview.analysis.work.launches import (
     LaunchThread,
     XlaKernels,
 )
-from traceview.analysis.work.launches import launches_section as section
+from traceview.analysis.workload.launches import launches_section as section
 from traceview.document.model import Section
 
 MS = 10**9

@@ -16,7 +16,7 @@ from tests.analysis.sections import (
     view_of,
     view_of_scenario,
 )
-from traceview.analysis.work.ops import MOST_GROUPS, OpRow, OpTypeRow, TopOps, section
+from traceview.analysis.workload.ops import MOST_GROUPS, OpRow, OpTypeRow, TopOps, section
 from traceview.document.model import Section
 
 MS = 10**9

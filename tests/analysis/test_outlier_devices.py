@@ -8,7 +8,7 @@ import pytest
 
 from tests.charts import MS
 from tests.reports import device, empty_device, finding
-from traceview.analysis.measures.outlier_devices import (
+from traceview.analysis.measures.device_report import (
     FEW_DEVICES,
     MOST_ROWS,
     OUTLIER_RATIO,

@@ -13,14 +13,14 @@ from tests.analysis.sections import (
     values_of,
     view_of,
 )
-from traceview.analysis.work.precision import (
+from traceview.analysis.workload.precision import (
     BRIEF_KERNELS,
     PRECISIONS,
     DevicePrecision,
     OrdinaryKernel,
     Precision,
 )
-from traceview.analysis.work.precision import precision_section as section
+from traceview.analysis.workload.precision import precision_section as section
 from traceview.document.model import Section
 
 MS = 10**9

@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.work.step_ops import HOST_OP, OPTIMIZER_BOUND, DeviceStepOps
+from traceview.analysis.workload.step_ops import HOST_OP, OPTIMIZER_BOUND, DeviceStepOps
 from traceview.trace.device.side_work import SideWork, side_work_of
 
 Spans = dict[str, tuple[float, float]]

@@ -15,7 +15,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, ledger_sums, loss, of_run
 from traceview.analysis.gpu_time.device_states import DeviceStates, StepStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
-from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.rules.finding import Evidence, Skipped
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError

@@ -8,7 +8,7 @@ from io import StringIO
 import numpy as np
 import pytest
 
-from traceview.analysis.work.ops import OpRow
+from traceview.analysis.workload.ops import OpRow
 from traceview.export import csv as csv_tables
 from traceview.export.csv import written
 from traceview.trace.device import table as tables

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.rules.finding import SEVERITIES
-from traceview.analysis.work.ops import TopOps
+from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record, fields_of, meanings, records_of
 from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
-from traceview.analysis.work.ops import TopOps
+from traceview.analysis.workload.ops import TopOps
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.document import screen as terminal
 from traceview.report.build import analyze

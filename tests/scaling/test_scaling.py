@@ -12,7 +12,7 @@ from tests.charts import MS
 from tests.gate.test_judge import with_steps
 from tests.html_page import parsed
 from tests.reports import balance_result, bare_report, device, environment, step_states
-from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import ComparisonError
 from traceview.comparison.scaling import ScaledRuns, headline, scaled_runs, scaling_section

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceview.analysis.work.ops import OpRow
+from traceview.analysis.workload.ops import OpRow
 from traceview.base.record import Record
 from traceview.trace.device.table import Table, category, flag, record_columns, table, texts, whole
 from traceview.trace.frames.frames import frame_of

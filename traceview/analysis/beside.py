@@ -13,7 +13,7 @@ from traceview.analysis.gpu_time import idle, path, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.work import launches, ops, precision, step_ops
+from traceview.analysis.workload import launches, ops, precision, step_ops
 from traceview.base.timing import measured_beside
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (

@@ -45,16 +45,16 @@ from traceview.analysis.measures.nvml import Nvml
 from traceview.analysis.measures.placement import Placement
 from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.work.compute import ANALYSIS as COMPUTE
-from traceview.analysis.work.compute import Compute
-from traceview.analysis.work.launches import ANALYSIS as LAUNCHES
-from traceview.analysis.work.launches import Launches
-from traceview.analysis.work.ops import ANALYSIS as OPS
-from traceview.analysis.work.ops import TopOps
-from traceview.analysis.work.precision import ANALYSIS as PRECISION
-from traceview.analysis.work.precision import Precision
-from traceview.analysis.work.step_ops import ANALYSIS as STEP_OPS
-from traceview.analysis.work.step_ops import StepOps
+from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
+from traceview.analysis.workload.compute import Compute
+from traceview.analysis.workload.launches import ANALYSIS as LAUNCHES
+from traceview.analysis.workload.launches import Launches
+from traceview.analysis.workload.ops import ANALYSIS as OPS
+from traceview.analysis.workload.ops import TopOps
+from traceview.analysis.workload.precision import ANALYSIS as PRECISION
+from traceview.analysis.workload.precision import Precision
+from traceview.analysis.workload.step_ops import ANALYSIS as STEP_OPS
+from traceview.analysis.workload.step_ops import StepOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 

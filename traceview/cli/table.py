@@ -94,7 +94,7 @@ class Request(Struct, frozen=True, dict=True):
     def others(self, *named: str) -> tuple[str, ...]:
         """Of very many devices those that are much alike; none of those that are `named` or that were chosen."""
         from traceview.analysis.gpu_time import device_time
-        from traceview.analysis.measures.outlier_devices import outlier_devices
+        from traceview.analysis.measures.device_report import outlier_devices
 
         times = self.context.record(device_time.ANALYSIS)
         if self.has_chosen or times is None:

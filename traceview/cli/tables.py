@@ -240,7 +240,7 @@ def _of_topic(request: Request, rows: Table, sections: Callable[[], Iterator[Sec
 
 def ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
-    from traceview.analysis.work.ops import table_in_window
+    from traceview.analysis.workload.ops import table_in_window
     from traceview.trace.device.table import table, texts
     from traceview.trace.frames import event_tables
 
@@ -270,7 +270,7 @@ def ops(request: Request) -> Answer:
 
 def _op_sections(rows: Table) -> Iterator[Section]:
     """A table for each device."""
-    from traceview.analysis.work.ops import SHARE_ABOVE_ALL
+    from traceview.analysis.workload.ops import SHARE_ABOVE_ALL
     from traceview.document.model import Section, counts, looks, names, remarks, shares, times
     from traceview.document.model import table as table_block
     from traceview.document.vocabulary import look_of

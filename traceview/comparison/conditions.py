@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES
-from traceview.analysis.measures.environment_report import HostEnvironment
+from traceview.analysis.measures.environment import HostEnvironment
 from traceview.comparison.model import Condition, OpDifference
 from traceview.document import numbers
 from traceview.document.sanitize import shortened

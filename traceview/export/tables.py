@@ -10,7 +10,7 @@ from traceview.analysis.gpu_time.device_time import device_table
 from traceview.analysis.gpu_time.steps.table import step_table
 from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Context
-from traceview.analysis.work.ops import table_in_window
+from traceview.analysis.workload.ops import table_in_window
 from traceview.export.draw import device_rows, host_rows
 from traceview.ledger.gaps import gap_events
 from traceview.report.model import Report

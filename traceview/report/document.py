@@ -12,9 +12,8 @@ from traceview.analysis.gpu_time.steps.findings import FEW_STEPS, NO_STEP_MARKER
 from traceview.analysis.gpu_time.steps.section import step_times
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import time_words
+from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
-from traceview.analysis.measures.outlier_devices import named_devices, outlier_devices
 from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding as FindingRecord

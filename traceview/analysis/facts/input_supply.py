@@ -1,4 +1,4 @@
-"""Judges whether the input pipeline of each host makes batches as fast as the model takes them, and which shard is late.
+"""Judges whether the input pipeline of each host makes batches as fast as the model takes them, and how late each shard is.
 
 The slowest stage says how much of the window it works. The prefetch buffers between it and the model say whether that
 is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
@@ -14,14 +14,16 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
-from traceview.analysis.facts.late_shards import InputShard, late_shards
 from traceview.analysis.facts.pipeline_threads import pipeline_python, pipeline_rest
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
 from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
+from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
+from traceview.trace.host.input_waits import InputWaits, arrivals
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -32,6 +34,93 @@ from traceview.trace.host.pipeline import (
 )
 from traceview.trace.host.state_timeline import intersection
 from traceview.trace.model import Trace
+
+
+class InputShard(Record, frozen=True):
+    """One shard of a distributed dataset.
+
+    Attributes:
+        host: Name of the host.
+        shard: Number of the shard and of its replica.
+        device: Key of the replica's device; null where it is not known.
+        wait_ps: Wait of the replica's own iterator in the window, picoseconds.
+        wait_per_step_ps: The same, median over the used steps, picoseconds.
+        late_per_step_ps: How much later than the earliest shard its element arrived, at most what it waited
+            longer, median over the used steps, picoseconds.
+        late_step_count: Used steps in which the shard is late by 5 % of the step or more.
+        step_count: Used steps.
+    """
+
+    host: Hostname
+    shard: Count
+    device: DeviceKey | None
+    wait_ps: Picoseconds
+    wait_per_step_ps: Picoseconds
+    late_per_step_ps: Picoseconds
+    late_step_count: Count
+    step_count: Count
+
+
+LATE_RATIO: Final = 0.05
+"""Of the step: how late a shard is in a step that counts as late."""
+
+
+def late_shards(trace: Trace, selection: Selection, pipelines: HostPipelines) -> list[InputShard]:
+    """The shards of a distributed dataset, in their order, over the used steps."""
+    steps = selection.used_of(pipelines.host)
+    if not steps or not pipelines.shards:
+        return []
+    waits, window = pipelines.waits, selection.windows[pipelines.host]
+    start, end = step_bounds(steps)
+    arrived = arrivals(trace, pipelines.calls, waits)
+    of_shard = sorted(pipelines.shards, key=lambda pipeline: pipelines.shards[pipeline])
+    unions = [
+        union(waits.start_ps[waits.pipeline == p], waits.end_ps[waits.pipeline == p])
+        for p in of_shard
+    ]
+    wait = np.stack([waited.within(start, end) for waited in unions])
+    late = _lateness(waits, arrived, of_shard, wait, start, end)
+    limit_ps = LATE_RATIO * (end - start)
+    keys = {
+        device.ordinal: trace.device_key(index)
+        for index, device in enumerate(trace.device_list)
+        if device.host == pipelines.host
+    }
+    return [
+        InputShard(
+            host=trace.hosts[pipelines.host].name,
+            shard=shard,
+            device=keys.get(shard),
+            wait_ps=covered_ps(unions[shard], window),
+            wait_per_step_ps=median_ps(wait[shard]) or 0,
+            late_per_step_ps=median_ps(late[shard]) or 0,
+            late_step_count=int((late[shard] >= limit_ps).sum()),
+            step_count=len(steps),
+        )
+        for shard in range(len(of_shard))
+    ]
+
+
+def _lateness(
+    waits: InputWaits,
+    arrived: Int64Array,
+    of_shard: Sequence[int],
+    wait: Int64Array,
+    start: Int64Array,
+    end: Int64Array,
+) -> Int64Array:
+    """How much later than the earliest each shard arrived in each step, at most by what it waited longer."""
+    arrival = np.empty_like(wait)
+    for place, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        inside = (waits.start_ps >= begin) & (waits.start_ps < finish)
+        asked = int(waits.start_ps[inside].min(initial=finish))
+        for shard, pipeline in enumerate(of_shard):
+            elements = arrived[inside & (waits.pipeline == pipeline)]
+            # An element that was ready before the first request is not late at all.
+            arrival[shard, place] = max(int(elements.max(initial=asked)), asked)
+    late: Int64Array = np.minimum(wait - wait.min(axis=0), arrival - arrival.min(axis=0))
+    return late
+
 
 WORK_RATIO: Final = 0.25
 """Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""

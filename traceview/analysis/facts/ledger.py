@@ -1,4 +1,18 @@
-"""Finds when a host evaluates or saves between step markers: what devices do then belongs to that."""
+"""Makes the ledger of a context: the states of the devices and hosts, changed where more shows who caused them.
+
+In this order:
+
+    evaluation   all that devices of a host do while it evaluates between step markers
+    checkpoint   Python between steps, between markers between which the host saves
+    lock         dispatch, launches and Python while another thread of the script keeps Python's lock
+    input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
+                 while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
+    turn         idle time of devices that run one after another, while another one has its turn
+    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
+    calls        Python in steps of hosts without samples, where no frame was recorded either
+
+Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes examples per second from the batch size in the sidecars and the median step."""
+"""Holds a trace, the part of it that is analysed, and what is made of them once, on demand, for whoever asks; and its examples per second."""
 
 from __future__ import annotations
 

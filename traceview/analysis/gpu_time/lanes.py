@@ -1,4 +1,13 @@
-"""Lanes: what the timeline of a document draws; made only where it is asked for, when the findings are known."""
+"""Makes the lanes of a timeline: a bounded number of slices for each device and the host threads that matter.
+
+Documents hold no events, so everything is cut to the window, and where a lane has more slices than there is room
+for, its short slices are merged. What a lane covers stays exact.
+
+Slices shorter than the resolution that begin in the same stretch of that length are merged. A merged slice holds how
+many events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
+
+They are made only where a document asks for them, when the findings are known.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.environment_report import Environment, HostEnvironment, compute
+from traceview.analysis.measures.environment import Environment, HostEnvironment, compute
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened

@@ -1,8 +1,18 @@
-"""Finds the collectives that layers of the model make, such as synchronised batch normalisation.
+"""Sums up what collectives cost: how much is transfer, how much waiting for other devices, how much is hidden.
 
-Gradients are summed once per step, after the backward pass and in a scope of the optimizer. A layer that computes over all replicas
-makes its own collectives, in its scope, which the backward pass has too; there each of them may have one more, which TensorFlow
-names after no layer (TensorFlow 2.21).
+All devices leave a collective together, so the device that came last spends the shortest time in it. That time is the
+transfer; the others waited for the rest of their time in it. On a device the waiting comes first:
+
+    GPU:0   ▕ compute ▏▕ wait   ▕ transfer ▏
+    GPU:1   ▕ compute          ▏▕ transfer ▏      last
+
+Only time that no kernel covers costs anything: in the ledger it is `communication` or `device_wait`. Where parts of
+several collectives overlap on a device, transfer goes first.
+
+Layers of the model, such as synchronised batch normalisation, make collectives of their own. Gradients are summed once
+per step, after the backward pass and in a scope of the optimizer. A layer that computes over all replicas makes its
+collectives in its own scope, which the backward pass has too; there each of them may have one more, which TensorFlow names
+after no layer (TensorFlow 2.21).
 """
 
 from __future__ import annotations

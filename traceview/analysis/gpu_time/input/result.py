@@ -11,8 +11,7 @@ from typing import Annotated, Final
 
 import numpy as np
 
-from traceview.analysis.facts.input_supply import InputSupply, input_supplies
-from traceview.analysis.facts.late_shards import InputShard
+from traceview.analysis.facts.input_supply import InputShard, InputSupply, input_supplies
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Skipped, Verdict
 from traceview.base.record import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from traceview.analysis.facts.late_shards import LATE_RATIO, InputShard
+from traceview.analysis.facts.input_supply import LATE_RATIO, InputShard
 from traceview.analysis.gpu_time.input.result import Bottleneck, Input, InputHost
 from traceview.analysis.measures.context import View
 from traceview.document import model as doc

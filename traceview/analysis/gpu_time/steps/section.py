@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from traceview.analysis.gpu_time.steps.findings import FEW_STEPS
 from traceview.analysis.measures.context import View
-from traceview.analysis.measures.environment_report import Environment
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SlowSteps,

@@ -7,9 +7,8 @@ from typing import Final
 
 from traceview.analysis.machine.capture.result import Capture, HostCapture
 from traceview.analysis.measures.context import View
-from traceview.analysis.measures.device_report import DeviceTime
-from traceview.analysis.measures.environment_report import Environment
-from traceview.analysis.measures.outlier_devices import named_devices
+from traceview.analysis.measures.device_report import DeviceTime, named_devices
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import Steps
 from traceview.base.text import enumerated
 from traceview.document import model as doc
