@@ -197,11 +197,11 @@ def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: 
 COMPUTED_BY_HOSTS = (
     "analysis.facts.idle_time.gaps_of_device",
     "trace.host.host_states.stacked",
-    "analysis.work.ops.op_table",
-    "analysis.work.launches.computing_gpus",
+    "analysis.workload.ops.op_table",
+    "analysis.workload.launches.computing_gpus",
     "analysis.measures.transfers.copies_of",
     "analysis.facts.input_supply.pipelines_of",
-    "analysis.work.precision.computing_gpus",
+    "analysis.workload.precision.computing_gpus",
 )
 
 
