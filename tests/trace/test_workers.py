@@ -165,6 +165,13 @@ def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(workers, "START", f"{begin}{code}\nworker.main()")
 
 
+def test_workers_find_the_package_that_is_not_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editable install is found by a hook of this process, which others need not have."""
+    monkeypatch.setattr(sys, "path", [])
+    (folder,) = workers._path()
+    assert Path(folder, "traceview", "__init__.py").samefile(ROOT / "traceview" / "__init__.py")
+
+
 def test_an_error_of_a_store_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 from traceview.base.errors import StoreError

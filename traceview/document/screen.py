@@ -86,7 +86,7 @@ def render(
     width: int,
     color: bool,
     unicode: bool = True,
-    most_lines: float = MOST_FULL_LINES,
+    most_lines: int = MOST_FULL_LINES,
 ) -> str:
     """The whole document in `most_lines`: what matters most first, then the commands that print what has no room.
 

@@ -243,17 +243,15 @@ def _sections(
     report: Report, view: View, findings: tuple[doc.Finding, ...]
 ) -> Iterator[doc.Section]:
     """The timeline, the findings and the devices, then what an expert checks them with."""
-    order = {finding.code: place for place, finding in reversed(list(enumerate(findings)))}
-    ranked = sorted(
-        _topic_sections(view),
-        key=lambda pair: (
-            -1
-            if pair[1].id == _ON_REQUEST
-            else min(
-                (order.get(rule.code, len(order)) for rule in pair[0].rules), default=len(order)
-            )
-        ),
-    )
+    first_finding = {row.code: place for place, row in reversed(list(enumerate(findings)))}
+
+    def rank(topic: Analysis[Any], section: doc.Section) -> int:
+        if section.id == _ON_REQUEST:
+            return -1
+        found = (first_finding.get(rule.code, len(findings)) for rule in topic.rules)
+        return min(found, default=len(findings))
+
+    ranked = sorted(_topic_sections(view), key=lambda pair: rank(*pair))
     every = [findings_section(report, view, findings), *(section for _, section in ranked)]
     ids = ("findings", "timeline", "devices") if view.is_brief else _FIRST
     first = [section for id_ in ids for section in every if section.id == id_]
