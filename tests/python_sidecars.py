@@ -7,7 +7,14 @@ import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
+
+from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
+from traceview.ledger.states import State
+from traceview.trace.reading.load import load
 
 PROFILE_START_NS: Final = 1_760_000_000_000_000_000
 """Of the scenarios."""
@@ -17,6 +24,16 @@ Line: TypeAlias = tuple[str, str, int, bool]
 
 Sample: TypeAlias = tuple[int, int, tuple[Line, ...]]
 """Unix nanoseconds, number of the thread, and the stack, the innermost line first."""
+
+
+def python_between_steps(run: Path) -> PythonShare:
+    """The Python that the thread of the steps of a run was in while devices waited between steps."""
+    trace = load(run)
+    context = Context(trace, select(trace))
+    between = context.ledger.rows(states=(State.BETWEEN,))
+    python = python_of_rows(context.idle.python, context.ledger, between, State.BETWEEN)
+    assert python is not None
+    return python
 
 
 def compressed(content: bytes) -> str:

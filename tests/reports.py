@@ -13,13 +13,12 @@ from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.scaling import Scaling, ScalingRun
 from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
-from traceview.analysis.gpu_time.between_steps import BetweenAllSteps, BetweenSteps
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, StepStates
 from traceview.analysis.machine.capture.result import Capture, HostCapture
 from traceview.analysis.measures.collectives import CollectiveResult, HostCollectives
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.measures.environment import Environment, HostEnvironment
-from traceview.analysis.measures.idle_report import Gap, Idle, IdleInStep, IdleRow
+from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.placement import (
     ActiveDevices,
     HostPlacement,
@@ -292,7 +291,7 @@ def idle_of(name: str) -> IdleRow:
         step=1,
         thread="python",
         host_event="IteratorGetNextOp::DoCompute",
-        host_stack=("train", "IteratorGetNextOp::DoCompute"),
+        host_outer="train",
     )
     return IdleRow(
         host=HOST,
@@ -303,10 +302,8 @@ def idle_of(name: str) -> IdleRow:
         gap_count=17,
         longest_gap_ps=9 * MS,
         states=states,
-        states_per_step={"input": 5 * MS, "launch": 3 * MS},
         gaps=(longest,),
         left_out_gap_count=16,
-        steps=(IdleInStep(1, 9 * MS, {"input": 8 * MS, "launch": MS}),),
     )
 
 
@@ -608,18 +605,6 @@ def full_report() -> Report:
             timeline=UtilizationStrips(240, tuple(map(strip, working))),
             ledger=ledger_sums(),
             idle=Idle(tuple(map(idle_of, working))),
-            between_steps=BetweenAllSteps(
-                (
-                    BetweenSteps(
-                        HOST,
-                        3,
-                        9 * MS,
-                        0.12,
-                        {"checkpoint": 5 * MS, "python": 4 * MS},
-                        {"checkpoint": ("EagerLocalExecute: SaveV2",)},
-                    ),
-                )
-            ),
             ops=TopOps(ops, 40, 34),
             environment=Environment((environment(),), ()),
             placement=placement(),
@@ -694,7 +679,6 @@ def bare_report() -> Report:
             steps=None,
             timeline=None,
             idle=None,
-            between_steps=None,
             ops=None,
         ),
         skipped={

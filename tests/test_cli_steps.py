@@ -16,7 +16,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.command import Command
-from traceview.analysis.gpu_time.steps.table import MOST_STEPS, step_sections, step_table
+from traceview.analysis.gpu_time.step_tables import MOST_STEPS, step_sections, step_table
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.document.terminal import render_section
 from traceview.ledger.states import KEYS

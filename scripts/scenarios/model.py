@@ -7,7 +7,7 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     steps        {method, basis, count, used_count, start_ps, duration_ps, median_ps}, in time order
     device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
     idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
-    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}, blocking_reads, round_trips}}
+    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}, round_trips}}
     launches     {device: {kernels_per_step, delay_p50_ps, …, and those of graphs with graphs_ in front}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, gradients, input, capture

@@ -68,7 +68,6 @@ def h2d_as_compute() -> Scenario:
         "bytes_per_second": 4_000_000_000,
         "pageable_bytes": 0,
         "small_count": 0,
-        "blocking_kernel_count": 0,
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": _unused()},

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import traceview
-from traceview.analysis import beside
+from traceview.analysis import parallel
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
@@ -23,8 +23,8 @@ FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fi
 
 @pytest.fixture
 def threaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "_FEWEST_EVENTS", 0)
-    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
@@ -53,9 +53,9 @@ def test_a_topic_is_computed_on_the_second_thread_alone(monkeypatch: pytest.Monk
         return Skipped("it was asked for")
 
     topic = _topic("slow", compute)
-    monkeypatch.setattr(beside, "_TOPICS", (topic,))
+    monkeypatch.setattr(parallel, "_TOPICS", (topic,))
     context = _context()
-    with beside.computed_beside(context):
+    with parallel.computed_beside(context):
         assert begun.wait(20)
         assert context.result(topic) == Skipped("it was asked for")
     assert len(threads) == 1
@@ -75,9 +75,9 @@ def test_a_failure_is_met_where_the_topic_is_asked_for(monkeypatch: pytest.Monke
         return Skipped("")
 
     topic = _topic("fails", fail)
-    monkeypatch.setattr(beside, "_TOPICS", (topic, _topic("next", compute)))
+    monkeypatch.setattr(parallel, "_TOPICS", (topic, _topic("next", compute)))
     context = _context()
-    with beside.computed_beside(context):
+    with parallel.computed_beside(context):
         assert failed.wait(20)
         assert after.wait(20)
         with pytest.raises(ValueError, match="no such number"):
@@ -123,8 +123,8 @@ def test_waiting_for_the_other_thread_is_a_stage() -> None:
 
 
 def test_a_small_trace_is_analysed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "Thread", None)
-    with beside.computed_beside(_context()):
+    monkeypatch.setattr(parallel, "Thread", None)
+    with parallel.computed_beside(_context()):
         pass
 
 
@@ -138,7 +138,7 @@ def test_many_devices_of_few_events_are_one_thread_s_work(
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count
     per_device = count // len(trace.device_list) + fewer
-    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", per_device)
+    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", per_device)
     threads: set[Thread] = set()
     begun = Event()
 
@@ -147,7 +147,7 @@ def test_many_devices_of_few_events_are_one_thread_s_work(
         begun.set()
         return Skipped("it was asked for")
 
-    monkeypatch.setattr(beside, "_TOPICS", (_topic("slow", compute),))
-    with beside.computed_beside(context):
+    monkeypatch.setattr(parallel, "_TOPICS", (_topic("slow", compute),))
+    with parallel.computed_beside(context):
         begun.wait(20 if thread_count else 0.2)
     assert len(threads) == thread_count

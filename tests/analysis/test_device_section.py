@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,24 @@ from scripts.scenarios import SCENARIOS
 from tests.analysis.sections import (
     headings_of,
     lines_of,
-    markdown_of,
     sentences_of,
     tables_of,
     values_of,
     view_of,
 )
-from tests.charts import MS, lanes_of, strip
+from tests.charts import MS, strip
 from tests.reports import device, empty_device
 from traceview.analysis.gpu_time.device_time import FOLD_FROM, device_list, devices_section
-from traceview.analysis.gpu_time.utilization import timeline_section
-from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.gpu_time.lanes import timeline_section
+from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Bar, Section, Strips, Table, Timeline, device_anchor
 from traceview.document.vocabulary import PARTS, STATUSES
 from traceview.report.document import view_of as view_of_report
 
 
-def section(*rows: DeviceTimeRow, shared: Sequence[SharedTime] = (), **changes: Any) -> Section:
-    made = devices_section(view_of(**changes), DeviceTime(rows, tuple(shared)))
+def section(*rows: DeviceTimeRow, **changes: Any) -> Section:
+    made = devices_section(view_of(**changes), DeviceTime(rows, ()))
     assert made is not None
     return made
 
@@ -75,12 +73,6 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
     assert rows.anchors == (device_anchor("GPU:0"),)
 
 
-def test_a_terminal_gets_no_bars_and_no_column_per_kind_of_copy() -> None:
-    headings = headings_of(table(section(device(0), is_brief=True)))
-    assert "exposed copies" in headings
-    assert not {"window", "HtoD copies"} & set(headings)
-
-
 def test_one_kind_of_copy_that_shows_has_no_column_beside_their_sum() -> None:
     none = dict.fromkeys(("exposed_d2h_ps", "exposed_d2d_ps", "exposed_memset_ps"), 0)
     headings = headings_of(table(section(device(0, **none))))
@@ -100,22 +92,6 @@ def test_a_kind_of_copy_has_a_column_from_a_thousandth_of_the_window_on() -> Non
         assert ("DtoH copies" in headings) is is_shown
 
 
-def test_the_peak_since_the_start_is_shown_where_it_is_another_one() -> None:
-    peak = device(0).memory_peak_bytes
-    same = section(device(0, memory_window_peak_bytes=peak))
-    assert "peak since start" not in headings_of(table(same))
-    assert (
-        "Peak memory is the most in use in the window; it was never more since the process started."
-        in sentences_of(same)
-    )
-
-
-def test_models_have_a_column_only_where_they_differ() -> None:
-    assert "model" not in headings_of(table(section(device(0), device(1))))
-    mixed = table(section(device(0), device(1, model="Tesla T4")))
-    assert values_of(mixed, "model") == ("Tesla V100", "Tesla T4")
-
-
 def test_what_was_not_measured_is_no_zero() -> None:
     unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
     rows = table(section(device(0, **unknown), device(1)))
@@ -130,12 +106,6 @@ def test_many_empty_devices_are_named_in_a_remark(count: int) -> None:
     is_folded = count == FOLD_FROM
     assert table(made).shown_count == (1 if is_folded else 1 + count)
     assert (f"GPU:1–{count} recorded no event." in sentences_of(made)) == is_folded
-
-
-def test_an_empty_device_that_holds_memory_keeps_its_row() -> None:
-    holding = empty_device(9, memory_held_bytes=5)
-    made = section(device(0), holding, *(empty_device(1 + n) for n in range(FOLD_FROM)))
-    assert values_of(table(made), "device") == ("GPU:0", "GPU:9")
 
 
 def test_a_host_without_any_record_is_no_idle_host() -> None:
@@ -154,11 +124,6 @@ def test_other_devices_are_a_range() -> None:
         "2 other devices: busy 71.0–72.0%, compute 60.0%, communication and waiting 10.0%, exposed copies 5.0%. "
         "All devices: traceview show devices logs -o devices.csv"
     )
-
-
-def test_rows_beyond_the_room_are_counted() -> None:
-    rows = table(section(*map(device, range(5)), most_rows=3))
-    assert (rows.shown_count, rows.hidden_count, rows.rest) == (3, 2, "traceview show devices logs")
 
 
 @pytest.mark.parametrize(
@@ -183,14 +148,6 @@ def test_remarks(changes: dict[str, Any], sentence: str) -> None:
     assert sentence not in sentences_of(section(device(0)))
 
 
-def test_host_ops_of_no_replica_are_named_with_their_host_where_there_are_several() -> None:
-    shared = [SharedTime("a", MS), SharedTime("b", 2 * MS)]
-    (alone,) = [s for s in sentences_of(section(device(0), shared=shared[:1])) if "ops" in s]
-    assert alone == "Host ops that belong to no replica: 1.00 ms."
-    both = sentences_of(section(device(0), shared=shared))
-    assert "Host ops that belong to no replica on b: 2.00 ms." in both
-
-
 def test_without_devices_the_section_says_so() -> None:
     made = section()
     assert (made.blocks, made.lead) == ((), "The trace holds no device.")
@@ -211,15 +168,6 @@ def test_without_devices_the_section_says_so() -> None:
 )
 def test_devices_in_a_few_words(rows: list[DeviceTimeRow], text: str) -> None:
     assert device_list(rows) == text
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_the_section_prints(width: int) -> None:
-    made = section(*(device(n, device=f"host{n}/GPU:{n}") for n in range(3)), is_brief=True)
-    lines = lines_of(made, width)
-    assert lines[0].startswith("Devices  3 GPUs, Tesla V100.")
-    assert any(line.startswith("host1/GPU:1") and "75.0%" in line for line in lines)
-    assert "| `host2/GPU:2` | active | 75.0%" in markdown_of(made)
 
 
 def test_of_128_gpus_the_outliers_have_rows(tmp_path: Path) -> None:
@@ -255,14 +203,6 @@ def test_devices_that_did_anything_have_a_strip() -> None:
     (_, strips) = made.blocks
     assert isinstance(strips, Strips)
     assert strips.devices == ("GPU:0", "GPU:3")
-
-
-def test_lanes_come_with_the_strips_that_stand_in_their_place() -> None:
-    made = timeline(strip("GPU:0"), results={"lanes": lanes_of("GPU:0")})
-    assert made is not None
-    assert [type(block) for block in made.blocks] == [Timeline, Strips]
-    assert any("▒" in line for line in lines_of(made))
-    assert "▒" in markdown_of(made)
 
 
 def test_without_anything_to_draw_a_text_has_no_timeline() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceview.analysis.rules.explained_findings import with_explained_inside
+from traceview.analysis.rules.consequences import with_explained_inside
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from tests.charts import MS
 from tests.reports import full_report, step
-from traceview.analysis.gpu_time.steps.section import step_times
+from traceview.analysis.gpu_time.step_tables import step_times
 from traceview.document.figures import Chain, HeatMap, StepTimes
 from traceview.document.html.figures_svg import drawn
 from traceview.document.model import Document

@@ -15,7 +15,7 @@ import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.gpu_time.idle.rules import RULES
+from traceview.analysis.gpu_time.host_wait_rules import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 
 CODES = {rule.code for rule in RULES}

@@ -13,8 +13,8 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time.input.findings import INPUT_BOUND, action_for
-from traceview.analysis.gpu_time.input.result import Input, compute, verdict_of
+from traceview.analysis.gpu_time.input import Input, compute, verdict_of
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.analysis.rules.words import Lost, Stages
@@ -160,9 +160,9 @@ def test_a_stage_is_named_from_half_of_the_own_time_on(
         other = {"id": 5, "parent_id": 3}
         step.host("Iterator::Root::BatchV2::Map::Range", first, first + 15, other)
     result, bound = examined(trace, tmp_path)
-    assert result.bottleneck is not None
-    assert result.bottleneck.kind == "TFRecord"
-    assert result.bottleneck.share_ratio == pytest.approx(share)
+    (host,) = result.hosts
+    assert (host.slowest_stage or "").endswith("::TFRecord")
+    assert host.share_ratio == pytest.approx(share)
     assert bound is not None
     assert ("stage" in bound.arguments) is named
 
@@ -441,8 +441,7 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
             made = {"id": 3, "parent_id": 2}
             step.host("Iterator::Root::Shuffle::Map", 30 * call, 30 * call + 50 / calls, made)
     result, bound = examined(trace, tmp_path)
-    assert result.bottleneck is not None
-    assert result.bottleneck.kind == "Map"
+    assert (result.worst.slowest_stage or "").endswith("::Map")
     assert bound is not None
     assert bound.action.startswith(action)
 

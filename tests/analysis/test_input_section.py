@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
-from scripts.scenarios import SCENARIOS
 from tests.analysis.sections import (
     headings_of,
-    lines_of,
-    markdown_of,
     sentences_of,
     tables_of,
     values_of,
     view_of,
 )
 from traceview.analysis.facts.input_supply import InputShard
-from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time.input.result import (
-    Bottleneck,
-    Input,
-    InputHost,
-    InputStep,
-    compute,
-)
-from traceview.analysis.gpu_time.input.section import (
+from traceview.analysis.gpu_time.input import (
     BEHIND,
     BRIEF_ROWS,
     BRIEF_STAGES,
     WORK,
+    Input,
+    InputHost,
     section,
 )
-from traceview.analysis.measures.context import Context
-from traceview.api import load
 from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9
@@ -52,7 +39,9 @@ def host(name: str = "worker0", **changes: Any) -> InputHost:
         "input_ratio": 0.616,
         "reason": None,
         "slowest_stage": None,
+        "work_ps": None,
         "work_ratio": None,
+        "share_ratio": None,
         "empty_step_ratio": None,
         "empty_wait_ratio": None,
         "work_of_wait_ratio": None,
@@ -92,10 +81,8 @@ def input_of(**changes: Any) -> Input:
         "verdict": "high",
         "reason": None,
         "hosts": (host(),),
-        "steps": (InputStep("worker0", 0, 20 * MS, 0.616, True),),
         "shards": (),
         "empty_ratio": None,
-        "bottleneck": None,
         "missing": (),
         "stages": stages,
         "stage_count": len(stages),
@@ -116,7 +103,10 @@ KEEPS_UP: dict[str, Any] = {"keeps_up": True}
             {"input_ratio": 0.051, "verdict": "moderate"},
             "GPU:0 waits 5.1% of the step for input (moderate).",
         ),
-        ({"steps": ()}, "GPU:0 waits 62% of the window for input (high)."),
+        (
+            {"hosts": (host(wait_per_step_ps=None),)},
+            "GPU:0 waits 62% of the window for input (high).",
+        ),
         (
             {"hosts": (host(**CALLS),)},
             "The thread that runs the steps waits 62% of the step for the next batch (high).",
@@ -141,9 +131,13 @@ def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
 
 def slow_input(**changes: Any) -> Input:
     """An input that lacks much, and whose host the changes are of."""
+    slowest = {
+        "slowest_stage": "Iterator::Root::Map",
+        "work_ps": 60 * MS,
+        "share_ratio": 0.933,
+    }
     return input_of(
-        hosts=(host(**changes),),
-        bottleneck=Bottleneck("worker0", "Iterator::Root::Map", "Map", 60 * MS, 0.933),
+        hosts=(host(**slowest | changes),),
         missing=("prefetch", "cache"),
         empty_ratio=0.5,
     )
@@ -250,30 +244,3 @@ def test_a_brief_document_has_the_first_stages() -> None:
     (brief,) = tables_of(section(view_of(is_brief=True), result))
     assert (brief.shown_count, brief.hidden_count) == (BRIEF_STAGES, 12 - BRIEF_STAGES)
     assert brief.rest == "traceview show input logs"
-
-
-def test_it_prints(tmp_path: Path) -> None:
-    SCENARIOS["slow_map"]().write(tmp_path)
-    trace = load(tmp_path)
-    result = compute(Context(trace, select(trace)))
-    assert isinstance(result, Input)
-    lines = lines_of(section(view_of(is_brief=True), result))
-    assert "waits 60% of the step" in lines[0]
-    (row,) = [line for line in lines if line.startswith("Root::Prefetch::Map ")]
-    assert row.split()[:4] == ["Root::Prefetch::Map", "112", "ms", "0"]
-    text = markdown_of(section(view_of(), result))
-    assert "waits 60% of the step for the next batch (high)." in text
-    assert "| `Root::Prefetch::Map` | 112 ms | 0 |" in text
-
-
-def test_recorded_names_are_sanitized() -> None:
-    name = "Iterator::Root::[red]\x1b[31mMap"
-    shown = "\n".join(lines_of(section(view_of(), input_of(stages=(stage(name),))), 40))
-    assert "\x1b" not in shown
-    assert "[red]" in shown
-
-
-def test_a_result_that_was_stored_is_shown_alike() -> None:
-    result = input_of(shards=(shard(1),))
-    stored = msgspec.json.decode(msgspec.json.encode(result), type=Input)
-    assert section(view_of(), stored) == section(view_of(), result)

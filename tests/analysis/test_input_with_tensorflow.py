@@ -12,7 +12,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import environment_with, run_command
-from traceview.analysis.gpu_time.input.findings import INPUT_BOUND
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
 
 pytestmark = pytest.mark.tensorflow
 

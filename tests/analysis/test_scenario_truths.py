@@ -101,7 +101,6 @@ def check_input(report: Report, truth: dict[str, Any]) -> None:
     assert result is not None
     (host,) = result.hosts
     stages = {stage.name.removeprefix("Iterator::"): stage for stage in result.stages}
-    bottleneck = result.bottleneck
     values: dict[str, Any] = {
         "input_ratio": round(result.input_ratio or 0.0, 3),
         "verdict": result.verdict,
@@ -109,8 +108,8 @@ def check_input(report: Report, truth: dict[str, Any]) -> None:
         "self_ps": {name: stage.self_ps for name, stage in stages.items()},
         "waiting_ps": {name: s.waiting_ps for name, s in stages.items() if s.waiting_ps},
         "empty_ratio": result.empty_ratio,
-        "bottleneck": bottleneck.name.removeprefix("Iterator::") if bottleneck else None,
-        "share_ratio": round(bottleneck.share_ratio, 3) if bottleneck else None,
+        "bottleneck": host.slowest_stage and host.slowest_stage.removeprefix("Iterator::"),
+        "share_ratio": None if host.share_ratio is None else round(host.share_ratio, 3),
         "missing": list(result.missing),
         "replicas": {
             row.shard: {

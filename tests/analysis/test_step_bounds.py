@@ -12,7 +12,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import write_sidecar
-from traceview.analysis.gpu_time.steps.section import UNSURE
+from traceview.analysis.gpu_time.steps import UNSURE
 from traceview.document.screen import render
 from traceview.report.document import document_of
 

@@ -13,10 +13,11 @@ from scripts.scenarios.model import marked_steps, new_trace
 from traceview.analysis.exchange.collectives import collective_rows_section
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time import steps
-from traceview.analysis.gpu_time.steps.table import step_sections, step_table
+from traceview.analysis.gpu_time.idle import gap_table_section
+from traceview.analysis.gpu_time.step_tables import step_sections, step_table
 from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.listed_gaps import gap_table, gap_table_section
+from traceview.analysis.measures.idle_report import gap_table
 from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.ledger.states import IDLE_STATES

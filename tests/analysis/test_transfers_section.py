@@ -17,13 +17,12 @@ from tests.analysis.sections import (
 )
 from traceview.analysis.exchange.transfers import BRIEF_ROUND_TRIPS
 from traceview.analysis.exchange.transfers import transfers_section as section
-from traceview.analysis.measures.copies import BlockingReads, RoundTrip
 from traceview.analysis.measures.transfers import (
-    SIZE_BOUNDS_BYTES,
     CopySource,
     DeviceTransfers,
     Direction,
     Directions,
+    RoundTrip,
     Transfers,
 )
 from traceview.document.vocabulary import CLASSES
@@ -44,8 +43,6 @@ def direction(count: int, **changes: Any) -> Direction:
         "pageable_bytes": 0,
         "small_count": 0,
         "small_count_per_step": 0,
-        "size_counts": None,
-        "blocking_kernel_count": 0,
     }
     return Direction(**parts | changes)
 
@@ -64,7 +61,6 @@ def device(h2d: Direction, **changes: Any) -> DeviceTransfers:
         "ordinal": 0,
         "directions": Directions(h2d, direction(0), direction(2, pageable_bytes=None)),
         "link_bytes_per_second": None,
-        "blocking_reads": BlockingReads(0, 0),
         "top_sources": (),
         "source_count": 0,
         "round_trips": (),
@@ -88,7 +84,7 @@ def source(op: str | None, **changes: Any) -> CopySource:
 
 
 def transfers(*devices: DeviceTransfers) -> Transfers:
-    return Transfers(SIZE_BOUNDS_BYTES, devices)
+    return Transfers(devices)
 
 
 def test_a_row_for_each_device_and_direction() -> None:
@@ -145,19 +141,6 @@ def test_no_copies() -> None:
     assert (shown.lead, shown.blocks) == ("No copies in the window.", ())
     assert section(BRIEF, transfers(nothing)) is None
     assert section(view_of(), transfers()) is None
-
-
-def test_reads_that_the_host_waits_for() -> None:
-    reading = device(EXPOSED, blocking_reads=BlockingReads(1, 3 * MS))
-    also = device(EXPOSED, device="GPU:1", blocking_reads=BlockingReads(2, 4 * MS))
-    shown = section(view_of(), transfers(reading))
-    assert shown is not None
-    assert sentences_of(shown) == ["The host waited for 1 copy from GPU:0: 3.00 ms."]
-    shown = section(view_of(), transfers(reading, also))
-    assert shown is not None
-    assert sentences_of(shown) == [
-        "The host waited for 3 copies from GPU:0, 1: 3.00 ms to 4.00 ms each."
-    ]
 
 
 def test_round_trips() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 import traceview
 from tests.capture.conftest import Captured, environment_with, run_command
-from traceview.analysis.facts.python import PythonShare
+from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
 from traceview.capture.sampling.python_stacks import NOT_ASKED
-from traceview.report.model import Report
 from traceview.trace.host.python_lines import python_lines
 from traceview.trace.model import NONE
 from traceview.trace.reading.load import load
@@ -154,14 +153,6 @@ def captured(folder: Path, script: str, *options: str) -> Captured:
     return done
 
 
-def between_steps(report: Report) -> PythonShare:
-    """The Python that the thread of the only host was in between steps."""
-    assert report.results.between_steps is not None
-    (host,) = report.results.between_steps.hosts
-    assert host.python is not None
-    return host.python
-
-
 def line_of(script: str, text: str) -> int:
     """The number of the only line of the script that holds `text`."""
     (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
@@ -174,7 +165,7 @@ def test_a_callback_of_keras_is_named(tmp_path: Path) -> None:
     report = traceview.analyze(done.run)
     (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
     assert stall.arguments["line"] == Line(expected)
-    between = between_steps(report)
+    between = python_between_steps(done.run)
     assert between.inner is not None
     assert "numpy/linalg/" in between.inner
     assert report.results.idle is not None
@@ -224,15 +215,14 @@ def test_what_waits_is_told_from_what_computes(tmp_path: Path, body: str, state:
     report = traceview.analyze(done.run)
     (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
     assert ("waits" in stall.sentences) == (state == "waits")
-    between = between_steps(report)
+    between = python_between_steps(done.run)
     assert stall.arguments["line"] == Line(between.line)
     assert between.state == state
 
 
 def test_python_in_a_loop_is_named_and_the_clocks_agree(tmp_path: Path) -> None:
     done = captured(tmp_path, LOOP)
-    report = traceview.analyze(done.run)
-    between = between_steps(report)
+    between = python_between_steps(done.run)
     assert between.line == f"train.py:{line_of(LOOP, '# slow')} in count_words"
     assert between.inner is None
 

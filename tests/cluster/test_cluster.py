@@ -18,7 +18,7 @@ from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
-from traceview.analysis.by_host import Answer
+from traceview.analysis.parallel import Answer
 from traceview.base.errors import WorkerError
 from traceview.report.build import analyze
 from traceview.report.saved import to_json

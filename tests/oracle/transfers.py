@@ -9,7 +9,6 @@ from tests.oracle.classes import COPY_CLASSES, Activity, parse_details
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
-BLOCKING_PS = 20_000_000
 SMALL_BYTES = 65_536
 BEFORE = {
     "h2d": ("compute", "collective"),
@@ -67,7 +66,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
         "pageable_bytes": _pageable_bytes(copies),
         "small_count": len(small) if is_known else None,
         "small_count_per_step": int(median(small_in)) if small_in and is_known else None,
-        "blocking_kernel_count": _blocking_kernels(device, copies, answer.window),
     }
 
 
@@ -80,15 +78,3 @@ def _pageable_bytes(copies: list[Activity]) -> int | None:
     sizes = [a.bytes for a, kind in zip(copies, kinds, strict=True) if "pageable" in kind]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _blocking_kernels(device: Device, copies: list[Activity], window: Interval) -> int:
-    return sum(
-        any(
-            0 <= kernel.event.start - copy.event.end < BLOCKING_PS
-            and kernel.event.line.id != copy.event.line.id
-            for copy in copies
-        )
-        for kernel in device.of_class("compute")
-        if overlaps(kernel.span, window)
-    )

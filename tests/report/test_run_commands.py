@@ -11,7 +11,7 @@ from scripts.scenarios import SCENARIOS
 from tests.test_shell_quote import NAMES, read_back
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.run_commands import RunCommands
+from traceview.analysis.rules.sentences import RunCommands
 from traceview.document.markdown import render
 from traceview.document.phrase import Phrase, Token, phrase, plain
 from traceview.report.build import analyze

@@ -8,15 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from scripts.cuda_trace import MS, CudaTrace, Line, Stats
 from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.idle_report import Gap, gap_rows
-from traceview.analysis.measures.listed_gaps import gaps_of
+from traceview.analysis.measures.idle_report import Gap, gap_rows, gap_table
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
 
@@ -234,5 +232,5 @@ def first_gap(recording: Recording, folder: Path) -> Gap:
     recording.trace.write(folder)
     trace = load(folder)
     context = Context(trace, select(trace))
-    (gap,) = gap_rows(context, gaps_of(context, 0).at(np.array([0])))
-    return gap
+    rows, _ = gap_table(context, devices=("GPU:0",))
+    return min(gap_rows(rows), key=lambda gap: gap.start_ps)

@@ -11,8 +11,6 @@ from traceview.analysis.exchange.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.exchange.scaling import ANALYSIS as SCALING
 from traceview.analysis.exchange.scaling import Scaling
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
-from traceview.analysis.gpu_time.between_steps import ANALYSIS as BETWEEN_STEPS
-from traceview.analysis.gpu_time.between_steps import BetweenAllSteps
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
@@ -21,15 +19,13 @@ from traceview.analysis.gpu_time.idle import Idle
 from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
 from traceview.analysis.gpu_time.input import Input
 from traceview.analysis.gpu_time.lanes import ANALYSIS as LANES
+from traceview.analysis.gpu_time.lanes import STRIPS
 from traceview.analysis.gpu_time.op_steps import ANALYSIS as OP_STEPS
 from traceview.analysis.gpu_time.op_steps import OpSteps
 from traceview.analysis.gpu_time.path import ANALYSIS as PATH
 from traceview.analysis.gpu_time.path import CriticalPath
-from traceview.analysis.gpu_time.python_threads import ANALYSIS as PYTHON_THREADS
-from traceview.analysis.gpu_time.python_threads import PythonThreads
 from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
 from traceview.analysis.gpu_time.steps import Steps
-from traceview.analysis.gpu_time.utilization import ANALYSIS as UTILIZATION
 from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.machine.environment import Environment
@@ -70,8 +66,6 @@ class Results(Record, frozen=True):
         ledger: Where the GPU time went: the mean step of each device by state.
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
-        between_steps: What the host did between steps.
-        python_threads: Python threads of the script that computed beside the step.
         input: Whether the model waits for data, and which stage of the pipeline is slow.
         transfers: What copies between host and GPUs cost.
         collectives: What collectives cost, and who waits for whom.
@@ -92,14 +86,12 @@ class Results(Record, frozen=True):
     """
 
     device_time: Annotated[DeviceTime | None, DEVICE_TIME] = None
-    timeline: Annotated[UtilizationStrips | None, UTILIZATION] = None
+    timeline: Annotated[UtilizationStrips | None, STRIPS] = None
     lanes: Annotated[Lanes | None, LANES] = None
     path: Annotated[CriticalPath | None, PATH] = None
     ledger: Annotated[LedgerSums | None, LEDGER] = None
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None
-    between_steps: Annotated[BetweenAllSteps | None, BETWEEN_STEPS] = None
-    python_threads: Annotated[PythonThreads | None, PYTHON_THREADS] = None
     input: Annotated[Input | None, INPUT] = None
     transfers: Annotated[Transfers | None, TRANSFERS] = None
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None

@@ -133,7 +133,8 @@ class TableKind(Struct, frozen=True):
 
 def gaps(request: Request) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
-    from traceview.analysis.measures.listed_gaps import gap_table, gap_table_section
+    from traceview.analysis.gpu_time.idle import gap_table_section
+    from traceview.analysis.measures.idle_report import gap_table
 
     choice, trace = request.choice, request.trace
     top = choice.top_or(TOP_GAPS)
@@ -166,7 +167,7 @@ def gaps(request: Request) -> Answer:
 def steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
     from traceview.analysis.gpu_time import steps as topic
-    from traceview.analysis.gpu_time.steps.table import (
+    from traceview.analysis.gpu_time.step_tables import (
         MOST_STEPS,
         first_and_last,
         step_sections,
@@ -297,14 +298,13 @@ def _op_sections(rows: Table) -> Iterator[Section]:
 def input_stages(request: Request) -> Answer:
     """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
     from traceview.analysis.gpu_time import input as topic
-    from traceview.analysis.gpu_time.input.result import compute
     from traceview.analysis.rules.finding import Skipped
     from traceview.trace.device.table import record_columns, table
     from traceview.trace.host.pipeline import InputStage
 
     choice = request.choice
     is_ranked = bool(choice.sort or choice.least_ps)
-    result = compute(request.context, None if is_ranked else choice.top)
+    result = topic.compute(request.context, None if is_ranked else choice.top)
     record = None if isinstance(result, Skipped) else result
     stages = table("input_stages", *record_columns(InputStage, record.stages if record else ()))
     rows = arranged(stages, choice, length="self_ps") if is_ranked else stages

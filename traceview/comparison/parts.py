@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
-from traceview.analysis.rules.explained_findings import EXPLAINS
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line
 from traceview.comparison.captures import CaptureSteps, mean_of, whole
 from traceview.comparison.difference import (

@@ -12,8 +12,7 @@ from traceview.analysis.facts.selection import Selection, rows_in, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.run_commands import RunCommands
-from traceview.analysis.rules.sentences import shown_finding
+from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array, union
 from traceview.document.phrase import plain

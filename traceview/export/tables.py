@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from traceview.analysis.gpu_time.device_time import device_table
-from traceview.analysis.gpu_time.steps.table import step_table
+from traceview.analysis.gpu_time.step_tables import step_table
 from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.workload.ops import table_in_window

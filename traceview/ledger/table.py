@@ -11,7 +11,7 @@ all visible devices in the used steps, or without steps in the window.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -192,6 +192,10 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             own = {device: self.rows_of(device) for device in self.devices}
             waits = waits_for(self.columns, own, self.steps, self._waits, rows)
             of_device = {device: ps + waits[device] for device, ps in of_device.items()}
+        return self.loss_of(of_device, named)
+
+    def loss_of(self, of_device: Mapping[int, int], named: Collection[int] | None = None) -> Loss:
+        """The loss that each device has so much of; `named` as in `loss`."""
         if named is None:
             most = max(of_device.values(), default=0)
             named = [d for d, ps in of_device.items() if ps and ps >= AS_LONG_RATIO * most]

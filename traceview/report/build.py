@@ -7,18 +7,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceview.analysis.beside import computed_beside, for_first_thread
-from traceview.analysis.by_host import ask_hosts
 from traceview.analysis.facts.selection import Selection, select
 from traceview.analysis.gpu_time import idle
 from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import TOP_OPS, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
+from traceview.analysis.parallel import ask_hosts, computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
-from traceview.analysis.rules.explained_findings import with_explained_inside
+from traceview.analysis.rules.consequences import (
+    is_of_jax,
+    with_explained_inside,
+    with_jax_advice,
+)
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.rules.jax_advice import is_of_jax, with_jax_advice
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION

@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec.structs import asdict, replace
 
 from traceview.analysis.gpu_time import device_time, steps
-from traceview.analysis.gpu_time.steps.findings import FEW_STEPS, NO_STEP_MARKER
-from traceview.analysis.gpu_time.steps.section import step_times
+from traceview.analysis.gpu_time.step_tables import step_times
+from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.analysis.gpu_time.device_states import anatomy_rows
-from traceview.analysis.gpu_time.steps.section import found_steps
+from traceview.analysis.gpu_time.steps import found_steps
 from traceview.analysis.machine.capture.result import HARMLESS, WITHOUT_DEVICE
 from traceview.analysis.machine.capture.section import measured_overhead
 from traceview.analysis.machine.environment import job_facts

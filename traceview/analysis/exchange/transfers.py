@@ -8,7 +8,6 @@ from typing import Final
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.reduction_path import reduction_rows
 from traceview.analysis.measures.transfers import (
-    SIZE_BOUNDS_BYTES,
     SMALL_BYTES,
     SMALL_SIZE,
     DeviceTransfers,
@@ -221,7 +220,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
         (
             *_copies(shown[: view.most_rows], len(shown), view.command("show copies")),
             *doc.remarks(_range(others)),
-            *doc.notes(_blocking_reads(relevant)),
             *_round_trips(view, relevant),
             *(() if view.is_brief else _sources_table(view, relevant)),
         ),
@@ -295,18 +293,6 @@ def _range(rows: Sequence[_Row]) -> str | None:
     return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
 
 
-def _blocking_reads(rows: Sequence[DeviceTransfers]) -> str | None:
-    reading = [row for row in rows if row.blocking_reads.count]
-    if not reading:
-        return None
-    count = sum(row.blocking_reads.count for row in reading)
-    waits = numbers.time_range(row.blocking_reads.wait_ps for row in reading)
-    return (
-        f"The host waited for {numbers.plural(count, 'copy', 'copies')} from "
-        f"{numbers.joined_devices(row.device for row in reading)}: {waits}{' each' if len(reading) > 1 else ''}."
-    )
-
-
 def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
     """Ops on the CPU between two ops on a GPU."""
     trips = [(row.device, trip) for row in rows for trip in row.round_trips]
@@ -366,7 +352,7 @@ def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Blo
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=transfers_of,
-    join=lambda hosts: Transfers(SIZE_BOUNDS_BYTES, hosts.rows(lambda result: result.devices)),
+    join=lambda hosts: Transfers(hosts.rows(lambda result: result.devices)),
     rules=(H2D_EXPOSED,),
     diagnose=_diagnose,
     sections=(transfers_section,),

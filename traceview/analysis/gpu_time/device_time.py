@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TypedDict
 
 from traceview.analysis.facts.devices import (
     MARGINAL_RATIO,
@@ -14,7 +14,7 @@ from traceview.analysis.facts.devices import (
 )
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, compute
-from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Evidence, Finding
+from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
@@ -134,6 +134,14 @@ MARGINAL_GPU: Final = Rule(
 )
 
 
+_STATUSES: Final = (
+    (UNUSED_GPU, WITHOUT_EVENT),
+    (COPY_ONLY_GPU, ("copy_only",)),
+    (MARGINAL_GPU, ("marginal",)),
+)
+"""Of the devices that each rule is about."""
+
+
 def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
     """Devices that are visible and compute nothing, or far less than another."""
     trace = context.trace
@@ -142,128 +150,103 @@ def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
     traced = {row.host for row in gpus if row.status not in WITHOUT_EVENT}
     gpus = [row for row in gpus if row.host in traced]
     index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
-    made = (
-        _unused(context, gpus, index_of),
-        _copy_only(context, gpus, index_of),
-        _marginal(context, gpus, index_of),
-    )
-    yield from (finding for finding in made if finding is not None)
+    for rule, status in _STATUSES:
+        rows = [row for row in gpus if row.status in status]
+        devices = [index_of[row.device] for row in rows]
+        finding = None
+        if rows and rule is UNUSED_GPU:
+            finding = _not_recorded(context, rows, gpus, devices)
+        if rows and finding is None:
+            is_marginal = rule is MARGINAL_GPU
+            idle = _of_idle_gpus(rows, gpus, is_sure=rule is UNUSED_GPU)
+            finding = rule.of_rows(
+                context,
+                context.ledger.rows(states=rule.states, devices=devices),
+                named=devices,
+                **(_shares(context, devices) if is_marginal else idle),
+                title="several" if len(rows) > 1 and "several" in rule.titles else "",
+            )
+        if finding is not None:
+            yield finding
 
 
-def _unused(
-    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
+class _Sentences(TypedDict):
+    """What a finding about some GPUs says beside its loss."""
+
+    arguments: dict[str, Argument]
+    evidence: list[Evidence]
+    confidence: tuple[Confidence, str]
+    notes: tuple[str, ...]
+
+
+def _of_idle_gpus(
+    rows: Sequence[DeviceTimeRow], gpus: Sequence[DeviceTimeRow], *, is_sure: bool = True
+) -> _Sentences:
+    """How many of the GPUs they are, and the memory that they hold."""
+    noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
+    arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
+    evidence = [Evidence("status", row.status, None, row.device) for row in rows]
+    held = {row.device: row.memory_held_bytes or 0 for row in rows}
+    held = {device: size for device, size in held.items() if size >= HELD_BYTES}
+    if held:
+        arguments["memory"] = Size(sum(held.values()))
+    evidence += [Evidence("memory_held_bytes", size, None, key) for key, size in held.items()]
+    return {
+        "arguments": arguments,
+        "evidence": evidence,
+        "confidence": ("high", "") if is_sure else ("medium", "outside"),
+        "notes": ("memory",) if held else (),
+    }
+
+
+def _not_recorded(
+    context: Context,
+    rows: Sequence[DeviceTimeRow],
+    gpus: Sequence[DeviceTimeRow],
+    devices: Sequence[int],
 ) -> Finding | None:
-    unused = [row for row in gpus if row.status in WITHOUT_EVENT]
-    if not unused:
-        return None
-    trace, devices = context.trace, [index_of[row.device] for row in unused]
+    """GPUs without an event where names of ops show more replicas than GPUs that compute."""
+    trace = context.trace
     computing_count = sum(row.is_in_use for row in gpus)
     replica_count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
-    arguments = {**_among(unused, gpus), **_memory(unused)}
-    notes = ("memory",) if "memory" in arguments else ()
-    evidence = [*map(_status, unused), *map(_held, _holding(unused))]
-    if replica_count is not None and replica_count > computing_count:
-        return UNUSED_GPU.finding(
-            arguments={**arguments, "replicas": Number(replica_count, "replica")},
-            confidence=("medium", "replicas"),
-            severity="warning",
-            evidence=[
-                Evidence("least_replica_count", replica_count, computing_count, "names of ops"),
-                *evidence,
-            ],
-            devices=[row.device for row in unused],
-            title="not-recorded",
-            action="not-recorded",
-            notes=("not-recorded", *notes),
-        )
-    return UNUSED_GPU.of_rows(
-        context,
-        context.ledger.rows(states=(State.NO_WORK,), devices=devices),
-        named=devices,
-        arguments=arguments,
-        evidence=evidence,
-        title="several" if len(unused) > 1 else "",
-        notes=notes,
+    if replica_count is None or replica_count <= computing_count:
+        return None
+    known = _of_idle_gpus(rows, gpus)
+    shown = Evidence("least_replica_count", replica_count, computing_count, "names of ops")
+    return UNUSED_GPU.finding(
+        arguments={**known["arguments"], "replicas": Number(replica_count, "replica")},
+        confidence=("medium", "replicas"),
+        severity="warning",
+        evidence=[shown, *known["evidence"]],
+        devices=[row.device for row in rows],
+        title="not-recorded",
+        action="not-recorded",
+        notes=("not-recorded", *known["notes"]),
     )
 
 
-def _copy_only(
-    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
-) -> Finding | None:
-    copying = [row for row in gpus if row.status == "copy_only"]
-    if not copying:
-        return None
-    devices = [index_of[row.device] for row in copying]
-    arguments = {**_among(copying, gpus), **_memory(copying)}
-    return COPY_ONLY_GPU.of_rows(
-        context,
-        context.ledger.rows(states=(State.NO_WORK,), devices=devices),
-        named=devices,
-        arguments=arguments,
-        confidence=("medium", "outside"),
-        evidence=[*map(_status, copying), *map(_held, _holding(copying))],
-        notes=("memory",) if "memory" in arguments else (),
-    )
-
-
-def _marginal(
-    context: Context, gpus: Sequence[DeviceTimeRow], index_of: dict[str, int]
-) -> Finding | None:
-    marginal = [index_of[row.device] for row in gpus if row.status == "marginal"]
-    if not marginal:
-        return None
+def _shares(context: Context, marginal: Sequence[int]) -> _Sentences:
+    """What GPUs compute of what the busiest one does."""
     trace, activities = context.trace, context.activities
-    compute_ps = {device: activities[device].compute.length for device in marginal}
     peers = busiest_peers(trace, activities)
-    busiest = {device: activities[peers[device]].compute.length for device in marginal}
-    shares = {device: compute_ps[device] / busiest[device] for device in marginal}
+    compute_ps = {device: activities[device].compute.length for device in marginal}
+    shares = {
+        device: ps / activities[peers[device]].compute.length for device, ps in compute_ps.items()
+    }
     most = max(marginal, key=lambda device: shares[device])
-    return MARGINAL_GPU.of_rows(
-        context,
-        context.ledger.rows(states=MARGINAL_GPU.states, devices=marginal),
-        named=marginal,
-        arguments={
-            "share": Part(shares[most]),
-            "peer": devices_argument(context, [trace.device_key(peers[most])]),
-        },
-        evidence=[
-            item
-            for device in marginal
-            for item in (
-                Evidence("compute_ps", compute_ps[device], None, trace.device_key(device)),
-                Evidence(
-                    "compute_ratio_to_busiest",
-                    shares[device],
-                    MARGINAL_RATIO,
-                    trace.device_key(device),
-                ),
-            )
-        ],
-        title="several" if len(marginal) > 1 else "",
-    )
-
-
-def _among(rows: Sequence[DeviceTimeRow], gpus: Sequence[DeviceTimeRow]) -> dict[str, Argument]:
-    """`1 of 4 GPUs`."""
-    noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
-    return {"unused": Among(len(rows), len(gpus), noun)}
-
-
-def _holding(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
-    return [row for row in rows if (row.memory_held_bytes or 0) >= HELD_BYTES]
-
-
-def _memory(rows: Sequence[DeviceTimeRow]) -> dict[str, Argument]:
-    total = sum(row.memory_held_bytes or 0 for row in _holding(rows))
-    return {"memory": Size(total)} if total else {}
-
-
-def _status(row: DeviceTimeRow) -> Evidence:
-    return Evidence("status", row.status, None, row.device)
-
-
-def _held(row: DeviceTimeRow) -> Evidence:
-    return Evidence("memory_held_bytes", row.memory_held_bytes or 0, None, row.device)
+    evidence = []
+    for device in marginal:
+        key = trace.device_key(device)
+        evidence.append(Evidence("compute_ps", compute_ps[device], None, key))
+        limited = ("compute_ratio_to_busiest", shares[device], MARGINAL_RATIO)
+        evidence.append(Evidence(*limited, key))
+    peer = devices_argument(context, [trace.device_key(peers[most])])
+    return {
+        "arguments": {"share": Part(shares[most]), "peer": peer},
+        "evidence": evidence,
+        "confidence": ("high", ""),
+        "notes": (),
+    }
 
 
 # The section

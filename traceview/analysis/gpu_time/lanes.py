@@ -1,4 +1,6 @@
-"""Makes the lanes of a timeline: a bounded number of slices for each device and the host threads that matter.
+"""The timeline: its lanes, a bounded number of slices for each device and the host threads that matter, and its strips.
+
+A strip cuts the window of a device into equal slices, for formats that cannot draw lanes.
 
 Documents hold no events, so everything is cut to the window, and where a lane has more slices than there is room
 for, its short slices are merged. What a lane covers stays exact.
@@ -17,14 +19,24 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.activity import DeviceActivity
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.selection import Selection, rows_in
-from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.idle_report import Idle
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.idle_report import Idle, numbered_gaps
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting
-from traceview.document.figures import DeviceLanes, HostLanes, Lane, LaneKind, Lanes
+from traceview.document.figures import (
+    DeviceLanes,
+    HostLanes,
+    Lane,
+    LaneKind,
+    Lanes,
+    UtilizationStrip,
+    UtilizationStrips,
+)
+from traceview.document.model import Section, Strips, Timeline
 from traceview.document.vocabulary import STEP_KINDS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, OF_CAUSE
@@ -38,15 +50,6 @@ from traceview.xplane.planes import ActivityClass
 
 def _made_last(_: Context) -> Skipped:
     return Skipped("")
-
-
-def lanes_of(
-    context: Context, idle_time: Idle | Skipped, detailed: Collection[int]
-) -> Lanes | Skipped:
-    """The lanes; `idle_time`: whose longest gaps choose the threads, `detailed`: numbers of the steps to show in full detail."""
-    return compute(
-        context.trace, context.selection, context.idle, idle_time, context.ledger, detailed
-    )
 
 
 MOST_SLICES: Final = 32_000
@@ -85,20 +88,19 @@ class _Draft(Struct, frozen=True, eq=False):
     states: HostStates | None = None
 
 
-def compute(
-    trace: Trace,
-    selection: Selection,
-    attribution: IdleAttribution,
-    idle: Idle | Skipped,
-    ledger: Ledger,
-    detailed: Collection[int],
-) -> Lanes | Skipped:
+def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) -> Lanes | Skipped:
     """The lanes of every device that could be recorded, and of its host.
 
-    `attribution`, `idle`: its idle time, `ledger`: its states. `detailed`: numbers of the steps in which short slices are not merged.
+    `idle`: whose longest gaps choose the threads. `detailed`: numbers of the steps in which short slices are not merged.
     """
     if isinstance(idle, Skipped):
         return Skipped(idle.reason)
+    trace, selection, ledger, attribution = (
+        context.trace,
+        context.selection,
+        context.ledger,
+        context.idle,
+    )
     devices = list(attribution.gaps)[:MOST_DEVICES]
     of_device = {device: list(_of_device(trace, selection, ledger, device)) for device in devices}
     hosts = sorted({trace.device_list[device].host for device in devices})
@@ -503,4 +505,69 @@ def _nothing(class_count: int) -> Slices:
     return Slices(empty, empty, no_class, empty, np.full(0, NONE, dtype=np.int32))
 
 
+# Strips
+
+SLICES: Final = 240
+"""Slices of a strip: divides evenly into the widths of terminals from 20 characters on."""
+
+
+def strips_of(
+    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
+) -> UtilizationStrips | Skipped:
+    """The strip of every device; `activities` by device index."""
+    strips = []
+    for index, activity in enumerate(activities):
+        window = selection.window_of_device(trace, index)
+        if window is None:
+            continue
+        # In Python integers: the product may exceed 63 bits.
+        edges = [window.start_ps + window.length_ps * i // SLICES for i in range(SLICES + 1)]
+        bounds = np.array(edges, dtype=np.int64)
+        parts = activity.parts(bounds[:-1], bounds[1:])
+        strips.append(
+            UtilizationStrip(
+                trace.device_key(index),
+                window.start_ps,
+                window.end_ps,
+                compute_ps=tuple(parts[0].tolist()),
+                collective_ps=tuple(parts[1].tolist()),
+                copy_ps=tuple(parts[2:6].sum(axis=0).tolist()),
+                idle_ps=tuple(parts[6].tolist()),
+            )
+        )
+    return UtilizationStrips(SLICES, tuple(strips)) if strips else Skipped("no devices")
+
+
+def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
+    """The lanes of all devices where the report holds them, and a strip for each device that did anything."""
+    shown = tuple(
+        strip.device
+        for strip in result.devices
+        if _is_busy(strip) and strip.device not in view.others
+    )
+    timeline = Timeline(
+        view.record("lanes", Lanes),
+        outliers=view.outliers if view.others else (),
+        gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
+        lines={
+            numbered.number: numbered.gap.python
+            for numbered in numbered_gaps(view)
+            if numbered.gap.python
+        },
+    )
+    strips = (Strips(result, shown),) if shown else ()
+    return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
+
+
+def _is_busy(strip: UtilizationStrip) -> bool:
+    return any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
+
+
 ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)
+
+STRIPS: Final = Analysis[UtilizationStrips](
+    "timeline",
+    compute=lambda context: strips_of(context.trace, context.selection, context.activities),
+    join=lambda hosts: UtilizationStrips(SLICES, hosts.rows(lambda result: result.devices)),
+    sections=(timeline_section,),
+)

@@ -1,4 +1,4 @@
-"""Shows the critical path: what made the steps as long as they were, by state, step, op and longest part."""
+"""Shows the critical path: what made the steps as long as they were, by state, step and longest part."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import numpy as np
 
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.ids import unique_inverse
 from traceview.base.record import (
     Activity,
     Count,
     DeviceKey,
     Hostname,
     Integer,
-    OpName,
     Picoseconds,
     Record,
     Share,
@@ -41,14 +39,11 @@ from traceview.document.model import (
     times,
 )
 from traceview.document.vocabulary import STATES, look_of
-from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
-from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE
 
 _MOST_PARTS: Final = 10
-_MOST_OPS: Final = 10
 _BRIEF: Final = 4
 _NAMED: Final = 3
 """States that the first sentence names."""
@@ -94,38 +89,18 @@ class StepPath(Record, frozen=True):
     states: dict[str, Count]
 
 
-class PathOp(Record, frozen=True):
-    """What one op does on the path, over all steps.
-
-    Attributes:
-        state: State of the device meanwhile.
-        op: Name of the op without its replica, or of the kernel without an op.
-        ps_per_step: Mean per step, rounded down, picoseconds.
-        share_ratio: Share of the path.
-    """
-
-    state: StateKey
-    op: OpName
-    ps_per_step: Picoseconds
-    share_ratio: Share
-
-
 class CriticalPath(Record, frozen=True):
     """What made the used steps as long as they were.
 
     Attributes:
         states: Picoseconds by state, mean over the steps, rounded down, largest first.
         share_by_state: Share of all steps together, by state.
-        ops: Ops with most time on the path, all devices together.
-        op_count: Ops on the path.
         longest: The longest single parts of all steps.
         steps: One entry per used step; in a run without used steps one per host, for its window.
     """
 
     states: dict[str, Count]
     share_by_state: dict[str, Share]
-    ops: tuple[PathOp, ...]
-    op_count: Count
     longest: tuple[PathPart, ...]
     steps: tuple[StepPath, ...]
 
@@ -143,12 +118,9 @@ def compute(context: Context) -> CriticalPath | Skipped:
     state = ledger.columns.state[path.row]
     total = totals(state, path.duration_ps, len(State))
     whole = int(total.sum())
-    ops = _ops(ledger, count, whole)
     return CriticalPath(
         states=by_size(total // count),
         share_by_state={key: ps / whole for key, ps in by_size(total).items()},
-        ops=ops[:_MOST_OPS],
-        op_count=len(ops),
         longest=_longest(ledger),
         steps=steps,
     )
@@ -172,22 +144,6 @@ def _steps(ledger: Ledger) -> tuple[StepPath, ...]:
             known = step.number if step else None
             rows.append(StepPath(host, known, int(of_step.sum()), by_size(of_step)))
     return tuple(rows)
-
-
-def _ops(ledger: Ledger, count: int, whole: int) -> tuple[PathOp, ...]:
-    """Every op on the path, most time first."""
-    columns, path = ledger.columns, ledger.path
-    chosen = (columns.by_kind[path.row] == By.OP) & (columns.activity[path.row] != IDLE)
-    row, duration = path.row[chosen], path.duration_ps[chosen]
-    key = columns.by[row].astype(np.int64) * len(State) + columns.state[row]
-    pairs, index = unique_inverse(key)
-    by_op: dict[tuple[str, str], int] = {}
-    for pair, ps in zip(pairs.tolist(), totals(index, duration, pairs.size).tolist(), strict=True):
-        name, _ = split_op(ledger.trace.names.text(pair // len(State)) or "")
-        op = (KEYS[pair % len(State)], name)
-        by_op[op] = by_op.get(op, 0) + ps
-    ranked = sorted(by_op.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(PathOp(*op, ps // count, ps / whole) for op, ps in ranked)
 
 
 def _longest(ledger: Ledger) -> tuple[PathPart, ...]:
@@ -229,7 +185,6 @@ def section(view: View, result: CriticalPath) -> Section:
             *_by_state(view, result),
             *(() if brief else _step_table(view, result)),
             *_longest_table(view, result),
-            *(() if brief else _op_table(result)),
             *remarks(
                 None
                 if brief
@@ -324,21 +279,6 @@ def _span(view: View, row: PathPart) -> Span | None:
         return None
     begin = row.start_ps - start_ps
     return Span(row.device, begin, begin + row.duration_ps)
-
-
-def _op_table(result: CriticalPath) -> tuple[Table, ...]:
-    rows = result.ops
-    return table(
-        "Ops on the critical path",
-        (
-            names("op or kernel", [row.op for row in rows]),
-            looks("state", [look_of(STATES, row.state) for row in rows]),
-            times("mean per step", [row.ps_per_step for row in rows]),
-            shares("share", [row.share_ratio for row in rows]),
-        ),
-        row_count=result.op_count,
-        rest="the JSON report",
-    )
 
 
 ANALYSIS: Final = Analysis[CriticalPath]("path", compute=compute, sections=(section,))

@@ -89,9 +89,8 @@ def bandwidth_of(
             for sidecar in sidecars(trace, hosts)
         )
     )
-    link, link_speed = (
-        _link(trace, hosts) if _is_within_hosts(collectives, chosen) else (None, None)
-    )
+    is_on_network = not collectives.is_within_host[chosen].all()
+    link, link_speed = (None, None) if is_on_network else _link(trace, hosts)
     expected_ps = None
     if gradient_bytes is not None and link_speed and members > 1:
         sent = _bus_factor(CollectiveKind.ALL_REDUCE, members) * gradient_bytes
@@ -135,11 +134,6 @@ def agreed(values: Iterable[int | None]) -> int | None:
     """The only value that is known; None without any, and where several are."""
     known = set(values) - {None}
     return known.pop() if len(known) == 1 else None
-
-
-def _is_within_hosts(collectives: Collectives, chosen: BoolArray) -> bool:
-    """Whether none of the chosen collectives goes over a network."""
-    return bool(collectives.is_within_host[chosen].all())
 
 
 def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:

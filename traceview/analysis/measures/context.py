@@ -14,7 +14,7 @@ from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.run_commands import RunCommands
+from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.record import Record
 from traceview.base.timing import stage
 from traceview.document.model import Section

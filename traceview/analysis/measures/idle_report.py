@@ -1,29 +1,24 @@
-"""Groups the idle time of each device by state, and lists its longest gaps with what the host did in them."""
+"""Groups the idle time of each device by state, and lists its gaps with what the host did in them.
+
+A gap is a maximal span without activity. The table of gaps has all that is known of them; the gaps of a report are rows of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context, View
-from traceview.analysis.measures.listed_gaps import (
-    ChosenGaps,
-    activity_names,
-    evidence_rows,
-    gaps_of,
-    python_lines,
-    surroundings,
-)
-from traceview.analysis.rules.finding import Skipped
-from traceview.base.intervals import Int64Array
+from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.base.ids import is_in, order_by, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import (
     Activity,
     Count,
-    DeviceKey,
-    Hostname,
     Integer,
     Picoseconds,
     Record,
@@ -32,12 +27,16 @@ from traceview.base.record import (
     ThreadName,
     one_of,
 )
+from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
-from traceview.ledger.columns import IDLE
-from traceview.ledger.states import KEYS, State
-from traceview.ledger.table import Ledger
-from traceview.trace.host.gap_evidence import Surroundings
-from traceview.trace.model import NONE
+from traceview.ledger.gaps import GapStates, gap_states
+from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
+from traceview.trace.device.table import Column, Table, category, table, whole
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gap_evidence import Surroundings, surroundings_of
+from traceview.trace.host.gaps import Gaps, late_parts
+from traceview.trace.host.python_lines import PythonLine
+from traceview.trace.model import NONE, Trace
 
 TOP_GAPS: Final = 10
 """Gaps per device in a report; `traceview show gaps` shows all."""
@@ -56,7 +55,7 @@ class Gap(Record, frozen=True):
         step: Number of the step in which most of it lies.
         thread: Thread of the host event, or without one the thread that was late.
         host_event: The host event that shows the state; null where nothing was recorded.
-        host_stack: Names of the events around it on its thread, outermost first, and its own.
+        host_outer: Names of the events around it on its thread, outermost first; null without any.
         previous_event: What the thread recorded last before the longest time in the state; null where an event shows
             it, and without any.
         next_event: What it recorded next.
@@ -75,7 +74,7 @@ class Gap(Record, frozen=True):
     step: Integer | None
     thread: ThreadName | None
     host_event: str | None
-    host_stack: tuple[str, ...]
+    host_outer: str | None = None
     previous_event: str | None = None
     next_event: str | None = None
     python: SourceLine | None = None
@@ -83,50 +82,26 @@ class Gap(Record, frozen=True):
     python_ratio: Share | None = None
 
 
-class IdleInStep(Record, frozen=True):
-    """Idle time of one device in what the window holds of one step.
-
-    Attributes:
-        number: Number of the step.
-        idle_ps: Idle time in the step, picoseconds; the states sum to it.
-        states: Picoseconds by state, largest first; states that do not occur are left out.
-    """
-
-    number: Integer
-    idle_ps: Picoseconds
-    states: dict[str, Count]
-
-
-class IdleRow(Record, frozen=True):
+class IdleRow(OfDevice, frozen=True):
     """The idle time of one device in its host's window.
 
     Attributes:
-        host: Host of the device.
-        device: Device, as in device_time.
-        ordinal: Number of the device on its host.
         window_ps: Length of the window, picoseconds.
         idle_ps: Time without activity in the window, picoseconds; the states sum to it.
         gap_count: Maximal spans without activity in the window.
         longest_gap_ps: Length of the longest of them, picoseconds.
         states: Picoseconds by state, largest first; states that do not occur are left out.
-        states_per_step: Mean picoseconds by state over the used steps; null without any.
         gaps: The longest gaps, longest first.
         left_out_gap_count: Gaps that are not listed.
-        steps: The same by step of the window.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     window_ps: Picoseconds
     idle_ps: Picoseconds
     gap_count: Count
     longest_gap_ps: Picoseconds
     states: dict[str, Count]
-    states_per_step: dict[str, Count] | None
     gaps: tuple[Gap, ...]
     left_out_gap_count: Count
-    steps: tuple[IdleInStep, ...]
 
 
 class Idle(Record, frozen=True):
@@ -147,55 +122,25 @@ def compute(context: Context, top: int | None = TOP_GAPS) -> Idle | Skipped:
 
 
 def _row(context: Context, device: int, top: int | None) -> IdleRow:
-    trace, ledger, gaps = context.trace, context.ledger, gaps_of(context, device)
-    entry = trace.device_list[device]
+    trace, gaps = context.trace, gaps_of(context, device)
     longest = gaps.at(longest_first(gaps.duration_ps, top))
-    own = [(place, step) for place, step in enumerate(ledger.steps) if step.host == entry.host]
-    of_steps = _idle_in_steps(ledger, device)
-    used_count = ledger.steps_of_device[device]
     window = context.selection.window_of_device(trace, device)
     return IdleRow(
-        host=trace.hosts[entry.host].name,
-        device=trace.device_key(device),
-        ordinal=entry.ordinal,
+        *trace.identity(device),
         window_ps=window.length_ps if window else 0,
         idle_ps=int(gaps.duration_ps.sum()),
         gap_count=gaps.number.size,
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
-        states=_by_state({s: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
-        states_per_step=_by_state(
-            dict(enumerate((of_steps[:, ledger.is_used].sum(axis=1) // used_count).tolist()))
-        )
-        if used_count
-        else None,
-        gaps=tuple(gap_rows(context, longest)),
+        states=_by_size({KEYS[s]: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
+        gaps=gap_rows(_table(context, [longest], np.arange(longest.number.size))),
         left_out_gap_count=gaps.number.size - longest.number.size,
-        steps=tuple(
-            IdleInStep(
-                step.number,
-                int(of_steps[:, place].sum()),
-                _by_state(dict(enumerate(of_steps[:, place].tolist()))),
-            )
-            for place, step in own
-        ),
     )
 
 
-def _idle_in_steps(ledger: Ledger, device: int) -> Int64Array:
-    """The idle time of a device by state and step of the ledger, int64 `[states, steps]`."""
-    own, columns = ledger.rows_of(device), ledger.columns
-    rows = own.start + np.flatnonzero((columns.activity[own] == IDLE) & (columns.step[own] != NONE))
-    result = np.zeros((len(State), len(ledger.steps)), dtype=np.int64)
-    np.add.at(result, (columns.state[rows], columns.step[rows]), columns.duration_ps[rows])
-    return result
-
-
-def _by_state(picoseconds: Mapping[int, int]) -> dict[str, int]:
+def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
     """The states that occur, largest first."""
-    order = sorted(
-        (state for state, ps in picoseconds.items() if ps), key=lambda s: -picoseconds[s]
-    )
-    return {KEYS[state]: picoseconds[state] for state in order}
+    known = [(key, ps) for key, ps in picoseconds.items() if ps]
+    return dict(sorted(known, key=lambda item: -item[1]))
 
 
 _BLOCK: Final = 64
@@ -212,44 +157,19 @@ def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
-def gap_rows(context: Context, part: ChosenGaps) -> Iterator[Gap]:
-    """Some gaps of a device: their states, what was before and after, and the evidence on the host."""
-    trace, gaps, chosen = context.trace, part.gaps, part.number
-    host = trace.device_list[gaps.device].host
-    steps = context.selection.steps[host]
-    starts = gaps.spans_of(chosen)[0].tolist()
-    before, before_of = activity_names(trace, gaps.before[chosen])
-    after, after_of = activity_names(trace, gaps.after[chosen])
-    rows = evidence_rows(context, part)
-    shown = np.flatnonzero(rows != NONE)
-    stacks, index = context.idle.evidence[host].stacks(rows[shown])
-    stack_of = dict(zip(shown.tolist(), index.tolist(), strict=True))
-    hidden = np.flatnonzero(rows == NONE)
-    around_of = dict(zip(hidden.tolist(), surroundings(context, part.at(hidden)), strict=True))
-    step_of = gaps.longest_steps[chosen].tolist()
-    for place, line in enumerate(python_lines(context, part)):
-        stack = stacks[stack_of[place]] if place in stack_of else ()
-        around = around_of.get(place, Surroundings())
-        thread = trace.lines[trace.host_columns.line[rows[place]]].name if stack else around.thread
-        number, step = int(chosen[place]), step_of[place]
-        yield Gap(
-            start_ps=starts[place],
-            duration_ps=int(part.duration_ps[place]),
-            state=KEYS[int(part.state[place])],
-            states=_by_state({s: int(ps[number]) for s, ps in part.states.by_state.items()}),
-            before=before[before_of[place]],
-            after=after[after_of[place]],
-            step=None if step == NONE else steps[step].number,
-            thread=thread,
-            host_event=stack[-1] if stack else None,
-            host_stack=stack,
-            previous_event=around.before,
-            next_event=around.after,
-            python=str(line) if line else None,
-            python_inner=str(line.inner) if line and line.inner else None,
-            python_ratio=line.ratio if line else None,
+def gap_rows(rows: Table) -> tuple[Gap, ...]:
+    """The rows of a table of gaps as records."""
+    of_table = [field for field in Gap.__struct_fields__ if field != "states"]
+    return tuple(
+        Gap(
+            **{field: row[field] for field in of_table},
+            states=_by_size({state.key: row[f"{state.key}_ps"] for state in IDLE_STATES}),
         )
+        for row in rows.rows()
+    )
 
+
+# A document
 
 MOST_GAPS: Final = 100
 """Gaps of all devices together that have a row, the longest ones."""
@@ -279,12 +199,13 @@ def numbered_gaps(view: View) -> tuple[NumberedGap, ...]:
         key=lambda pair: -pair[0].duration_ps,
     )[:MOST_GAPS]
     return tuple(
-        NumberedGap(number, gap, _span(row.device, gap, starts[row.host]))
+        NumberedGap(number, gap, gap_span(row.device, gap, starts[row.host]))
         for number, (gap, row) in enumerate(longest, start=1)
     )
 
 
-def _span(device: str, gap: Gap, window_ps: int) -> doc.Span:
+def gap_span(device: str, gap: Gap, window_ps: int) -> doc.Span:
+    """Where a gap lies in the window of its device, which begins at `window_ps`."""
     begin = gap.start_ps - window_ps
     return doc.Span(device, begin, begin + gap.duration_ps)
 
@@ -292,3 +213,266 @@ def _span(device: str, gap: Gap, window_ps: int) -> doc.Span:
 def is_without_work(row: IdleRow) -> bool:
     """Whether it was idle for no other reason than that nobody gave it work."""
     return list(row.states) == [_NO_WORK]
+
+
+# What is known of gaps
+
+NAME_SEPARATOR: Final = " > "
+
+_CAUSE_OF: Final = {state: cause for cause, state in OF_CAUSE.items()} | {
+    State.EVALUATION: Cause.BETWEEN,
+    State.BETWEEN_CALLS: Cause.PYTHON,
+}
+"""What shows a state on the host is what shows this cause; nothing shows the others."""
+
+_CAUSES: Final = np.array([_CAUSE_OF.get(state, Cause.UNKNOWN) for state in State], dtype=np.int64)
+"""The same by state."""
+
+_LEAST_SAMPLED_PS: Final = 100 * PS_PER_US
+"""Samples of stacks come every millisecond or so, and say little of shorter gaps."""
+
+
+class ChosenGaps(Struct, frozen=True, eq=False):
+    """Some gaps of one device: their numbers, lengths, and states with the largest part; int64 `[n]`."""
+
+    gaps: Gaps
+    states: GapStates
+    number: Int64Array
+    duration_ps: Int64Array
+    state: Int64Array
+
+    def at(self, places: Int64Array) -> ChosenGaps:
+        """Those at some places."""
+        return ChosenGaps(
+            self.gaps,
+            self.states,
+            self.number[places],
+            self.duration_ps[places],
+            self.state[places],
+        )
+
+
+def gaps_of(context: Context, device: int) -> ChosenGaps:
+    """All gaps of a device in time order."""
+    gaps = context.idle.gaps[device]
+    states = gap_states(context.ledger, gaps)
+    start, end = gaps.spans
+    return ChosenGaps(
+        gaps, states, np.arange(gaps.count), end - start, states.largest.astype(np.int64)
+    )
+
+
+def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
+    """The host row that shows the state of each gap, `NONE` without one."""
+    trace, gaps, chosen = context.trace, part.gaps, part.number
+    cause = _CAUSES[part.state]
+    start, end = gaps.spans_of(chosen)
+    after = gaps.after[chosen]
+    launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
+    is_known = ~is_in(cause, (Cause.NO_WORK, Cause.UNKNOWN))
+    by_launch = is_in(cause, (Cause.LATENCY, Cause.DEPENDENCY))
+    row = np.full(chosen.size, NONE, dtype=np.int64)
+    asked = np.flatnonzero(is_known & ~by_launch)
+    search = context.idle.evidence[trace.device_list[gaps.device].host]
+    thread = gaps.thread[chosen[asked]]
+    row[asked] = search.rows(cause[asked], thread, start[asked], end[asked])
+    by_launch |= (cause == Cause.H2D) & (row == NONE)
+    return np.where(by_launch, launch, row)
+
+
+def surroundings(context: Context, part: ChosenGaps) -> Iterator[Surroundings]:
+    """What the thread that was late recorded around the longest time in the state of each gap; nothing if none was late."""
+    trace, gaps = context.trace, part.gaps
+    states = context.idle.states[trace.device_list[gaps.device].host]
+    start, end = part.states.longest_parts(part.number, part.state)
+    late_end, handed_over = late_parts(trace, gaps, part.number)
+    thread = np.where(start < handed_over, states.caller, gaps.thread[part.number])
+    is_late = (part.state != State.NO_WORK) & (start < late_end)
+    for late, *span in zip(
+        is_late.tolist(), thread.tolist(), start.tolist(), end.tolist(), strict=True
+    ):
+        yield surroundings_of(trace, states, *span) if late else Surroundings()
+
+
+def python_lines(context: Context, part: ChosenGaps) -> list[PythonLine | None]:
+    """The line that ran in each gap while the device was in its state; None where none was sampled, or in short gaps."""
+    host = context.trace.device_list[part.gaps.device].host
+    python = context.idle.python.get(host)
+    lines: list[PythonLine | None] = [None] * part.number.size
+    if python is None:
+        return lines
+    is_long = part.duration_ps >= _LEAST_SAMPLED_PS
+    for state in np.unique(part.state[is_long]).tolist():
+        places = np.flatnonzero(is_long & (part.state == state))
+        spans = part.states.parts_of(part.number[places], part.state[places])
+        known = python.in_each(State(state), *spans, places.size)
+        for place, line in zip(places.tolist(), known, strict=True):
+            lines[place] = line
+    return lines
+
+
+def activity_names(trace: Trace, rows: Int32Array) -> tuple[list[str | None], Int64Array]:
+    """Names, and the one of each device event: its op, or its kernel without one; None without an event."""
+    columns, text = trace.device_columns, trace.names.text
+    no_text = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    no_text[NONE] = True
+    no_text[:-1] = trace.names.are([b""])
+    op, name = np.append(columns.op, NONE)[rows], np.append(columns.name, NONE)[rows]
+    distinct, index = unique_inverse(np.where(no_text[op], name, op))
+    return [text(number) for number in distinct.tolist()], index
+
+
+# As a table
+
+
+def gap_table(
+    context: Context,
+    *,
+    devices: Collection[str],
+    states: Collection[str] = (),
+    least_ps: int = 0,
+    top: int | None = None,
+) -> tuple[Table, int]:
+    """The gaps of the devices, longest first, those without work last, and how many rows `top` leaves out.
+
+    `devices`: keys as in the report. `states`: only gaps of which one of these is the largest part.
+    `least_ps`: only gaps from this length on. The times by state of a gap add up to `duration_ps`. `host_outer`: the
+    names of the events around `host_event` on its thread, outermost first. `previous_event` and `next_event`:
+    what the thread recorded around the time in that state where no event shows it.
+    """
+    wanted = [int(BY_KEY[key]) for key in states]
+    parts = [
+        _chosen(gaps_of(context, device), wanted, least_ps)
+        for device in sorted(context.idle.gaps)
+        if context.trace.device_key(device) in devices
+    ]
+    if not parts:
+        return _table(context, [], np.empty(0, dtype=np.int64)), 0
+    # A device without work waited for nothing.
+    no_work = np.concatenate([part.state == State.NO_WORK for part in parts])
+    order = order_by(no_work, -np.concatenate([part.duration_ps for part in parts]))
+    if top is None or top >= order.size:
+        return _table(context, parts, order), 0
+    shown = order[:top]
+    kept = np.sort(shown)
+    bounds = np.searchsorted(kept, np.cumsum([0, *(part.number.size for part in parts)]))
+    begin = 0
+    for place, part in enumerate(parts):
+        low, high = bounds[place : place + 2].tolist()
+        parts[place] = part.at(kept[low:high] - begin)
+        begin += part.number.size
+    rows = _table(context, parts, np.searchsorted(kept, shown))
+    return rows, order.size - top
+
+
+def _chosen(every: ChosenGaps, states: Sequence[int], least_ps: int) -> ChosenGaps:
+    """The gaps of this length on, of which one of `states`, if there are any, is the largest part."""
+    if not states and not least_ps:
+        return every
+    is_wanted = every.duration_ps >= least_ps
+    if states:
+        is_wanted &= is_in(every.state, states)
+    return every.at(np.flatnonzero(is_wanted))
+
+
+def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> Table:
+    """A row per gap of the parts, one after the other, and then in this order."""
+    columns = _Columns(order.size)
+    begin = 0
+    for part in parts:
+        columns.fill(begin, context, part)
+        begin += part.number.size
+    texts = {name: column.at(order, name) for name, column in columns.texts.items()}
+    nothing = np.zeros(order.size, dtype=np.int64)
+    of_state = {state: lengths[order] for state, lengths in columns.state_ps.items()}
+    return table(
+        "gaps",
+        texts["device"],
+        whole("start_ps", columns.start_ps[order]),
+        whole("duration_ps", columns.duration_ps[order]),
+        whole("step", columns.step[order], columns.has_no_step[order]),
+        category("state", columns.state[order], KEYS),
+        *(texts[name] for name in ("before", "after", "thread", "host_event")),
+        *(texts[name] for name in ("python", "python_inner")),
+        Column("python_ratio", "float", columns.python_ratio[order]),
+        *(texts[name] for name in ("host_outer", "previous_event", "next_event")),
+        *(whole(f"{state.key}_ps", of_state.get(state, nothing)) for state in IDLE_STATES),
+    )
+
+
+class _Texts:
+    """A column of texts, most of which repeat."""
+
+    def __init__(self, count: int) -> None:
+        self._codes = np.full(count, NONE, dtype=np.int32)
+        self._known: dict[str, int] = {}
+
+    def put(
+        self, places: slice | Int64Array | int, texts: Sequence[str | None], index: Any = 0
+    ) -> None:
+        """Put `texts[index]` at some places."""
+        codes = [
+            NONE if text is None else self._known.setdefault(text, len(self._known))
+            for text in texts
+        ]
+        self._codes[places] = np.array([*codes, NONE], dtype=np.int32)[index]
+
+    def at(self, order: Int64Array, name: str) -> Column:
+        """The column with its rows in this order."""
+        return Column(name, "category", self._codes[order], labels=tuple(self._known))
+
+
+class _Columns:
+    """The columns of a table of gaps, of which devices fill their places."""
+
+    def __init__(self, count: int) -> None:
+        self.start_ps, self.duration_ps, self.step = np.zeros((3, count), dtype=np.int64)
+        self.has_no_step = np.zeros(count, dtype=np.bool_)
+        self.state: npt.NDArray[np.int8] = np.zeros(count, dtype=np.int8)
+        self.state_ps: dict[int, Int64Array] = {}
+        self.python_ratio = np.full(count, np.nan)
+        self.texts = {
+            name: _Texts(count)
+            for name in (
+                *("device", "before", "after", "thread", "host_event", "python", "python_inner"),
+                *("host_outer", "previous_event", "next_event"),
+            )
+        }
+
+    def fill(self, begin: int, context: Context, part: ChosenGaps) -> None:
+        """The gaps of a device, at the places from `begin` on."""
+        trace, gaps, chosen = context.trace, part.gaps, part.number
+        host = trace.device_list[gaps.device].host
+        place = slice(begin, begin + chosen.size)
+        self.start_ps[place], self.duration_ps[place] = gaps.spans_of(chosen)[0], part.duration_ps
+        self.state[place] = part.state
+        for state, lengths in part.states.by_state.items():
+            if state not in self.state_ps:
+                self.state_ps[state] = np.zeros(self.step.size, dtype=np.int64)
+            self.state_ps[state][place] = lengths[chosen]
+        step = gaps.longest_steps[chosen]
+        numbers = [step.number for step in context.selection.steps[host]]
+        self.step[place] = np.array([*numbers, 0], dtype=np.int64)[step]
+        self.has_no_step[place] = step == NONE
+        self.texts["device"].put(place, [trace.device_key(gaps.device)])
+        self.texts["before"].put(place, *activity_names(trace, gaps.before[chosen]))
+        self.texts["after"].put(place, *activity_names(trace, gaps.after[chosen]))
+        row = evidence_rows(context, part)
+        shown = np.flatnonzero(row != NONE)
+        stacks, index = context.idle.evidence[host].stacks(row[shown])
+        joined = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
+        lines = [line.name for line in trace.lines]
+        self.texts["thread"].put(begin + shown, lines, trace.host_columns.line[row[shown]])
+        self.texts["host_event"].put(begin + shown, [stack[-1] for stack in stacks], index)
+        self.texts["host_outer"].put(begin + shown, joined, index)
+        hidden = np.flatnonzero(row == NONE)
+        around = surroundings(context, part.at(hidden))
+        for at, known in zip((begin + hidden).tolist(), around, strict=True):
+            self.texts["thread"].put(at, [known.thread])
+            self.texts["previous_event"].put(at, [known.before])
+            self.texts["next_event"].put(at, [known.after])
+        for at, source in enumerate(python_lines(context, part), start=begin):
+            if source:
+                self.texts["python"].put(at, [str(source)])
+                self.texts["python_inner"].put(at, [str(source.inner) if source.inner else None])
+                self.python_ratio[at] = source.ratio

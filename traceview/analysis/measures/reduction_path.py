@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
-from traceview.analysis.measures.copies import copied_results
+from traceview.analysis.measures.transfers import copied_results
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_US

@@ -331,7 +331,8 @@ def _accumulation(trace: Trace, selection: Selection) -> _Accumulation | None:
             recorded = _recorded(trace, host)
             if updates is None or (len(updates) < _FEWEST_UPDATES and recorded is None):
                 return None
-            return _Accumulation(updates, recorded or _period(updates, train))
+            numbers = [step.number for step in train]
+            return _Accumulation(updates, recorded or _distance(updates, numbers, _FEWEST_UPDATES))
     return None
 
 
@@ -357,16 +358,6 @@ def _recorded(trace: Trace, host: int) -> int | None:
     sidecar = trace.hosts[host].sidecar
     count = sidecar.environment.training.accumulation_steps if sidecar else None
     return count if count is not None and count > 1 else None
-
-
-def _period(updates: Sequence[int], steps: Sequence[Step]) -> int | None:
-    """The distance of the updates, if it is always the same and none is missing at either end."""
-    distances = {after - before for before, after in pairwise(updates)}
-    if len(distances) != 1:
-        return None
-    (distance,) = distances
-    is_whole = updates[0] - steps[0].number < distance and steps[-1].number - updates[-1] < distance
-    return distance if is_whole else None
 
 
 def _updates_per_step(trace: Trace, selection: Selection) -> int | None:
@@ -435,17 +426,17 @@ def slow_steps(result: Steps) -> SlowSteps | None:
         slow_ps=int(lengths[is_slow].sum()) // len(slow),
         usual_ps=int(lengths[~is_slow].sum()) // int((~is_slow).sum()),
         typical_ps=typical,
-        period=_period_of_slow(slow, numbers),
+        period=_distance(slow, numbers, FEWEST_SLOW),
     )
 
 
-def _period_of_slow(slow: Sequence[int], numbers: Sequence[int]) -> int | None:
-    """The distance of slow steps, if it is always the same and none is missing at either end."""
-    distances = {later - number for number, later in pairwise(slow)}
-    if len(slow) < FEWEST_SLOW or len(distances) != 1:
+def _distance(chosen: Sequence[int], numbers: Sequence[int], fewest: int) -> int | None:
+    """The distance of some steps among others, if it is always the same and none is missing at either end."""
+    distances = {later - number for number, later in pairwise(chosen)}
+    if len(chosen) < fewest or len(distances) != 1:
         return None
     (distance,) = distances
-    is_whole = slow[0] - numbers[0] < distance and numbers[-1] - slow[-1] < distance
+    is_whole = chosen[0] - numbers[0] < distance and numbers[-1] - chosen[-1] < distance
     return distance if is_whole and distance > 1 else None
 
 
@@ -480,12 +471,6 @@ def median_step(rows: Sequence[StepRow]) -> StepRow | None:
     return used[(len(used) - 1) // 2] if used else None
 
 
-def slowest_step(rows: Iterable[StepRow]) -> StepRow | None:
-    """The longest used step, the first of equals; None without any."""
-    used = (row for row in rows if row.used)
-    return max(used, key=lambda row: row.duration_ps, default=None)
-
-
 def worst_step(rows: Iterable[StepRow], numbers: Collection[int]) -> StepRow | None:
     """The longest of some steps, by number; None where none of them is in the window."""
     chosen = (row for row in rows if row.number in numbers)
@@ -495,6 +480,7 @@ def worst_step(rows: Iterable[StepRow], numbers: Collection[int]) -> StepRow | N
 def detailed_steps(steps: Steps, findings: Iterable[Finding]) -> frozenset[int]:
     """Numbers of the steps that a timeline shows in full detail, on every host."""
     rows = steps.steps
-    chosen = [median_step(rows), slowest_step(rows)]
+    used = [row for row in rows if row.used]
+    chosen = [median_step(rows), max(used, key=lambda row: row.duration_ps, default=None)]
     chosen += [worst_step(rows, finding.steps) for finding in findings if finding.steps]
     return frozenset(row.number for row in chosen if row is not None)

@@ -3,10 +3,20 @@
 Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
 each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
 single copies therefore add up exactly to that of their direction.
+
+TensorFlow does not record what an op waited for. The evidence for a round trip is a sequence of three events: a copy from
+the GPU ends, an op runs on the host, and a copy to the same GPU brings the result of this op. The transfer carries the
+name of the op: `X/_12:_Recv`, or `edge_12_X`.
+
+      copy from the GPU   ▕ A/_5 ▏
+      op on the host               ▕ X:Where ▏
+      copy to the GPU                          ▕ X/_12 ▏
+                                  ≤ 1 ms      ≤ 1 ms
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -15,15 +25,9 @@ from msgspec import Struct
 
 from traceview.analysis.facts.activity import DeviceActivity
 from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
-from traceview.analysis.measures.copies import (
-    BlockingReads,
-    RoundTrip,
-    blocking_reads,
-    round_trips,
-)
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.ids import groups_of
-from traceview.base.intervals import Int64Array, places
+from traceview.base.ids import groups_of, unique_ids
+from traceview.base.intervals import Int64Array
 from traceview.base.record import (
     Count,
     DeviceKey,
@@ -37,13 +41,14 @@ from traceview.base.record import (
 )
 from traceview.base.stats import median_ps
 from traceview.base.sweeping import SWEEPS
-from traceview.base.units import PS_PER_S, PS_PER_US
+from traceview.base.units import PS_PER_MS, PS_PER_S
 from traceview.ledger.table import Ledger
 from traceview.trace.device.copies import Copies, copies_of
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.trace.windows import Window
+from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, HostMemory
 
 if TYPE_CHECKING:
@@ -54,11 +59,16 @@ SMALL_BYTES: Final = 64 * 1024
 
 SMALL_SIZE: Final = f"{SMALL_BYTES // 1024} KiB"
 
-BLOCKING_PS: Final = 20 * PS_PER_US
-"""A kernel that starts sooner than this after the end of a copy waited for the copy."""
+HANDOVER_PS: Final = PS_PER_MS
+"""An event that begins later than this after the one before may have waited for something else; our own choice."""
 
-SIZE_BOUNDS_BYTES: Final = tuple(4**exponent for exponent in range(5, 16))
-"""1 KiB, 4 KiB, 16 KiB, 64 KiB … 1 GiB: powers of 4, one of them is `SMALL_BYTES`."""
+_TRANSFER: Final = re.compile(
+    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
+)
+_WITHOUT_INPUT: Final = re.compile(
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
+)
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
 
 TOP_SOURCES: Final = 10
 """Sources of copies per device in a report."""
@@ -80,10 +90,6 @@ class Direction(Record, frozen=True):
         small_count: Copies below 64 KiB; null where no size is recorded.
         small_count_per_step: Copies below 64 KiB that start in a step, median over the used steps; null without
             any.
-        size_counts: Copies below each of size_bounds_bytes and not below the bound before it, then those from
-            the last one on; null where no size is recorded.
-        blocking_kernel_count: Kernels that start less than 20 µs after the end of such a copy on another
-            stream.
     """
 
     bytes: Count | None
@@ -96,8 +102,6 @@ class Direction(Record, frozen=True):
     pageable_bytes: Count | None
     small_count: Count | None
     small_count_per_step: Count | None
-    size_counts: tuple[Count, ...] | None
-    blocking_kernel_count: Count
 
 
 class Directions(Record, frozen=True):
@@ -140,6 +144,30 @@ class CopySource(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
+class RoundTrip(Record, frozen=True):
+    """An op on the CPU between a copy from the GPU and one back to it.
+
+    Attributes:
+        op: Name of the op on the CPU without its replica part.
+        op_type: Its type; null if not recorded.
+        thread: Name of the thread that ran it.
+        d2h_op: What the copy to the host was issued for; null if not recorded.
+        h2d_op: What the copy back was issued for.
+        count: How often it happened.
+        bytes: Bytes of both copies; null where a size is not recorded.
+        total_ps: Sum of the times from the start of the first copy to the end of the second, picoseconds.
+    """
+
+    op: OpName
+    op_type: OpType | None
+    thread: ThreadName
+    d2h_op: OpName | None
+    h2d_op: OpName
+    count: Count
+    bytes: Count | None
+    total_ps: Picoseconds
+
+
 class DeviceTransfers(OfDevice, frozen=True):
     """The copies of one GPU.
 
@@ -147,7 +175,6 @@ class DeviceTransfers(OfDevice, frozen=True):
         directions: Numbers by direction.
         link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
             a sidecar, and where the links of the GPUs of the host differ.
-        blocking_reads: Copies to the host that a thread waited for.
         top_sources: What issued the copies, the longest exposed first.
         source_count: Sources in all, of which top_sources holds the first.
         round_trips: Ops on the CPU between two on this GPU, the longest first.
@@ -155,7 +182,6 @@ class DeviceTransfers(OfDevice, frozen=True):
 
     directions: Directions
     link_bytes_per_second: Count | None
-    blocking_reads: BlockingReads
     top_sources: tuple[CopySource, ...]
     source_count: Count
     round_trips: tuple[RoundTrip, ...]
@@ -165,11 +191,9 @@ class Transfers(Record, frozen=True):
     """The copies of all GPUs.
 
     Attributes:
-        size_bounds_bytes: Bounds of size_counts, bytes, ascending.
         devices: GPUs of hosts on which the tracer recorded any, by host and ordinal.
     """
 
-    size_bounds_bytes: tuple[Count, ...]
     devices: tuple[DeviceTransfers, ...]
 
 
@@ -199,7 +223,7 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
     if not spans:
         return Skipped("no GPU recorded an event")
     copies = _inside(trace, copies_of(trace), spans)
-    reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
+    trips = round_trips(trace, copies)
     exposed = _exposed(context.ledger, copies)
     device_of_copy = trace.device_columns.device[copies.row]
     rows = []
@@ -212,13 +236,12 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
                 *trace.identity(index),
                 directions=_directions(context, index, span, own.row),
                 link_bytes_per_second=_link(trace, span.window.host),
-                blocking_reads=reads.get(index, BlockingReads(0, 0)),
                 top_sources=tuple(sources[:top]),
                 source_count=len(sources),
                 round_trips=trips.get(index, ()),
             )
         )
-    return Transfers(SIZE_BOUNDS_BYTES, tuple(rows))
+    return Transfers(tuple(rows))
 
 
 def _exposed(ledger: Ledger, copies: Copies) -> Int64Array:
@@ -289,8 +312,6 @@ def _direction(
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,
-        size_counts=_histogram(known) if is_recorded else None,
-        blocking_kernel_count=_blocking_kernel_count(context.trace, device, window, rows),
     )
 
 
@@ -299,35 +320,6 @@ def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | No
     if (memory.size and not memory.any()) or (pageable == UNKNOWN_BYTES).any():
         return None
     return int(pageable.sum())
-
-
-def _histogram(size: Int64Array) -> tuple[int, ...]:
-    place = np.searchsorted(SIZE_BOUNDS_BYTES, size, side="right")
-    return tuple(np.bincount(place, minlength=len(SIZE_BOUNDS_BYTES) + 1).tolist())
-
-
-def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int64Array) -> int:
-    """Kernels in the window that start within `BLOCKING_PS` after one of these copies on another stream."""
-    columns, all_rows = trace.device_columns, trace.device_columns.rows_of(device)
-    if rows.size == 0:
-        return 0
-    stream = np.array([line.id for line in trace.lines], dtype=np.int64)
-    by_end = rows[np.argsort(columns.end_ps[rows], kind="stable")]
-    end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
-    # Most kernels start long after any copy.
-    begun = columns.start_ps[all_rows]
-    since = places(end, begun, right=True)
-    is_soon = (since > 0) & (begun - end[since - 1] < BLOCKING_PS)
-    kernels = np.flatnonzero(is_soon & (columns.class_[all_rows] == ActivityClass.COMPUTE))
-    kernels += all_rows.start
-    kernels = kernels[rows_in(columns.start_ps[kernels], columns.end_ps[kernels], window)]
-    start, of_kernel = columns.start_ps[kernels], stream[columns.line[kernels]]
-    last = np.searchsorted(end, start, side="right") - 1
-    # The last copy on another stream. Where the last copies are on the stream of the kernel: the copy before those.
-    begins = np.concatenate(([True], of_copy[1:] != of_copy[:-1]))
-    before_run = np.maximum.accumulate(np.where(begins, np.arange(end.size), 0)) - 1
-    last = np.where((last >= 0) & (of_copy[last] == of_kernel), before_run[last], last)
-    return int(((last >= 0) & (start - end[last] < BLOCKING_PS)).sum())
 
 
 # Sources
@@ -380,3 +372,159 @@ def _link(trace: Trace, host: int) -> int | None:
         for gpu in gpus or ()
     }
     return speeds.pop() if len(speeds) == 1 else None
+
+
+# Round trips
+
+
+class _Trips(Struct, frozen=True, eq=False):
+    """One entry per trip: rows of the device columns and of the host columns, and the copies' ops."""
+
+    to_host: Int64Array
+    op: Int64Array
+    to_device: Int64Array
+    d2h_op: Int64Array
+    h2d_op: Int64Array
+
+
+def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]]:
+    """The round trips among `copies` by device index, the longest of each device first."""
+    trips = _trips(trace, copies)
+    if trips is None:
+        return {}
+    device, host = trace.device_columns, trace.host_columns
+    result: dict[int, list[RoundTrip]] = {}
+    for members in groups_of(
+        device.device[trips.to_device], host.name[trips.op], trips.d2h_op, trips.h2d_op
+    ):
+        of_device = int(device.device[trips.to_device[members[0]]])
+        result.setdefault(of_device, []).append(_round_trip(trace, trips, members))
+    return {
+        index: tuple(sorted(of_device, key=lambda trip: (-trip.total_ps, trip.op)))
+        for index, of_device in result.items()
+    }
+
+
+def _round_trip(trace: Trace, trips: _Trips, members: Int64Array) -> RoundTrip:
+    device, host = trace.device_columns, trace.host_columns
+    first = members[0]
+    op = int(trips.op[first])
+    name, type_ = split_op(trace.names.text(int(host.name[op])) or "")
+    sizes = device.bytes[np.concatenate((trips.to_host[members], trips.to_device[members]))]
+    lasted = device.end_ps[trips.to_device[members]] - device.start_ps[trips.to_host[members]]
+    return RoundTrip(
+        op=name,
+        op_type=type_,
+        thread=trace.lines[int(host.line[op])].name,
+        d2h_op=trace.names.text(int(trips.d2h_op[first])),
+        h2d_op=trace.names.text(int(trips.h2d_op[first])) or "",
+        count=int(members.size),
+        bytes=None if (sizes == UNKNOWN_BYTES).any() else int(sizes.sum()),
+        total_ps=int(lasted.sum()),
+    )
+
+
+def copied_results(trace: Trace, copies: Copies) -> Int64Array:
+    """The copies to a GPU that bring the result of an op on the CPU, as rows of the device columns."""
+    return _results(trace, copies).to_device
+
+
+class _Results(Struct, frozen=True, eq=False):
+    """Copies to a GPU and the host rows of the ops whose results they bring; `h2d_op`: the op of each copy."""
+
+    to_device: Int64Array
+    op: Int64Array
+    h2d_op: Int64Array
+
+
+def _results(trace: Trace, copies: Copies) -> _Results:
+    device, host = trace.device_columns, trace.host_columns
+    up = device.class_[copies.row] == ActivityClass.H2D
+    numbers, number_of_name = _sources(trace, copies.op[up])
+    if not numbers:
+        nothing = np.empty(0, dtype=np.int64)
+        return _Results(nothing, nothing, nothing)
+    source = np.append(number_of_name, NONE)[copies.op]
+    up &= source != NONE
+    ops, op_number = _runs(trace, numbers)
+    to_device = copies.row[up]
+    launch = device.launch[to_device]
+    issued = np.where(
+        launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
+    )
+    of_host = trace.host_of_device[device.device[to_device]]
+    at = _latest(
+        op_number * len(trace.hosts) + host.host[ops],
+        host.end_ps[ops],
+        source[up] * len(trace.hosts) + of_host,
+        issued,
+    )
+    with_op = np.flatnonzero(at != NONE)
+    with_op = with_op[issued[with_op] - host.end_ps[ops[at[with_op]]] <= HANDOVER_PS]
+    return _Results(to_device[with_op], ops[at[with_op]], copies.op[up][with_op].astype(np.int64))
+
+
+def _trips(trace: Trace, copies: Copies) -> _Trips | None:
+    device, host = trace.device_columns, trace.host_columns
+    down = device.class_[copies.row] == ActivityClass.D2H
+    results = _results(trace, copies)
+    to_host = copies.row[down]
+    if not results.op.size or not to_host.size:
+        return None
+    before = _latest(
+        device.device[to_host].astype(np.int64),
+        device.end_ps[to_host],
+        device.device[results.to_device].astype(np.int64),
+        host.start_ps[results.op],
+    )
+    whole = np.flatnonzero(before != NONE)
+    waited = host.start_ps[results.op[whole]] - device.end_ps[to_host[before[whole]]]
+    whole = whole[waited <= HANDOVER_PS]
+    if whole.size == 0:
+        return None
+    return _Trips(
+        to_host=to_host[before[whole]],
+        op=results.op[whole],
+        to_device=results.to_device[whole],
+        d2h_op=copies.op[down][before[whole]].astype(np.int64),
+        h2d_op=results.h2d_op[whole],
+    )
+
+
+def _sources(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:
+    """The ops whose results these transfers bring, numbered, and the number for each name of the trace."""
+    numbers: dict[bytes, int] = {}
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name in unique_ids(ops[ops != NONE]).tolist():
+        transfer = _TRANSFER.fullmatch(trace.names[name])
+        if transfer:
+            source = transfer["edge"] or transfer["node"]
+            number_of_name[name] = numbers.setdefault(source, len(numbers))
+    return numbers, number_of_name
+
+
+def _runs(trace: Trace, numbers: dict[bytes, int]) -> tuple[Int64Array, Int64Array]:
+    """Host rows on which one of these ops ran, and its number."""
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name, text in enumerate(trace.names):
+        number = numbers.get(text.rpartition(b":")[0])
+        type_ = None if number is None else op_type(text)
+        if number is not None and type_ is not None and not _WITHOUT_INPUT.fullmatch(type_):
+            number_of_name[name] = number
+    number_of_row = number_of_name[trace.host_columns.name]
+    rows = np.flatnonzero(number_of_row != NONE)
+    return rows, number_of_row[rows]
+
+
+def _latest(key: Int64Array, time: Int64Array, of_key: Int64Array, until: Int64Array) -> Int64Array:
+    """For each query the entry of the same key with the latest `time` up to `until`; `NONE` without."""
+    is_query = np.repeat([False, True], (key.size, of_key.size))
+    keys, times = np.concatenate((key, of_key)), np.concatenate((time, until))
+    order = np.lexsort((is_query, times, keys))
+    place = np.where(is_query[order], -1, np.arange(order.size))
+    last = np.maximum.accumulate(place) if order.size else place
+    latest = np.append(order, NONE)[last]
+    same = (latest != NONE) & (np.append(keys, NONE)[latest] == keys[order])
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = np.where(same, latest, NONE)
+    return result[key.size :]

@@ -24,6 +24,9 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
 Verdict: TypeAlias = Literal["high", "moderate", "none"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
+EXPLAINS: Final = "explains"
+"""The metric of evidence whose value is the code of an explained finding."""
+
 LEAST_SHOWN_RATIO: Final = 0.001
 """Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
 

@@ -143,13 +143,14 @@ class Rule(Struct, frozen=True, kw_only=True):
         few = context.selection.has_few_steps and not self.is_of_absence
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known.
         bound_ps = None if State.NO_WORK in self.states else ledger.bound_ps(rows)
+        loss = finding_loss(lost, bound_ps, self.states)
         return self.finding(
             arguments={
                 "who": devices_argument(context, lost.devices),
-                "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+                "loss": lost_argument(loss),
                 **(arguments or {}),
             },
-            loss=finding_loss(lost, bound_ps, self.states),
+            loss=loss,
             confidence=("low", FEW_STEPS) if few else confidence,
             evidence=evidence,
             devices=lost.devices,
@@ -218,6 +219,26 @@ def finding_loss(lost: Loss, bound_ps: int | None, states: Sequence[State]) -> F
         states=tuple(state.key for state in states),
         has_steps=lost.named_steps > 0,
     )
+
+
+def loss_of_host(lost_ps: int, whole_ps: int, step_count: int, state: State) -> FindingLoss:
+    """What the thread of the steps waits, of its steps, or without any of its window: there is no GPU time to be a share of."""
+    ratio, count = lost_ps / whole_ps if whole_ps else 0.0, step_count or 1
+    return FindingLoss(
+        ps_per_step=lost_ps // count,
+        step_ps=whole_ps // count,
+        ratio=ratio,
+        gpu_time_ratio=ratio,
+        gpu_time_ps=lost_ps,
+        bound_ps_per_step=None,
+        states=(state.key,),
+        has_steps=step_count > 0,
+    )
+
+
+def lost_argument(loss: FindingLoss) -> Lost:
+    """A loss as sentences state it."""
+    return Lost(loss.ps_per_step, loss.step_ps, loss.ratio)
 
 
 def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:

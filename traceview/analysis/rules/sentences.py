@@ -1,4 +1,4 @@
-"""Renders the sentences of a finding as phrases: by its rule from its arguments, and its evidence in words."""
+"""Renders the sentences of a finding as phrases: by its rule from its arguments, its evidence in words, its commands for a run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from traceview.analysis.rules.explained_findings import EXPLAINS
-from traceview.analysis.rules.finding import Evidence, Finding
+from msgspec import Struct
+
+from traceview.analysis.rules.finding import EXPLAINS, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, phrases_of
-from traceview.analysis.rules.run_commands import RunCommands
+from traceview.base.text import shell_path, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, phrase
@@ -19,8 +20,37 @@ _OF_ALL: Final = "steps"
 """Evidence about all steps names no place."""
 
 _SHOWN_EVIDENCE: Final = 6
+_OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
 _UNIT: Final = re.compile(r"_(?:ps|ns|bytes|ratio|count)$")
 _FIELDS: Final = ("title", "explanation", "action", "advice", "confidence_reason")
+
+
+class RunCommands(Struct, frozen=True):
+    """The commands about `run` in `logdir`. `is_only`: the log directory has no other run, so that none is chosen."""
+
+    logdir: str
+    run: str
+    is_only: bool
+
+    def command(self, name: str) -> str:
+        """`traceview show gaps logs --run 2026_11_22_07_10_02`."""
+        return f"traceview {name} {shell_path(self.logdir)}{self._choice}"
+
+    def filled(self, advice: Phrase) -> Phrase:
+        """Advice whose commands read this run."""
+        rest = f" {shell_path(self.logdir)}{self._choice}"
+        return tuple(
+            token
+            if token.kind == "name"
+            else Token(
+                _OF_LOGDIR.sub(lambda match: f"traceview {match[1]}{rest}", token.text), token.kind
+            )
+            for token in advice
+        )
+
+    @property
+    def _choice(self) -> str:
+        return "" if self.is_only else f" --run {shell_word(self.run.rpartition('/')[2])}"
 
 
 def shown_finding(

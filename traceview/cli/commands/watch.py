@@ -232,7 +232,7 @@ class _Outputs(Struct):
 
     def salvage(self, run: str) -> str:
         """The command that reads a damaged run."""
-        from traceview.analysis.rules.run_commands import RunCommands
+        from traceview.analysis.rules.sentences import RunCommands
 
         return f"{RunCommands(self.logdir, run, is_only=False).command('analyze')} --salvage"
 

@@ -33,7 +33,6 @@ _CLOCK_METHODS: Final = {
     "none": "not comparable",
 }
 _TOPICS: Final = {
-    "between_steps": "time between steps",
     "input": "input pipeline",
     "lanes": "events of the timeline",
     "outside_view": "GPU clocks, load and other processes",

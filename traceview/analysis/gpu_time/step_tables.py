@@ -1,19 +1,95 @@
-"""Makes the table of steps: how long each took, and the states of every device in it."""
+"""Draws steps: the chart of step times, and the table of each step with the states of every device in it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.gpu_time.steps.section import step_remark
-from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
+from traceview.analysis.gpu_time.steps import step_remark, step_span
+from traceview.analysis.measures.context import View
+from traceview.analysis.measures.step_report import (
+    SLOW_RATIO,
+    SlowSteps,
+    StepDevice,
+    StepRow,
+    Steps,
+    slow_steps,
+    state_growth,
+)
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import STATES, STEP_KINDS
+from traceview.document.figures import StepBar, StepTimes
+from traceview.document.vocabulary import STATES, STEP_KINDS, Look, look_of
 from traceview.ledger.states import KEYS
 from traceview.trace.device.table import Table, integers, record_columns, table, texts
+
+_NAMED_STEPS: Final = 8
+"""Slow steps that the sentence below the chart names; the chart marks all."""
+
+
+def step_times(view: View, steps: Steps) -> StepTimes | None:
+    """A bar per step, of several hosts the longest; None where no step counts."""
+    if steps.median_ps is None:
+        return None
+    slow = slow_steps(steps)
+    longest: dict[int, StepRow] = {}
+    for row in steps.steps:
+        known = longest.get(row.number)
+        if known is None or row.duration_ps > known.duration_ps:
+            longest[row.number] = row
+    bars = []
+    for row in sorted(longest.values(), key=lambda row: row.number):
+        is_slow = slow is not None and row.number in slow.numbers
+        bars.append(
+            StepBar(
+                number=row.number,
+                duration_ps=row.duration_ps,
+                look=STEP_KINDS[row.kind if row.used else "excluded"],
+                excess_ps=row.duration_ps - slow.typical_ps if slow and is_slow else 0,
+                cause=_grown_state(steps, (row.number,), slow) if slow and is_slow else None,
+                span=_span_of_devices(view, row),
+            )
+        )
+    used = [row.duration_ps for row in longest.values() if row.used]
+    return StepTimes(tuple(bars), steps.median_ps, _lead(steps, slow, used))
+
+
+def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look | None:
+    """The state that devices are in for longer than in usual steps, by most; None where there is none."""
+    growth = state_growth(steps.steps, numbers_, slow.usual)
+    total = {state: sum(of_device.values()) for state, of_device in growth.items()}
+    state = max(total, key=lambda state: total[state], default=None)
+    return look_of(STATES, state) if state is not None and total[state] > 0 else None
+
+
+def _span_of_devices(view: View, row: StepRow) -> doc.Span | None:
+    """The step on the devices of its host."""
+    span = step_span(view, row)
+    return span and replace(span, devices=tuple(part.device for part in row.devices[1:]))
+
+
+def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
+    median_ps = steps.median_ps or 0
+    median = numbers.time(median_ps)
+    if slow is None and max(used_ps) - median_ps >= SLOW_RATIO * median_ps:
+        return f"Step times vary without a clear outlier: {numbers.time_range(used_ps)}, median {median}."
+    if slow is None and len(used_ps) < 2:
+        return f"Only 1 step to look at: {median}."
+    if slow is None:
+        return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
+    named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
+    which = "Step" if len(slow.numbers) == 1 else "Steps"
+    takes = "takes" if len(slow.numbers) == 1 else "take"
+    every = f", every {numbers.ordinal(slow.period)} step" if slow.period else ""
+    times = numbers.part_of(slow.slow_ps, slow.usual_ps, "instead of")
+    state = _grown_state(steps, slow.numbers, slow)
+    cause = f" Most of the extra time: {state.words}." if state else ""
+    return f"{which} {named} {takes} {times}{every}.{cause}"
+
+
+# The table
 
 MOST_STEPS: Final = 40
 """So many steps of a host have a row on a terminal; of more the first and the last are shown."""

@@ -1,4 +1,4 @@
-"""Shows how long each step took, which steps are slow, and how much of each the devices computed."""
+"""Steps: how long each took, how they were found, whether some take longer, and how much of each the devices computed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,238 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final, TypeAlias
 
-from traceview.analysis.gpu_time.steps.findings import FEW_STEPS
-from traceview.analysis.measures.context import View
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
+    SLOW_SPREADS,
     SlowSteps,
     StepRow,
     Steps,
+    compute,
     slow_steps,
     state_growth,
 )
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.rule import Rule, finding_loss
+from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Slower, StateName
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.figures import Span, StepBar, StepTimes
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import STATES, STEP_KINDS, STEP_METHODS, Look, look_of
-from traceview.ledger.states import State
+from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
+from traceview.ledger.states import BY_KEY, State
+
+FEW_STEPS: Final = Rule(
+    code="few-steps",
+    title="only {count:is/are} in the statistics",
+    titles={"none": "no step is in the statistics"},
+    meaning="That is too few to tell a typical step from an exception: {all} in the window, {left_out} left out.",
+    action="Capture at least five steps after the warm-up.",
+    actions={
+        "jax": (
+            "Record five steps or more after the warm-up.",
+            "`jax.profiler.start_trace('logs')` before them, `jax.profiler.stop_trace()` after them.",
+        )
+    },
+    starts_at="fewer than {used_step_count} used steps",
+    limits={"used_step_count": 3},
+    metrics={"used_count": "used steps"},
+    severity="info",
+    example="Only 1 step is in the statistics",
+)
+
+UNSTEADY_STEPS: Final = Rule(
+    code="unsteady-steps",
+    title="{count} of {of} steps take {times}: {state}[ in {line}]",
+    titles={
+        "one": "step {worst} takes {times}: {state}[ in {line}]",
+        "period": "every {period} step takes {times}: {state}[ in {line}]",
+    },
+    meaning=(
+        "Steps of one training loop should take equally long. The slow ones have more of this state than the others; no "
+        "other finding is about it. The loss is what they have more."
+    ),
+    action="Compare step {worst} with step {usual}, a usual one: `traceview show gaps LOGDIR` shows what each waits for.",
+    actions={
+        "between": (
+            "Do what runs after these steps less often, or on another thread.",
+            "`traceview show gaps LOGDIR` shows what each waits for: step {worst} is slow, step {usual} a usual one.",
+        )
+    },
+    advice="Capture more steps, and look for other jobs on the host, for garbage collection and for clock changes.",
+    reasons={
+        "cores": "everything else on the machine takes cores from the replicas",
+        "measured": "the steps are measured; why the device takes longer is not known",
+    },
+    starts_at=(
+        "slow steps have more of one state than as many others, for {limit} of the GPU time. A step is slow from {slow_ratio} "
+        "above the median step on, and {slow_spreads} times as far as the lower quartile is below it"
+    ),
+    limits={"slow_ratio": SLOW_RATIO, "slow_spreads": SLOW_SPREADS},
+    metrics={
+        "slow_step_count": "slow steps",
+        "slow_step_ps": "slow step",
+        "usual_step_ps": "other step",
+    },
+    explains=("callback-stall", "python-stall", "between-calls"),
+    example="Every fifth step takes 24.5 instead of 19.1 ms: Python between steps",
+)
+
+NO_STEP_MARKER: Final = Rule(
+    code="no-step-marker",
+    is_of_absence=True,
+    title="no step was found",
+    titles={
+        method: f"{{count:is/are}} found {look.words}, without an explicit marker"
+        for method, look in STEP_METHODS.items()
+    },
+    meaning="Nothing marks the steps.",
+    notes={
+        "none": "Nothing repeats once per step either, so no number is per step.",
+        "inferred": "Their bounds are inferred, so step times may include or miss work at their edges.",
+    },
+    action="Mark the steps with `tf.profiler.experimental.Trace('train', step_num=step, _r=1)`.",
+    advice="Put `next(iterator)` and the call of the training step in its `with` block.",
+    actions={
+        "jax": (
+            "Mark the steps with `jax.profiler.StepTraceAnnotation('train', step_num=step)`.",
+            "Put the call of the training step in its `with` block.",
+        )
+    },
+    starts_at="steps that no explicit marker bounds, or no steps",
+    metrics={"method": "how steps were found"},
+    severity="info",
+    example="6 steps are found by a function call that repeats, without an explicit marker",
+)
+
+RULES: Final = (FEW_STEPS, UNSTEADY_STEPS, NO_STEP_MARKER)
+
+_EXPLICIT_METHODS: Final = ("marker", "keras")
+_SHOWN_BY_EVENTS: Final = (
+    State.INPUT,
+    State.BETWEEN,
+    State.EVALUATION,
+    State.CHECKPOINT,
+    State.COMPILE,
+    State.LOCK,
+)
+"""States whose reason recorded events show; of others a machine that does something else may be the reason."""
+_OF_PERIODS: Final = (State.BETWEEN, State.PYTHON, State.BETWEEN_CALLS)
+"""States of which a period says more than the finding about them."""
+_MOST_OF_STATE: Final = 0.8
+"""Of the loss that another finding states: slow steps with so much of it are what it is about."""
+_OF_PYTHON: Final = (
+    State.PYTHON,
+    State.BETWEEN_CALLS,
+    State.BETWEEN,
+    State.LOCK,
+    State.UNKNOWN,
+)
+"""States in which the line of the thread that runs the steps says more."""
+
+
+def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
+    """Captures with too few steps, or with steps that nothing marks."""
+    used_count, least_count = result.used_count, int(FEW_STEPS.limits["used_step_count"])
+    if used_count < least_count:
+        yield FEW_STEPS.finding(
+            arguments={
+                "count": Number(used_count, "step"),
+                "all": Number(result.count, "step"),
+                "left_out": Number(result.count - used_count),
+            },
+            evidence=[Evidence("used_count", used_count, least_count, "steps")],
+            title="" if used_count else "none",
+        )
+    if result.method not in _EXPLICIT_METHODS:
+        yield NO_STEP_MARKER.finding(
+            arguments={"count": Number(result.count, "step")},
+            evidence=[Evidence("method", result.method, None, "steps")],
+            title=result.method,
+            notes=("inferred",),
+        )
+
+
+def diagnose_absent(_: Context) -> Finding:
+    """A trace in which no step is found."""
+    return NO_STEP_MARKER.finding(
+        evidence=[Evidence("method", "none", None, "steps")],
+        notes=("none",),
+    )
+
+
+def diagnose_unsteady(
+    context: Context, result: Steps | Skipped, findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Slow steps, unless one of the findings is about the state that they have more of, and they have no period."""
+    if isinstance(result, Skipped) or result.reliability == "low":
+        # What merely repeats need not be a step, and may come at any distance.
+        return
+    slow = slow_steps(result)
+    if slow is None or len(slow.numbers) + len(slow.usual) < FEW_STEPS.limits["used_step_count"]:
+        return
+    growth = state_growth(result.steps, slow.numbers, slow.usual)
+    key = max(growth, key=lambda key: sum(growth[key].values()), default=None)
+    if key is None:
+        return
+    state = BY_KEY[key]
+    more = {
+        device: max(growth[key].get(context.trace.device_key(device), 0), 0)
+        for device in context.ledger.devices
+    }
+    lost = context.ledger.loss_of(more)
+    if lost.share < UNSTEADY_STEPS.limit or state == State.UNKNOWN:
+        return
+    named_ps = [row.loss.gpu_time_ps for row in findings if row.loss and key in row.loss.states]
+    says_more = slow.period is not None and state in _OF_PERIODS
+    if named_ps and not (says_more and lost.ps >= _MOST_OF_STATE * max(named_ps)):
+        return
+    on_cpu = all(device.kind == "replica" for device in context.trace.device_list)
+    worst = max(
+        (row for row in result.steps if row.number in slow.numbers),
+        key=lambda row: row.duration_ps,
+    )
+    yield UNSTEADY_STEPS.finding(
+        arguments=_arguments(result, slow, state, worst.number),
+        loss=finding_loss(lost, None, (state,)),
+        confidence=("high", "")
+        if state in _SHOWN_BY_EVENTS
+        else ("low", "cores")
+        if on_cpu
+        else ("medium", "measured"),
+        evidence=(
+            Evidence("slow_step_count", len(slow.numbers), None, "steps"),
+            Evidence("slow_step_ps", slow.slow_ps, None, "steps"),
+            Evidence("usual_step_ps", slow.usual_ps, None, "steps"),
+        ),
+        devices=lost.devices,
+        steps=slow.numbers,
+        title="period" if slow.period else "one" if len(slow.numbers) == 1 else "",
+        action=key,
+    )
+
+
+def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict[str, Argument]:
+    usual_ps = {row.number: row.duration_ps for row in result.steps if row.number in slow.usual}
+    arguments: dict[str, Argument] = {
+        "count": Number(len(slow.numbers)),
+        "of": Number(len(slow.numbers) + len(slow.usual)),
+        "times": Slower(slow.slow_ps, slow.usual_ps),
+        "state": StateName(state.key),
+        "worst": Number(worst),
+        "usual": Number(min(usual_ps, key=lambda number: abs(usual_ps[number] - slow.usual_ps))),
+    }
+    if slow.period:
+        arguments["period"] = Ordinal(slow.period)
+    lines = Counter(
+        row.python.line for row in result.steps if row.number in slow.numbers and row.python
+    )
+    if lines and state in _OF_PYTHON:
+        arguments["line"] = Line(lines.most_common(1)[0][0])
+    return arguments
+
+
+# The section
 
 TITLE: Final = "Steps"
 
@@ -216,7 +431,7 @@ def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
         meaning="the number in the marker",
     )
     yield doc.names("host", [row.host if has_hosts else None for row in rows])
-    yield doc.spans("", [_span(view, row) for row in rows])
+    yield doc.spans("", [step_span(view, row) for row in rows])
     yield doc.times("time", [row.duration_ps for row in rows])
     yield from _computing(steps)
     yield doc.words("remark", [step_remark(row.kind, row.excluded) for row in rows], priority=1)
@@ -237,7 +452,7 @@ def _columns_of_hosts(
         ],
         priority=2,
     )
-    yield doc.spans("", [_span(view, hosts[-1]) for hosts in steps])
+    yield doc.spans("", [step_span(view, hosts[-1]) for hosts in steps])
     yield doc.times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
     yield doc.times("longest", [hosts[-1].duration_ps for hosts in steps])
     yield doc.names("slowest host", [_slowest(hosts) for hosts in steps])
@@ -296,7 +511,7 @@ def step_remark(kind: str, excluded: str | None) -> str:
     return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
 
 
-def _span(view: View, row: StepRow) -> doc.Span | None:
+def step_span(view: View, row: StepRow) -> doc.Span | None:
     """The step on the first device of its host."""
     if not row.devices or row.host not in view.window_start_ps:
         return None
@@ -304,70 +519,13 @@ def _span(view: View, row: StepRow) -> doc.Span | None:
     return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
 
 
-# The chart of step times
-
-_NAMED_STEPS: Final = 8
-"""Slow steps that the sentence below the chart names; the chart marks all."""
-
-
-def step_times(view: View, steps: Steps) -> StepTimes | None:
-    """A bar per step, of several hosts the longest; None where no step counts."""
-    if steps.median_ps is None:
-        return None
-    slow = slow_steps(steps)
-    longest: dict[int, StepRow] = {}
-    for row in steps.steps:
-        known = longest.get(row.number)
-        if known is None or row.duration_ps > known.duration_ps:
-            longest[row.number] = row
-    bars = []
-    for row in sorted(longest.values(), key=lambda row: row.number):
-        is_slow = slow is not None and row.number in slow.numbers
-        bars.append(
-            StepBar(
-                number=row.number,
-                duration_ps=row.duration_ps,
-                look=STEP_KINDS[row.kind if row.used else "excluded"],
-                excess_ps=row.duration_ps - slow.typical_ps if slow and is_slow else 0,
-                cause=_grown_state(steps, (row.number,), slow) if slow and is_slow else None,
-                span=_span_of_devices(view, row),
-            )
-        )
-    used = [row.duration_ps for row in longest.values() if row.used]
-    return StepTimes(tuple(bars), steps.median_ps, _lead(steps, slow, used))
-
-
-def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look | None:
-    """The state that devices are in for longer than in usual steps, by most; None where there is none."""
-    growth = state_growth(steps.steps, numbers_, slow.usual)
-    total = {state: sum(of_device.values()) for state, of_device in growth.items()}
-    state = max(total, key=lambda state: total[state], default=None)
-    return look_of(STATES, state) if state is not None and total[state] > 0 else None
-
-
-def _span_of_devices(view: View, row: StepRow) -> Span | None:
-    """The step on the devices of its host."""
-    if not row.devices or row.host not in view.window_start_ps:
-        return None
-    begin_ps = row.start_ps - view.window_start_ps[row.host]
-    devices = tuple(part.device for part in row.devices)
-    return Span(devices[0], begin_ps, begin_ps + row.duration_ps, devices[1:])
-
-
-def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
-    median_ps = steps.median_ps or 0
-    median = numbers.time(median_ps)
-    if slow is None and max(used_ps) - median_ps >= SLOW_RATIO * median_ps:
-        return f"Step times vary without a clear outlier: {numbers.time_range(used_ps)}, median {median}."
-    if slow is None and len(used_ps) < 2:
-        return f"Only 1 step to look at: {median}."
-    if slow is None:
-        return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
-    named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
-    which = "Step" if len(slow.numbers) == 1 else "Steps"
-    takes = "takes" if len(slow.numbers) == 1 else "take"
-    every = f", every {numbers.ordinal(slow.period)} step" if slow.period else ""
-    times = numbers.part_of(slow.slow_ps, slow.usual_ps, "instead of")
-    state = _grown_state(steps, slow.numbers, slow)
-    cause = f" Most of the extra time: {state.words}." if state else ""
-    return f"{which} {named} {takes} {times}{every}.{cause}"
+ANALYSIS: Final = Analysis[Steps](
+    "steps",
+    compute=compute,
+    rules=RULES,
+    diagnose=diagnose,
+    if_absent=lambda context: [diagnose_absent(context)],
+    conclude=diagnose_unsteady,
+    sections=(steps_section,),
+    title_if_absent=TITLE,
+)

@@ -1,33 +1,36 @@
-"""Shows what the devices waited for: their idle time by state, and the longest gaps with the evidence."""
+"""Idle time: what each device waited for, by state, and the longest gaps with the evidence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from traceview.analysis.measures.context import View
+from traceview.analysis.gpu_time.host_wait_rules import RULES
+from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
+from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.idle_report import (
+    NAME_SEPARATOR,
     Gap,
     Idle,
     IdleRow,
     NumberedGap,
+    compute,
+    gap_rows,
+    gap_span,
     is_without_work,
     numbered_gaps,
 )
-from traceview.analysis.measures.listed_gaps import evidence_text
 from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO
 from traceview.base.text import shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.vocabulary import STATES, look_of
-from traceview.ledger.states import KEYS, State
+from traceview.document.vocabulary import STATES, look_of, thread_name
+from traceview.ledger.states import IDLE_STATES, KEYS, State
+from traceview.trace.device.table import Table
 
 BRIEF_GAPS: Final = 5
 """Gaps in a brief document, the longest ones."""
 TITLE: Final = "Why the devices waited"
-
-
-_NO_WORK: Final = State.NO_WORK.key
 
 
 def idle_section(view: View, result: Idle) -> doc.Section | None:
@@ -123,54 +126,104 @@ def _bar(row: IdleRow, ranked: Sequence[str]) -> doc.Bar:
 
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
-    numbered = numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
-    if not numbered:
+    rows = numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
+    if not rows:
         return None
     used = [row for row in result.devices if not is_without_work(row)]
-    gaps = [row.gap for row in numbered]
+    links = [
+        tuple(
+            doc.Link(f"finding {number}", doc.finding_anchor(number))
+            for number in view.findings_of_gaps.get(row.number, ())
+        )
+        for row in rows
+    ]
     return doc.Section(
         "gaps",
         "Longest gaps",
         doc.table(
             "The longest gaps",
             (
-                doc.ordinals("gap", [row.number for row in numbered]),
-                doc.devices("device", [row.span.device for row in numbered]),
-                doc.spans("", [row.span for row in numbered]),
-                doc.times(
-                    "start",
-                    [row.span.start_ps for row in numbered],
-                    priority=5,
-                    meaning="from the start of the window",
-                ),
-                doc.times("length", [gap.duration_ps for gap in gaps]),
-                doc.ordinals("step", [gap.step for gap in gaps], priority=3),
-                doc.looks("mostly", [look_of(STATES, gap.state) for gap in gaps]),
-                doc.links("findings", [_findings(view, row) for row in numbered]),
-                doc.names("evidence on the host", [_evidence(gap) for gap in gaps], priority=1),
-                *(
-                    [doc.names("line of Python", [gap.python for gap in gaps], priority=1)]
-                    if any(gap.python for gap in gaps)
-                    else []
-                ),
-                doc.names("previous op", [gap.before for gap in gaps], priority=2),
-                doc.names("next op", [gap.after for gap in gaps], priority=4),
+                doc.ordinals("gap", [row.number for row in rows]),
+                *_gap_columns(rows, [row.gap.host_event for row in rows], links),
             ),
             row_count=sum(row.gap_count for row in used),
             rest=f"{view.command('show gaps')} -o gaps.csv",
-            anchors=[doc.gap_anchor(row.number) for row in numbered],
+            anchors=[doc.gap_anchor(row.number) for row in rows],
         ),
     )
 
 
-def _evidence(gap: Gap) -> str | None:
-    """The thread, and the event that it was in, or without one the event that it began next."""
-    return evidence_text(gap.thread, gap.host_event, gap.next_event)
+def gap_table_section(
+    rows: Table, windows: Mapping[str, int], states: Collection[str] = ()
+) -> doc.Section | None:
+    """A row per gap of a table: where it lies, its states, and what shows them; nothing without any.
+
+    `windows`: by device its start. `states`: those whose columns stay longest where room is short.
+    """
+    if not rows.count:
+        return None
+    gaps = gap_rows(rows)
+    numbered = [
+        NumberedGap(0, gap, gap_span(device, gap, windows[device]))
+        for device, gap in zip(rows["device"], gaps, strict=True)
+    ]
+    stacks = [
+        gap.host_event and NAME_SEPARATOR.join(filter(None, (gap.host_outer, gap.host_event)))
+        for gap in gaps
+    ]
+    columns = (*_gap_columns(numbered, stacks), *_state_columns(gaps, states))
+    return doc.Section("gap-rows", "Gaps", doc.table("Gaps", columns))
 
 
-def _findings(view: View, numbered: NumberedGap) -> tuple[doc.Link, ...]:
-    """The findings that name this gap."""
-    return tuple(
-        doc.Link(f"finding {number}", doc.finding_anchor(number))
-        for number in view.findings_of_gaps.get(numbered.number, ())
+def _gap_columns(
+    rows: Sequence[NumberedGap],
+    events: Sequence[str | None],
+    findings: Sequence[tuple[doc.Link, ...]] = (),
+) -> Iterator[doc.Column]:
+    """`events`: what the host was in. `findings`: those that name the gap, in a document where a gap can be opened."""
+    gaps = [row.gap for row in rows]
+    yield doc.devices("device", [row.span.device for row in rows])
+    yield doc.spans("", [row.span for row in rows] if findings else [])
+    yield doc.times(
+        "start",
+        [row.span.start_ps for row in rows],
+        priority=5,
+        meaning="from the start of the window",
     )
+    yield doc.times("length", [gap.duration_ps for gap in gaps])
+    yield doc.ordinals("step", [gap.step for gap in gaps], priority=3)
+    yield doc.looks("mostly", [look_of(STATES, gap.state) for gap in gaps])
+    yield doc.links("findings", findings)
+    evidence = [_evidence(gap, event) for gap, event in zip(gaps, events, strict=True)]
+    yield doc.names("evidence on the host", evidence, priority=1)
+    yield doc.names("line of Python", [gap.python for gap in gaps], priority=1)
+    yield doc.names("previous op", [gap.before for gap in gaps], priority=2)
+    yield doc.names("next op", [gap.after for gap in gaps], priority=4)
+
+
+def _state_columns(gaps: Sequence[Gap], states: Collection[str]) -> Iterator[doc.Column]:
+    """The time in each state of several, the largest first."""
+    keys = [state.key for state in IDLE_STATES if state != State.NO_WORK]
+    totals = {key: sum(gap.states.get(key, 0) for gap in gaps) for key in keys}
+    ranked = sorted((key for key in keys if totals[key]), key=lambda key: -totals[key])
+    for place, key in enumerate(ranked if len(ranked) > 1 else (), start=6):
+        parts = [gap.states.get(key, 0) for gap in gaps]
+        yield doc.times(look_of(STATES, key).words, parts, priority=0 if key in states else place)
+
+
+def _evidence(gap: Gap, event: str | None) -> str | None:
+    """The thread, and the event that it was in, or without one the event that it began next."""
+    if event is None and gap.next_event is not None:
+        event = f"nothing until {gap.next_event}"
+    return ": ".join(part for part in (thread_name(gap.thread), event) if part and event) or None
+
+
+ANALYSIS: Final = Analysis[Idle](
+    "idle",
+    compute=compute,
+    rules=RULES,
+    diagnose=diagnose,
+    if_absent=diagnose_without_devices,
+    sections=(idle_section, gaps_section),
+    title_if_absent=TITLE,
+)

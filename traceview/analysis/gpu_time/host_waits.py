@@ -11,8 +11,9 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.facts.python_lock import keepers_of
 from traceview.analysis.facts.selection import step_bounds
-from traceview.analysis.gpu_time.idle.calls import (
+from traceview.analysis.gpu_time.host_calls import (
     EagerOps,
     FirstCall,
     eager_calls,
@@ -20,7 +21,7 @@ from traceview.analysis.gpu_time.idle.calls import (
     first_call,
     retraced_calls,
 )
-from traceview.analysis.gpu_time.idle.rules import (
+from traceview.analysis.gpu_time.host_wait_rules import (
     BETWEEN_CALLS,
     CALLBACK_STALL,
     CHECKPOINT_STALL,
@@ -31,37 +32,39 @@ from traceview.analysis.gpu_time.idle.rules import (
     HOST_BOUND,
     LAUNCH_BOUND,
     PYTHON_STALL,
+    PYTHON_THREAD,
     RETRACING,
     VALIDATION_STALL,
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
-from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
+from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     CRITICAL_LIMIT,
     LIMIT,
     Rule,
     devices_argument,
     finding_loss,
+    loss_of_host,
+    lost_argument,
 )
 from traceview.analysis.rules.words import (
     Argument,
     Functions,
     Line,
-    Lost,
     Number,
     Ops,
     Part,
     Threads,
     Time,
 )
-from traceview.base.ids import is_in
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.document.vocabulary import thread_words
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Loss
+from traceview.ledger.table import Loss, totals
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -113,11 +116,8 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def device(self) -> int:
         """The device that loses most."""
-        ledger = self.context.ledger
-        return max(
-            ledger.devices,
-            key=lambda device: int(ledger.by_step(self.rows, device).sum()),
-        )
+        lost_ps = self.context.ledger.by_device(self.rows)
+        return max(lost_ps, key=lambda device: lost_ps[device])
 
     @property
     def host(self) -> int:
@@ -232,16 +232,22 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
         yield from _sync(sync)
     if between := waits(State.BETWEEN):
         yield from _between_steps(between)
+    if lock := waits(State.LOCK):
+        yield from _lock(lock)
     if compiles := waits(State.COMPILE):
         yield from _compilation(compiles)
-    if ops := waits(State.HOST_OPS):
-        yield from _heavy_ops(ops)
+    ops = waits(State.HOST_OPS)
+    heavy = _heavy_ops(context) if ops else {}
+    yield from _of_heavy_ops(context, result, heavy)
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
     outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
     yield from outside
     if not outside:
-        if others := ops and _other_host_ops(ops):
-            yield from _host_ops(others)
+        if ops:
+            others = ops.rows.copy()
+            for rows in heavy.values():
+                others &= ~rows
+            yield from _host_ops(_Waits(context, result, others))
         if python := waits(State.PYTHON):
             yield from _python(python)
         if silent := waits(State.BETWEEN_CALLS):
@@ -386,6 +392,33 @@ def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
     return calls, running_ps // count, own_ps // count
 
 
+def _lock(waits: _Waits) -> Iterator[Finding]:
+    """Waits for the lock of Python, with the threads of the script that keep it."""
+    context = waits.context
+    keepers = [
+        (keeper, context.selection.windows[host].length_ps)
+        for host in context.idle.python
+        for keeper in keepers_of(context, host)
+    ]
+    if not keepers:
+        return
+    longest, _ = max(keepers, key=lambda pair: pair[0].kept_ps)
+    finding = PYTHON_THREAD.of_rows(
+        context,
+        waits.rows,
+        arguments={"thread": Threads((longest.thread,)), "line": Line(longest.python.line)},
+        evidence=(
+            *(
+                Evidence("lock_kept_ratio", keeper.kept_ps / window_ps, None, keeper.thread)
+                for keeper, window_ps in keepers
+            ),
+            longest.python.evidence,
+        ),
+    )
+    if finding is not None:
+        yield finding
+
+
 # Tracing and compilation
 
 
@@ -436,9 +469,10 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
 def _first_call(waits: _Waits, call: FirstCall) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
+    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states)
     arguments: dict[str, Argument] = {
         "who": devices_argument(context, lost.devices),
-        "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+        "loss": lost_argument(loss),
         "copies": Number(call.copy_count, "constant"),
         "kernels": Number(call.kernel_count, "kernel"),
     }
@@ -446,7 +480,7 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
         arguments["types"] = Ops(call.types)
     return FIRST_CALL.finding(
         arguments=arguments,
-        loss=finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states),
+        loss=loss,
         confidence=("high", "constants"),
         evidence=(
             Evidence("constant_copy_count", call.copy_count, None, lost.devices[0]),
@@ -458,47 +492,29 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
 # Host ops
 
 
-def _ops_by_loss(context: Context) -> list[int]:
-    """Names of the ops on the CPU that devices wait for, the one with most of it first."""
+def _heavy_ops(context: Context) -> dict[int, BoolArray]:
+    """The rows of each op on the CPU that devices wait for so long that it is a finding, the longest first; by name."""
     ledger, columns = context.ledger, context.ledger.columns
     rows = ledger.rows(states=CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
-    ops, place = np.unique(columns.by[rows], return_inverse=True)
-    total = np.zeros(ops.size, dtype=np.int64)
-    np.add.at(total, place, columns.duration_ps[rows])
-    result: list[int] = ops[np.argsort(-total, kind="stable")].tolist()
-    return result
+    ops, place = unique_inverse(columns.by[rows])
+    total = totals(place, columns.duration_ps[rows], ops.size)
+    share = total / (sum(ledger.gpu_ps_by_device.values()) or 1)
+    longest = np.argsort(-total, kind="stable")
+    chosen = ops[longest[share[longest] >= CPU_HEAVY_OP.limit]]
+    return {op: rows & (columns.by == op) for op in chosen.tolist()}
 
 
-def _rows_of_op(context: Context, op: int) -> BoolArray:
-    return context.ledger.rows(states=CPU_HEAVY_OP.states, by_ops=np.array([op], dtype=np.int64))
-
-
-def _heavy_of(context: Context) -> list[int]:
-    """Names of the ops each of which devices wait for so long that it is a finding."""
-    ledger, limit = context.ledger, CPU_HEAVY_OP.limit
-    return [
-        op for op in _ops_by_loss(context) if ledger.loss(_rows_of_op(context, op)).share >= limit
-    ]
-
-
-def _heavy_ops(waits: _Waits) -> Iterator[Finding]:
-    context, result = waits.context, waits.result
-    for op in _heavy_of(context):
+def _of_heavy_ops(
+    context: Context, result: Idle, heavy: Mapping[int, BoolArray]
+) -> Iterator[Finding]:
+    for op, rows in heavy.items():
         name = context.trace.names[op]
         shown = (op_type(name) or name).decode("utf-8", "replace")
-        yield from _Waits(context, result, _rows_of_op(context, op)).finding(
+        yield from _Waits(context, result, rows).finding(
             CPU_HEAVY_OP,
             arguments={"op": Ops((shown,))},
             evidence=[Evidence("op", name.decode("utf-8", "replace"), None, "")],
         )
-
-
-def _other_host_ops(waits: _Waits) -> _Waits | None:
-    """The time of host ops that no finding about one op has."""
-    rows = waits.rows.copy()
-    for op in _heavy_of(waits.context):
-        rows &= ~_rows_of_op(waits.context, op)
-    return _Waits(waits.context, waits.result, rows) if rows.any() else None
 
 
 def _host_ops(waits: _Waits) -> Iterator[Finding]:
@@ -564,24 +580,13 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         of_causes = states.timeline(states.caller).within(start, end)
         of_graph = [OF_CAUSE[cause] in _OF_GRAPHS for cause in Cause]
         between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
-        lost_ps, whole_ps, count = int(between.sum()), int((end - start).sum()), len(steps)
-        ratio = lost_ps / whole_ps if whole_ps else 0.0
-        if ratio < HOST_BOUND.limit or _is_of_profiler(context, host, lost_ps // count):
+        whole_ps = int((end - start).sum())
+        loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
+        if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step):
             continue
         yield HOST_BOUND.finding(
-            arguments={
-                **_of_ops(ops),
-                "loss": Lost(lost_ps // count, whole_ps // count, ratio),
-            },
-            loss=FindingLoss(
-                ps_per_step=lost_ps // count,
-                step_ps=whole_ps // count,
-                ratio=ratio,
-                gpu_time_ratio=ratio,
-                gpu_time_ps=lost_ps,
-                bound_ps_per_step=None,
-                states=(State.HOST_OPS.key,),
-            ),
+            arguments={**_of_ops(ops), "loss": lost_argument(loss)},
+            loss=loss,
             confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
             evidence=(_count(ops, trace.hosts[host].name),),
             title="host",

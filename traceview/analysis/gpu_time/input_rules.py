@@ -17,12 +17,10 @@ from traceview.analysis.facts.input_supply import (
     supply_of,
 )
 from traceview.analysis.facts.pipeline_threads import busy_cores
-from traceview.analysis.gpu_time.input.result import Input, InputHost
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
-from traceview.analysis.rules.rule import FEW_STEPS, Rule
-from traceview.analysis.rules.words import Argument, Hosts, Line, Lost, Number, Part, Stages
-from traceview.base.intervals import BoolArray
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
+from traceview.analysis.rules.words import Argument, Hosts, Line, Number, Part, Stages
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import kind_of
@@ -213,18 +211,12 @@ def action_for(kind: str) -> str:
     return next((key for pattern, key in _KINDS if re.fullmatch(pattern, kind)), "stage")
 
 
-def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
-    """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
-
-    `result`: None where no iterator was recorded.
-    """
-    if not context.ledger.devices:
-        if result is not None:
-            yield from _of_host(context, result)
-        return
+def waits_of_devices(context: Context) -> Iterator[Finding]:
+    """What devices wait for input."""
     ledger = context.ledger
     rows = ledger.rows(states=(State.INPUT,))
-    worst = _device_that_waits_most(context, rows)
+    waited_ps = ledger.by_device(rows)
+    worst = max(waited_ps, key=lambda device: waited_ps[device])
     host = context.trace.device_list[worst].host
     supply = supply_of(context, host)
     slowed_ps = ledger.by_step(rows & (ledger.columns.activity != IDLE), worst)
@@ -251,59 +243,30 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
         yield finding
 
 
-def _device_that_waits_most(context: Context, rows: BoolArray) -> int:
-    ledger = context.ledger
-    waited = {
-        device: ledger.by_state(device, rows).get(State.INPUT, 0) for device in ledger.devices
-    }
-    return max(waited, key=lambda device: waited[device])
-
-
-def _of_host(context: Context, result: Input) -> Iterator[Finding]:
+def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]:
+    """What the thread of the step waits for batches, where no device was recorded."""
+    selection, trace = context.selection, context.trace
+    used = selection.used_of(host)
+    whole_ps = sum(step.duration_ps for step in used) or selection.windows[host].length_ps
+    loss = loss_of_host(wait_ps, whole_ps, len(used), State.INPUT)
     # Where the planes of GPUs were lost, the GPUs may have worked while the host waited.
-    if any(host.gpus_expected or host.errors for host in context.trace.hosts):
+    is_lost = any(each.gpus_expected or each.errors for each in trace.hosts)
+    if is_lost or loss.ratio < INPUT_BOUND.limit:
         return
-    worst = max(result.hosts, key=lambda row: row.input_ratio or 0.0)
-    loss = _loss_of_host(context, worst)
-    if loss is None or loss.ratio < INPUT_BOUND.limit or worst.keeps_up:
-        return
-    host = next(i for i in context.selection.windows if context.trace.hosts[i].name == worst.host)
     supply = supply_of(context, host)
     sentences = _Sentences(context, host, supply)
-    few = context.selection.has_few_steps
     yield INPUT_BOUND.finding(
         arguments={
             **sentences.arguments,
-            "who": Hosts((worst.host,)),
-            "loss": Lost(loss.ps_per_step, loss.step_ps, loss.ratio),
+            "who": Hosts((trace.hosts[host].name,)),
+            "loss": lost_argument(loss),
         },
         loss=loss,
-        confidence=("low", FEW_STEPS) if few else ("high", ""),
+        confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=_evidence(context, host, supply),
         title="host",
         action=sentences.action(loss.ratio),
         notes=("host", *sentences.notes),
-    )
-
-
-def _loss_of_host(context: Context, row: InputHost) -> FindingLoss | None:
-    """What the thread of the step waits, of its steps; there is no GPU time that it could be a share of."""
-    if row.input_ratio is None or row.wait_ps is None:
-        return None
-    selection, names = context.selection, context.trace.hosts
-    host = next(i for i in selection.windows if names[i].name == row.host)
-    used = selection.used_of(host)
-    whole_ps = sum(step.duration_ps for step in used) or selection.windows[host].length_ps
-    count = len(used) or 1
-    return FindingLoss(
-        ps_per_step=row.wait_ps // count,
-        step_ps=whole_ps // count,
-        ratio=row.input_ratio,
-        gpu_time_ratio=row.input_ratio,
-        gpu_time_ps=row.wait_ps,
-        bound_ps_per_step=None,
-        states=(State.INPUT.key,),
-        has_steps=bool(used),
     )
 
 
@@ -378,26 +341,26 @@ class _Sentences:
 
 def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[Evidence]:
     evidence: list[Evidence] = []
+    name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        name = context.trace.hosts[host].name
         where = f"{name}, {supply.slowest.name}"
-        known = supply.is_short and supply.empty_step_ratio is not None
-        evidence.append(
-            Evidence("work_ratio", supply.work_ratio, WORK_RATIO if known else None, where)
-        )
-        if known and supply.work_ratio < WORK_RATIO:
-            waited = supply.work_of_wait_ratio or 0.0
-            evidence.append(Evidence("work_of_wait_ratio", waited, WORK_RATIO, where))
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        if supply.is_short and supply.empty_step_ratio is not None:
-            evidence.append(
-                Evidence("empty_step_ratio", supply.empty_step_ratio, EMPTY_STEP_RATIO, name)
-            )
-        if supply.is_short and supply.empty_wait_ratio is not None:
-            evidence.append(
-                Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
-            )
-        if "prefetch" in supply.missing:
-            evidence.append(Evidence("missing", "prefetch", None, name))
-    python = context.python_of_input.get(context.trace.hosts[host].name)
+        is_short, empty = supply.is_short, supply.empty_step_ratio
+        known = is_short and empty is not None
+        of_wait = supply.work_of_wait_ratio or 0.0
+        is_little = known and supply.work_ratio < WORK_RATIO
+        waited = supply.empty_wait_ratio if is_short else None
+        measured = (
+            ("work_ratio", supply.work_ratio, WORK_RATIO if known else None, where),
+            ("work_of_wait_ratio", of_wait if is_little else None, WORK_RATIO, where),
+            ("empty_step_ratio", empty if is_short else None, EMPTY_STEP_RATIO, name),
+            ("empty_wait_ratio", waited, EMPTY_WAIT_RATIO, name),
+            ("missing", "prefetch" if "prefetch" in supply.missing else None, None, name),
+        )
+        evidence = [
+            Evidence(metric, value, limit, place)
+            for metric, value, limit, place in measured
+            if value is not None
+        ]
+    python = context.python_of_input.get(name)
     return [*evidence, python.evidence] if python else evidence

@@ -441,6 +441,32 @@ BETWEEN_CALLS: Final = Rule(
     example="GPU:0 waits 13.7 of 61.3 ms (22%) between recorded calls",
 )
 
+PYTHON_THREAD: Final = Rule(
+    code="python-thread",
+    states=(State.LOCK,),
+    title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
+    meaning=(
+        "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
+        "computes keeps the lock for 5 ms each time. The thread of the step needs the lock after each call of TensorFlow and "
+        "for its own Python, and waits."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
+        "the lock, as samples of stacks show, and the step waits for the lock"
+    ),
+    action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
+    advice=(
+        "Or let the thread sleep between short pieces of work, or call code that releases the lock, such as NumPy on large "
+        "arrays."
+    ),
+    metrics={
+        "lock_kept_ratio": "share of the window in which it kept the lock",
+        "python_line": "line of Python",
+    },
+    reasons={"": "the processor time of the thread and the wait for the lock agree"},
+    example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
+)
+
 RULES: Final = (
     D2H_SYNC,
     LAUNCH_BOUND,
@@ -454,4 +480,5 @@ RULES: Final = (
     PYTHON_STALL,
     BETWEEN_CALLS,
     FIRST_CALL,
+    PYTHON_THREAD,
 )

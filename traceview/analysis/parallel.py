@@ -1,32 +1,46 @@
-"""Has the processes that read the hosts of a run compute what one host can tell, and joins their answers to that of the run.
+"""Computes topics elsewhere: of one host in the process that read it, and on a second thread beside the first.
 
-These are the causes of idle time, what the input pipelines deliver, and every topic with a `join`. A host receives what it needs to know of
-the others (`trace/reading/host_of_run.py`) and then analyses its own events as if they were a run. Whatever an answer is missing
-for is computed where the question came from, as without other processes, so nothing is lost with one.
+The processes that read the hosts of a run compute what one host can tell: the causes of idle time, what the input pipelines
+deliver, and every topic with a `join`. A host receives what it needs to know of the others (`trace/reading/host_of_run.py`)
+and then analyses its own events as if they were a run. Whatever an answer is missing for is computed where the question
+came from, as without other processes, so nothing is lost with one. A second thread computes some topics while the first one
+computes the others; both meet in the middle.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Event, Thread, get_ident
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.analysis.exchange import balance, collectives, gradients, placement, transfers
 from traceview.analysis.facts.idle_time import IdleOfHost, joined_idle_time
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.facts.of_hosts import OfHosts
 from traceview.analysis.facts.run import idle_time
 from traceview.analysis.facts.selection import Selection
+from traceview.analysis.gpu_time import idle, path, steps
+from traceview.analysis.gpu_time import input as input_topic
+from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context, Options, result_key
 from traceview.analysis.registry import ANALYSES
 from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.workload import launches, ops, precision, step_ops
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
+from traceview.base.timing import measured_beside
 from traceview.trace.model import Step, Trace
 from traceview.trace.reading.host_of_run import KnownOfRun, host_of_run, known_by_file
 from traceview.trace.reading.load import Readers
 from traceview.trace.reading.part import HostFile
 from traceview.trace.windows import Window
+
+# Hosts
 
 _JOINED = tuple(topic for topic in ANALYSES if topic.join)
 
@@ -110,3 +124,73 @@ def _joined(
     if len(reasons) == 1 and len(results) == len(trace.hosts):
         return next(iter(reasons.values()))
     return None
+
+
+# A second thread
+
+_TOPICS: Final[tuple[Analysis[Any], ...]] = (
+    ops.ANALYSIS,
+    launches.ANALYSIS,
+    precision.ANALYSIS,
+    gradients.ANALYSIS,
+    placement.ANALYSIS,
+    capture.ANALYSIS,
+    balance.ANALYSIS,
+    collectives.ANALYSIS,
+    transfers.ANALYSIS,
+    idle.ANALYSIS,
+    steps.ANALYSIS,
+    input_topic.ANALYSIS,
+    step_ops.ANALYSIS,
+)
+"""First those that do without the ledger, which the first thread makes meanwhile. What takes much memory comes late, when the
+first thread holds less."""
+
+_FEWEST_EVENTS: Final = 100_000
+_FEWEST_PER_DEVICE: Final = 20_000
+"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock: they take it for each array."""
+
+
+def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
+    """These topics in the order in which the first thread asks for them.
+
+    First the path, which needs the causes and the ledger; last those that the second thread begins with.
+    """
+    alone = [topic for topic in topics if topic not in (path.ANALYSIS, *_TOPICS)]
+    return [path.ANALYSIS, *alone, *(topic for topic in reversed(_TOPICS) if topic in topics)]
+
+
+@contextmanager
+def computed_beside(context: Context) -> Iterator[None]:
+    """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
+    trace = context.trace
+    count = trace.device_columns.count + trace.host_columns.count
+    fewest = max(_FEWEST_EVENTS, _FEWEST_PER_DEVICE * len(trace.device_list))
+    if count < fewest or (os.cpu_count() or 1) < 2:
+        yield
+        return
+    ended, first = Event(), get_ident()
+
+    def compute() -> None:
+        with measured_beside(first):
+            with suppress(Exception):
+                # The ledger needs it after the causes, which the first thread finds meanwhile.
+                _ = context.activities
+            for topic in _TOPICS:
+                if ended.is_set():
+                    return
+                with suppress(Exception):
+                    context.result(topic)
+
+    # Ctrl-C does not wait for it.
+    thread = Thread(target=compute, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # No more threads may be started, in a container for instance.
+        yield
+        return
+    try:
+        yield
+    finally:
+        ended.set()

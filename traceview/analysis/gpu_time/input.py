@@ -1,0 +1,458 @@
+"""Input: how long the model waits for data, for which host and shard, and which stage of the pipeline is slowest.
+
+The wait of a host is what the ledger has as input of the device that waits most. On a host without devices it is the
+union of the `IteratorGetNext…` calls that hold up the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final
+
+import numpy as np
+
+from traceview.analysis.facts.input_supply import (
+    LATE_RATIO,
+    InputShard,
+    InputSupply,
+    input_supplies,
+)
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, wait_of_host, waits_of_devices
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.rules.finding import Finding, Skipped, Verdict
+from traceview.base.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Picoseconds,
+    Ratio,
+    Record,
+    StageName,
+    one_of,
+)
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.figures import Chain, ChainStage
+from traceview.document.vocabulary import VERDICTS, look_of
+from traceview.ledger.states import State
+from traceview.trace.host.pipeline import SLOW_CALL_PS, InputStage
+
+TOP_STAGES: Final = 10
+"""Rows of the stage table in a report, unless asked otherwise."""
+
+MODERATE_RATIO: Final = 0.05
+HIGH_RATIO: Final = 0.20
+"""Of the step: waits from which on the verdict is moderate, and high (XProf's limits)."""
+
+NO_WAIT_RECORDED: Final = "no IteratorGetNext call of the model was recorded"
+NO_STEPS: Final = "no used step"
+
+
+class InputHost(Record, frozen=True):
+    """How long one host's model waited for input.
+
+    Attributes:
+        host: Name of the host.
+        measured_by: ledger: time of a device in state input; iterator: calls of IteratorGetNext that held up the step.
+        device: Key of the device that waits most; null where the host's calls are measured.
+        wait_ps: Wait in the used steps, or without steps in the window, picoseconds; null where not known.
+        wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps.
+        input_ratio: Share of the used steps that is waiting for input; of the window without steps; null where not known.
+        reason: Why there is no ratio; null where there is one.
+        slowest_stage: Path of the stage with the longest own time; null where no stage was recorded.
+        work_ps: Self time of that stage in the window without waiting for inputs, picoseconds.
+        work_ratio: The same over the window; above 1 where several threads run it.
+        share_ratio: Its share of the work of all stages that the model waits for; null where no stage was recorded.
+        empty_step_ratio: Share of the used steps in which a request met an empty prefetch buffer between that
+            stage and the model, of the buffer for which it is least; null without a recorded buffer.
+        empty_wait_ratio: Share of the time in requests of the used steps that lies in steps in which one met an empty
+            buffer, of the buffer for which it is least; null without a recorded buffer or a wait.
+        work_of_wait_ratio: Own time of that stage over the time in requests; null without a wait.
+        keeps_up: Whether the pipeline delivers as fast as the model takes, so that its requests wait for nothing.
+    """
+
+    host: Hostname
+    measured_by: Annotated[str, one_of("ledger", "iterator")]
+    device: DeviceKey | None
+    wait_ps: Picoseconds | None
+    wait_per_step_ps: Picoseconds | None
+    input_ratio: Ratio | None
+    reason: str | None
+    slowest_stage: StageName | None
+    work_ps: Picoseconds | None
+    work_ratio: Ratio | None
+    share_ratio: Ratio | None
+    empty_step_ratio: Ratio | None
+    empty_wait_ratio: Ratio | None
+    work_of_wait_ratio: Ratio | None
+    keeps_up: bool
+
+
+class Input(Record, frozen=True):
+    """The input pipeline, and how long the model waits for it.
+
+    Attributes:
+        input_ratio: Share of the used steps spent waiting for input on the host that waits most; of the window without
+            steps; null where not known.
+        verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
+        reason: Why there is no ratio; null where there is one.
+        hosts: How long the model of each host waited.
+        shards: The shards of a distributed dataset; empty without one, and where it is not known whose they are.
+        empty_ratio: How often the buffer that the model takes from was found empty; null where not recorded.
+        missing: What the pipeline of the host that waits most lacks, by the names of its stages.
+        stages: Stages with the longest self time, the longest first.
+        stage_count: Stages in all.
+        left_out_count: Stages that are not listed.
+    """
+
+    input_ratio: Ratio | None
+    verdict: Verdict | None
+    reason: str | None
+    hosts: tuple[InputHost, ...]
+    shards: tuple[InputShard, ...]
+    empty_ratio: Ratio | None
+    missing: tuple[
+        Annotated[str, one_of("prefetch", "parallel_map", "parallel_interleave", "cache")], ...
+    ]
+    stages: tuple[InputStage, ...]
+    stage_count: Count
+    left_out_count: Count
+
+    @property
+    def worst(self) -> InputHost:
+        """The host that waits most."""
+        return max(self.hosts, key=lambda row: row.input_ratio or 0.0)
+
+
+def verdict_of(ratio: float) -> Verdict:
+    """How much of the step a wait is, as XProf words it."""
+    return "high" if ratio >= HIGH_RATIO else "moderate" if ratio >= MODERATE_RATIO else "none"
+
+
+def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
+    """The waits, shards and stages of every host. `top`: rows of stages, None for all."""
+    supplies = context.once(input_supplies)
+    if not supplies:
+        return Skipped("no tf.data iterator was recorded")
+    rows = {host: _host(context, host, supply) for host, supply in supplies.items()}
+    worst = max(rows, key=lambda host: rows[host].input_ratio or 0.0)
+    ratio = rows[worst].input_ratio
+    stages = sorted(
+        (stage for supply in supplies.values() for stage in supply.stages),
+        key=lambda stage: -stage.self_ps,
+    )
+    listed = stages[:top]
+    return Input(
+        input_ratio=ratio,
+        verdict=None if ratio is None else verdict_of(ratio),
+        reason=rows[worst].reason if ratio is None else None,
+        hosts=tuple(rows.values()),
+        shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
+        empty_ratio=supplies[worst].empty_ratio,
+        missing=supplies[worst].missing,
+        stages=tuple(listed),
+        stage_count=len(stages),
+        left_out_count=len(stages) - len(listed),
+    )
+
+
+_Waits = tuple[int | None, Mapping[int, int], int | None]
+"""The device that waits most, the wait by place of the step among those of the host, and the wait in the window."""
+
+
+def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
+    """What is known of the wait of a host; no wait in the window where nothing is."""
+    trace, ledger = context.trace, context.ledger
+    devices = [device for device in ledger.devices if trace.device_list[device].host == host]
+    if not devices:
+        return None, dict(enumerate(supply.wait_of_steps or ())), supply.wait_ps
+    waited = ledger.by_device(ledger.rows(states=(State.INPUT,), devices=devices))
+    most = max(devices, key=lambda device: waited[device])
+    of_steps = ledger.states_of_steps(most)[State.INPUT]
+    own = np.array([step.host == host for step in ledger.steps], dtype=np.bool_)
+    return most, dict(enumerate(of_steps[own].tolist())), waited[most]
+
+
+def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
+    device, of_steps, in_window_ps = _waits(context, host, supply)
+    selection, steps = context.selection, context.selection.steps[host]
+    used = [place for place in of_steps if steps[place].excluded is None]
+    whole_ps = sum(steps[place].duration_ps for place in used)
+    wait_ps: int | None = sum(of_steps[place] for place in used)
+    if not used:
+        wait_ps = in_window_ps
+        whole_ps = 0 if steps else selection.windows[host].length_ps
+    is_known = wait_ps is not None and whole_ps > 0
+    absent = NO_WAIT_RECORDED if wait_ps is None else NO_STEPS
+    return InputHost(
+        host=context.trace.hosts[host].name,
+        measured_by="iterator" if device is None else "ledger",
+        device=None if device is None else context.trace.device_key(device),
+        wait_ps=wait_ps,
+        wait_per_step_ps=(wait_ps or 0) // len(used) if used else None,
+        input_ratio=(wait_ps or 0) / whole_ps if is_known else None,
+        reason=None if is_known else absent,
+        slowest_stage=supply.slowest.name if supply.slowest else None,
+        work_ps=supply.slowest.own_ps if supply.slowest else None,
+        work_ratio=supply.work_ratio,
+        share_ratio=supply.share_ratio if supply.slowest else None,
+        empty_step_ratio=supply.empty_step_ratio,
+        empty_wait_ratio=supply.empty_wait_ratio,
+        work_of_wait_ratio=supply.work_of_wait_ratio,
+        keeps_up=not supply.is_short,
+    )
+
+
+def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
+    """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
+
+    `result`: None where no iterator was recorded.
+    """
+    if context.ledger.devices:
+        yield from waits_of_devices(context)
+    elif result is not None:
+        worst = result.worst
+        hosts = {context.trace.hosts[host].name: host for host in context.selection.windows}
+        if worst.wait_ps is not None and worst.input_ratio is not None and not worst.keeps_up:
+            yield from wait_of_host(context, hosts[worst.host], worst.wait_ps)
+
+
+# The section
+
+TITLE: Final = "Input pipeline"
+BRIEF_STAGES: Final = 5
+"""Stages in a brief document, those that work most."""
+BRIEF_ROWS: Final = 8
+"""Hosts, and shards, that have a row in a brief document."""
+
+MISSING: Final = {
+    "prefetch": "prefetch at the end of the pipeline",
+    "parallel_map": "a parallel map",
+    "parallel_interleave": "a parallel interleave",
+    "cache": "a cache",
+}
+_HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
+BEHIND: Final = (
+    "A shard is behind by how much later than the earliest one it was ready; median over the steps."
+)
+_SEPARATOR: Final = "::"
+WORK: Final = (
+    "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
+    "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
+    "threads make, or takes it over."
+)
+_ASKED_BY: Final = {True: "model", False: "background threads"}
+_MEASURES: Final = {"ledger": "time of the device", "iterator": "iterator calls"}
+
+
+def section(view: View, result: Input) -> doc.Section:
+    """The wait, what the pipeline lacks, and the hosts, shards and stages."""
+    most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
+    everything = f"{view.command('analyze')} --format json"
+    most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
+    stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
+    return doc.Section(
+        "input",
+        TITLE,
+        (
+            *doc.notes(*_notes(result)),
+            *_chain(result),
+            # With a single host the lead gives it.
+            *doc.record_table(
+                "Input wait by host",
+                result.hosts[:most_rows] if len(result.hosts) > 1 else (),
+                _HOSTS,
+                row_count=len(result.hosts),
+                rest=everything,
+            ),
+            *doc.record_table(
+                "Shards of the batch",
+                result.shards[:most_rows],
+                _SHARDS,
+                row_count=len(result.shards),
+                rest=everything,
+            ),
+            *doc.remarks(BEHIND if result.shards else None),
+            *doc.record_table(
+                "Stages of the input pipeline",
+                stages,
+                _STAGES,
+                row_count=result.stage_count,
+                rest=view.command("show input"),
+            ),
+            *doc.remarks(WORK if stages else None),
+        ),
+        lead=_lead(result),
+    )
+
+
+def _lead(result: Input) -> str:
+    if result.input_ratio is None:
+        return f"Input wait: unknown; {result.reason}."
+    worst = result.worst
+    whole = "window" if worst.wait_per_step_ps is None else "step"
+    share = numbers.percent(result.input_ratio)
+    verdict = look_of(VERDICTS, result.verdict or "none").words
+    if worst.measured_by == "iterator":
+        lead = f"The thread that runs the steps waits {share} of the {whole} for the next batch"
+    else:
+        lead = f"{worst.device or 'A device'} waits {share} of the {whole} for input"
+    if not worst.keeps_up:
+        return f"{lead} ({verdict})."
+    if result.verdict == "none":
+        return f"{lead}. The pipeline keeps up: a batch is ready when the model asks."
+    return f"{lead} ({verdict}). A batch is ready, but Python of the pipeline keeps the lock from the step."
+
+
+def _notes(result: Input) -> tuple[str | None, ...]:
+    row = result.worst
+    missing = ", ".join(MISSING.get(key, key) for key in result.missing)
+    # Where the pipeline keeps up, a change to it helps nothing.
+    is_slow = result.verdict in ("high", "moderate") and not row.keeps_up
+    return (
+        _slowest(result, row),
+        f"Missing: {missing}." if missing and is_slow else None,
+        _fill(result, row, is_slow=is_slow),
+    )
+
+
+def _slowest(result: Input, row: InputHost) -> str | None:
+    """How long the slowest stage works, on one thread or on several."""
+    name, work_ps = row.slowest_stage, row.work_ps or 0
+    if name is None:
+        return None
+    more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
+    work = f"works {numbers.percent(row.work_ratio)} of the window{more}"
+    if row.work_ratio is None:
+        work = f"{numbers.percent(row.share_ratio)} of the work of all stages"
+    is_below = any(stage.own_ps > work_ps for stage in result.stages if stage.name != name)
+    return f"Slowest stage: {_path(name)}, {work}.{_HAND_ON if is_below else ''}"
+
+
+def _fill(result: Input, row: InputHost, *, is_slow: bool) -> str | None:
+    """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
+    if row.empty_step_ratio is not None:
+        steps = numbers.share(row.empty_step_ratio)
+        return f"In {steps} of the steps the fullest prefetch buffer between it and the model was empty when asked."
+    if result.empty_ratio is not None:
+        by_device = any(host.measured_by == "ledger" for host in result.hosts)
+        who = "the devices" if by_device else "the thread that runs the steps"
+        hardly = "" if is_slow or not result.empty_ratio else f", but {who} hardly waited for it"
+        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
+    return None
+
+
+_HOSTS: Final = (
+    doc.Heading("host", "name", "host"),
+    doc.Heading("share of the step", "share", "input_ratio"),
+    doc.Heading("wait per step", "time", "wait_per_step_ps", 1),
+    doc.Heading("wait in all", "time", "wait_ps", 3),
+    doc.Heading("device", "device", "device", 2, "the device of the host that waits most"),
+    doc.Heading("measured by", "words", lambda row: _MEASURES[row.measured_by], 5),
+    doc.Heading("unknown because", "words", "reason", 4),
+)
+_SHARDS: Final = (
+    doc.Heading("shard", "words", lambda row: str(row.shard)),
+    doc.Heading("device", "device", "device"),
+    doc.Heading("host", "name", "host", 3, if_several=True),
+    doc.Heading(
+        "time in calls per step",
+        "time",
+        "wait_per_step_ps",
+        meaning="time in the calls for the next part of the batch, median over the steps",
+    ),
+    doc.Heading(
+        "behind first shard",
+        "time",
+        "late_per_step_ps",
+        meaning="ready later than the earliest shard, median over the steps",
+    ),
+    doc.Heading(f"steps {LATE_RATIO:.0%} behind", "count", "late_step_count", 1),
+    doc.Heading("steps", "count", "step_count", 2),
+)
+_STAGES: Final = (
+    doc.Heading("stage", "name", lambda row: _path(row.name)),
+    doc.Heading("host", "name", "host", 3, if_several=True),
+    doc.Heading("asked by", "words", lambda row: _ASKED_BY[row.blocking], if_several=True),
+    doc.Heading(
+        "work in the window",
+        "time",
+        "own_ps",
+        meaning="time in its calls, without the stages that it calls or waits for",
+    ),
+    doc.Heading(
+        "handing over", "time", "waiting_ps", 1, "for stages on other threads, in the window"
+    ),
+    doc.Heading("calls", "count", "calls", 4),
+    doc.Heading(f"over {numbers.time(SLOW_CALL_PS)}", "count", "slow_count", 5),
+    doc.Heading("parallel calls", "count", "parallelism", 6),
+    doc.Heading("buffer", "words", lambda row: _buffer(row), 7),
+    doc.Heading("calls with empty buffer", "share", "empty_ratio", 3),
+    doc.Heading("added by", "words", lambda row: "TensorFlow" if row.injected else "", 2),
+)
+
+
+def _path(name: str) -> str:
+    """The path of a stage from the root."""
+    return name.removeprefix("Iterator::")
+
+
+def _buffer(row: InputStage) -> str | None:
+    """The typical fill of the buffer, and its size."""
+    if row.buffered_median is None:
+        return None
+    size = "" if row.buffer_limit is None else f" of {row.buffer_limit}"
+    return f"{row.buffered_median}{size}"
+
+
+def _chain(result: Input) -> tuple[Chain, ...]:
+    """The pipeline of the slowest stage, or of the stage that takes longest; nothing without two stages of one."""
+    named = result.worst.slowest_stage
+    blocking = [stage for stage in result.stages if stage.blocking] or list(result.stages)
+    if not blocking:
+        return ()
+    host = result.worst.host if named else blocking[0].host
+    stages = {stage.name: stage for stage in result.stages if stage.host == host}
+    inside = named if named in stages else blocking[0].name
+    leaves = [name for name in stages if _is_above(inside, name) or name == inside]
+    leaf = max(leaves, key=lambda name: name.count(_SEPARATOR), default=inside)
+    path = [name for name in stages if name == leaf or _is_above(name, leaf)]
+    path.sort(key=lambda name: -name.count(_SEPARATOR))
+    if len(path) < 2:
+        return ()
+    model_wait = next((row.wait_ps for row in result.hosts if row.host == host), None)
+    return (
+        Chain(
+            tuple(
+                ChainStage(
+                    name=name.rpartition(_SEPARATOR)[2],
+                    own_ps=stages[name].own_ps,
+                    awaited_ps=_waited(stages[above], stages[name]) if above else model_wait,
+                    is_slowest=name == named,
+                )
+                for name, above in zip(path, [*path[1:], ""], strict=True)
+            )
+        ),
+    )
+
+
+def _waited(stage: InputStage, input_stage: InputStage) -> int | None:
+    """How long a stage waited for its input on another thread; None on its own thread, where it called it instead."""
+    return (
+        None if stage.threads == input_stage.threads and not stage.waiting_ps else stage.waiting_ps
+    )
+
+
+def _is_above(name: str, below: str) -> bool:
+    """Whether a stage stands nearer to the model than another one of its pipeline."""
+    return below.startswith(f"{name}{_SEPARATOR}")
+
+
+ANALYSIS: Final = Analysis[Input](
+    "input",
+    compute=compute,
+    rules=(INPUT_BOUND,),
+    diagnose=diagnose,
+    if_absent=lambda context: diagnose(context, None),
+    sections=(section,),
+)
