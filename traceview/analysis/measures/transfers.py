@@ -440,7 +440,7 @@ class _Results(Struct, frozen=True, eq=False):
 def _results(trace: Trace, copies: Copies) -> _Results:
     device, host = trace.device_columns, trace.host_columns
     up = device.class_[copies.row] == ActivityClass.H2D
-    numbers, number_of_name = _sources(trace, copies.op[up])
+    numbers, number_of_name = _source_ops(trace, copies.op[up])
     if not numbers:
         nothing = np.empty(0, dtype=np.int64)
         return _Results(nothing, nothing, nothing)
@@ -491,7 +491,7 @@ def _trips(trace: Trace, copies: Copies) -> _Trips | None:
     )
 
 
-def _sources(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:
+def _source_ops(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:
     """The ops whose results these transfers bring, numbered, and the number for each name of the trace."""
     numbers: dict[bytes, int] = {}
     number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
