@@ -89,7 +89,7 @@ def test_terminal(command: Command, logs: str) -> None:
     head, first = lines[3:5]
     assert head.split("  ")[0] == "device"
     assert re.split(r"\s{2,}", head)[-2:] == ["input", "kernel launches"]
-    assert re.split(r"\s{2,}", first)[:5] == ["GPU:1", "25.0 ms", "input", "0", "0"]
+    assert re.split(r"\s{2,}", first)[:5] == ["GPU:1", "0", "25.0 ms", "0", "input"]
     assert re.split(r"\s{2,}", first)[-2:] == ["20.0 ms", "5.00 ms"]
     assert "Python thread: train > IteratorGetNext:IteratorGetNext" in first
 

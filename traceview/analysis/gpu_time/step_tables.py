@@ -7,7 +7,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.gpu_time.steps import step_remark, step_span
 from traceview.analysis.measures.context import View
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
@@ -87,6 +86,20 @@ def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
     state = _grown_state(steps, slow.numbers, slow)
     cause = f" Most of the extra time: {state.words}." if state else ""
     return f"{which} {named} {takes} {times}{every}.{cause}"
+
+
+def step_remark(kind: str, excluded: str | None) -> str:
+    """What is special about a step; mostly nothing."""
+    words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
+    return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
+
+
+def step_span(view: View, row: StepRow) -> doc.Span | None:
+    """The step on the first device of its host."""
+    if not row.devices or row.host not in view.window_start_ps:
+        return None
+    begin_ps = row.start_ps - view.window_start_ps[row.host]
+    return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
 
 
 # The table

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final, TypeAlias
 
+from traceview.analysis.gpu_time.step_tables import step_remark, step_span
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
@@ -25,7 +26,7 @@ from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Slow
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import STEP_KINDS, STEP_METHODS, look_of
+from traceview.document.vocabulary import STEP_METHODS, look_of
 from traceview.ledger.states import BY_KEY, State
 
 FEW_STEPS: Final = Rule(
@@ -503,20 +504,6 @@ def _computing(steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
         priority=4,
     )
     yield doc.counts("devices", [len(row) for row in ratios], priority=5)
-
-
-def step_remark(kind: str, excluded: str | None) -> str:
-    """What is special about a step; mostly nothing."""
-    words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
-    return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
-
-
-def step_span(view: View, row: StepRow) -> doc.Span | None:
-    """The step on the first device of its host."""
-    if not row.devices or row.host not in view.window_start_ps:
-        return None
-    begin_ps = row.start_ps - view.window_start_ps[row.host]
-    return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
 
 
 ANALYSIS: Final = Analysis[Steps](
