@@ -13,7 +13,7 @@ from traceview.analysis.gpu_time import idle, path, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.workload import launches, ops, precision, step_ops
+from traceview.analysis.workload import compute, launches, ops, precision
 from traceview.base.timing import measured_beside
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
@@ -29,7 +29,7 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     idle.ANALYSIS,
     steps.ANALYSIS,
     input_topic.ANALYSIS,
-    step_ops.ANALYSIS,
+    compute.ANALYSIS,
 )
 """First those that do without the ledger, which the first thread makes meanwhile. What takes much memory comes late, when the
 first thread holds less."""
@@ -59,7 +59,7 @@ def computed_beside(context: Context) -> Iterator[None]:
         return
     ended, first = Event(), get_ident()
 
-    def compute() -> None:
+    def compute_topics() -> None:
         with measured_beside(first):
             with suppress(Exception):
                 # The ledger needs it after the causes, which the first thread finds meanwhile.
@@ -71,7 +71,7 @@ def computed_beside(context: Context) -> Iterator[None]:
                     context.result(topic)
 
     # Ctrl-C does not wait for it.
-    thread = Thread(target=compute, daemon=True)
+    thread = Thread(target=compute_topics, daemon=True)
     try:
         thread.start()
     except RuntimeError:

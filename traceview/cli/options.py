@@ -99,12 +99,6 @@ WindowChoice = Annotated[
 Devices = Annotated[
     list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
 ]
-Baseline = Annotated[
-    Location | None,
-    option(
-        "LOGDIR", "Run on one device to compare the speed with.", "--baseline", parser=logdir_of
-    ),
-]
 Workers = Annotated[
     str, option("N|ADDRESS", "Read hosts in N processes, or by a Dask scheduler.", "--workers")
 ]

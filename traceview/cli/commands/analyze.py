@@ -12,7 +12,6 @@ from traceview.base.text import shell_path, shell_word
 from traceview.base.timing import stage
 from traceview.cli.hang import show_hangs
 from traceview.cli.options import (
-    Baseline,
     Devices,
     Force,
     Full,
@@ -53,7 +52,6 @@ def analyze(
     run: Run = None,
     steps: Steps = None,
     window: WindowChoice = Window.auto,
-    baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
     format_: Annotated[Format | None, format_option("terminal", "json")] = None,
@@ -71,18 +69,7 @@ def analyze(
     target = Target.of(output, force=force, source=logdir)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    source = Source.of(
-        context,
-        logdir,
-        run=run,
-        steps=steps,
-        window=window,
-        baseline=baseline,
-        select=select,
-        ignore=ignore,
-        salvage=salvage,
-        workers=workers,
-    )
+    source = Source.of(context, logdir)
     try:
         report = source.report(top=None if as_json else TERMINAL_TOP)
     except TraceNotFoundError:

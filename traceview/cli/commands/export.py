@@ -94,9 +94,7 @@ def export(
     target = None if bundle else _file(output, force, logdir)
     if to is Format.parquet:
         check_pyarrow("--to parquet")
-    source = Source.of(
-        context, logdir, run=run, steps=steps, window=window, salvage=salvage, workers=workers
-    )
+    source = Source.of(context, logdir)
     with source.analyzed_context() as (analyzed, made), stage("writing"):
         trace = analyzed.trace
         if bundle:

@@ -12,7 +12,6 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
-    Baseline,
     Ignore,
     Redact,
     Run,
@@ -75,7 +74,6 @@ def report(
     run: Run = None,
     steps: Steps = None,
     window: WindowChoice = Window.auto,
-    baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
     redact: Redact = False,
@@ -90,18 +88,7 @@ def report(
 
     Example: traceview report logs/ -o report
     """
-    source = Source.of(
-        context,
-        logdir,
-        run=run,
-        steps=steps,
-        window=window,
-        baseline=baseline,
-        select=select,
-        ignore=ignore,
-        salvage=salvage,
-        workers=workers,
-    )
+    source = Source.of(context, logdir)
     if viewer is not None:
         if output is not None or format_ is not None:
             raise UsageError("--open and -o or --format exclude each other")

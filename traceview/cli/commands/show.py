@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -27,7 +26,6 @@ from traceview.cli.options import (
     device_names,
     format_option,
     given_options,
-    hosts_read_by,
     listed,
     logdir_of,
     option,
@@ -36,6 +34,7 @@ from traceview.cli.options import (
     word_of,
 )
 from traceview.cli.output import Target
+from traceview.cli.report_source import Source
 from traceview.cli.table import (
     Answer,
     Choice,
@@ -131,20 +130,20 @@ def show(
         _show_hang(target, logdir, format_, width)
         return
     if table == RUNS:
-        from traceview.cli.tables import run_answer
+        from traceview.cli.rows import run_answer
 
         answer = run_answer(logdir, choice)
         target.write_parts(content(target, format_, answer, names, width))
     else:
         chosen_steps = step_range(steps)
-        hosts = hosts_read_by(workers, are_asked=table == "findings")
-        with hosts as readers, _reading(logdir, run, readers):
-            trace = _loaded(logdir, run, salvage, readers)
+        source = Source(logdir, False, run, salvage, workers, {})
+        with source.trace(are_asked=table == "findings") as (trace, readers):
+            _warn(trace)
             answer = _answer(table, trace, device, choice, window.value, chosen_steps, readers)
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, names, width))
-    for remark in answer.remarks:
-        typer.echo(f"traceview: {remark}", err=True)
+    if answer.remark:
+        typer.echo(f"traceview: {answer.remark}", err=True)
     if answer.code:
         raise typer.Exit(answer.code)
 
@@ -181,25 +180,12 @@ def _states(table: str, given: list[str] | None) -> tuple[str, ...]:
     return tuple(map(read, listed(given)))
 
 
-def _reading(
-    logdir: Location, run: str | None, readers: Readers | None
-) -> AbstractContextManager[None]:
-    """Shows the progress while it is open."""
-    from traceview.cli.progress import reading
-
-    return reading(logdir, run, is_here=readers is None)
-
-
-def _loaded(logdir: Location, run: str | None, salvage: bool, readers: Readers | None) -> Trace:
-    """The run, of whose damage standard error says what the rows lack."""
-    from traceview.trace.reading.load import load
-
-    trace = load(logdir, run=run, salvage=salvage, readers=readers)
+def _warn(trace: Trace) -> None:
+    """Say on standard error what the rows lack because a file is damaged."""
     for problem in trace.problems:
         if problem.code == "damaged-file":
             damage = f"damaged, so events and whole devices may be lost: {problem.text}"
             typer.echo(f"traceview: {sanitize(damage)}", err=True)
-    return trace
 
 
 def _answer(
@@ -213,6 +199,7 @@ def _answer(
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
+    from traceview.cli.rows import answer_of
 
     request = Request(
         trace,
@@ -224,7 +211,7 @@ def _answer(
         steps=steps,
         readers=readers,
     )
-    answer = TABLES[table].make(request)
+    answer = answer_of(table, request)
     return replace(answer, about=_about(request), head=tuple(_head(request)))
 
 
