@@ -84,9 +84,9 @@ class DevicePhases(OfDevice, frozen=True):
         replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
         forward_ps: Sum of the durations of kernels of the forward pass, picoseconds.
-        backward_ps: Sum of those of the backward pass.
-        optimizer_ps: Sum of those of the optimizer.
-        reduction_ps: Sum of those of the reduction of gradients.
+        backward_ps: Sum of those of the backward pass, picoseconds.
+        optimizer_ps: Sum of those of the optimizer, picoseconds.
+        reduction_ps: Sum of those of the reduction of gradients, picoseconds.
         backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
             null where no name shows any of them.
     """
