@@ -18,17 +18,12 @@ from traceview.cli.options import (
     Ignore,
     Output,
     Redact,
-    Run,
-    Salvage,
     Select,
-    Steps,
     Subject,
     Width,
-    Window,
-    WindowChoice,
-    Workers,
     device_names,
     format_option,
+    reads_run,
 )
 from traceview.cli.output import Target, format_of
 from traceview.cli.report_source import Source
@@ -44,22 +39,18 @@ class Format(str, Enum):
     json = "json"
 
 
+@reads_run
 def analyze(
     context: typer.Context,
     logdir: Subject,
     full: Full = False,
     device: Devices = None,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
     select: Select = None,
     ignore: Ignore = None,
     format_: Annotated[Format | None, format_option("terminal", "json")] = None,
     output: Output = None,
     force: Force = False,
     redact: Redact = False,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     width: Width = None,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
@@ -102,5 +93,5 @@ def analyze(
             asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
         else:
             place = "" if redact else str(logdir)
-            asked = Invocation(logdir=place, is_salvaged=salvage, options=options)
+            asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
         target.write_report(report, width, is_full=full, invocation=asked)

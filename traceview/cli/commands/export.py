@@ -14,14 +14,9 @@ from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
     Logdir,
-    Run,
-    Salvage,
-    Steps,
-    Window,
-    WindowChoice,
-    Workers,
     flag,
     option,
+    reads_run,
 )
 from traceview.cli.output import Bundle, Target
 from traceview.cli.report_source import Source
@@ -48,6 +43,7 @@ _OF_TABLES: Final = (".csv", ".parquet")
 _JSON: Final = ".json"
 
 
+@reads_run
 def export(
     context: typer.Context,
     logdir: Logdir,
@@ -65,11 +61,6 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, flag("Replace what exists.", "--force")] = False,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
     """Write a run for Perfetto, or as tables.
@@ -101,7 +92,7 @@ def export(
             bundle.write(_tables(to, analyzed, made))
         elif target:
             target.write_parts(_parts(output, analyzed, made))
-    if trace.other_runs and run is None:
+    if trace.other_runs and source.run is None:
         count = len(trace.other_runs) + 1
         typer.echo(
             f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",

@@ -14,16 +14,11 @@ from traceview.base.timing import stage
 from traceview.cli.options import (
     Ignore,
     Redact,
-    Run,
-    Salvage,
     Select,
-    Steps,
     Subject,
-    Window,
-    WindowChoice,
-    Workers,
     flag,
     option,
+    reads_run,
 )
 from traceview.cli.output import Bundle, Target, checked_place
 from traceview.cli.report_source import Source
@@ -45,6 +40,7 @@ class Viewer(str, Enum):
     perfetto = "perfetto"
 
 
+@reads_run
 def report(
     context: typer.Context,
     logdir: Subject,
@@ -71,15 +67,10 @@ def report(
         option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
     select: Select = None,
     ignore: Ignore = None,
     redact: Redact = False,
     force: Annotated[bool, flag("Replace files that exist.", "--force")] = False,
-    salvage: Salvage = False,
-    workers: Workers = "1",
 ) -> None:
     """Write the report of a run as documents, or open it in a browser.
 

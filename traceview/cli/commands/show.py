@@ -15,13 +15,7 @@ from traceview.cli.options import (
     Devices,
     Force,
     Output,
-    Run,
-    Salvage,
-    Steps,
     Width,
-    Window,
-    WindowChoice,
-    Workers,
     argument,
     device_names,
     format_option,
@@ -30,7 +24,7 @@ from traceview.cli.options import (
     logdir_of,
     option,
     picoseconds,
-    step_range,
+    reads_run,
     word_of,
 )
 from traceview.cli.output import Target
@@ -50,7 +44,6 @@ from traceview.document.sanitize import sanitize
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
-    from traceview.trace.windows import StepRange, WindowKind
 
 RUNS: Final = "runs"
 HANG: Final = "hang"
@@ -66,6 +59,7 @@ _OF_FILES: Final = ("sort", "top", "columns")
 _OF_ALL: Final = ("table", "logdir", "format_", "output", "force", "width")
 
 
+@reads_run
 def show(
     context: typer.Context,
     table: Annotated[
@@ -86,7 +80,6 @@ def show(
         ),
     ],
     device: Devices = None,
-    steps: Steps = None,
     state: Annotated[
         list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
     ] = None,
@@ -103,10 +96,6 @@ def show(
     format_: Annotated[Format | None, format_option("terminal", "csv", "json", "parquet")] = None,
     output: Output = None,
     force: Force = False,
-    run: Run = None,
-    window: WindowChoice = Window.auto,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     width: Width = None,
 ) -> None:
     """Show a table of a run: gaps, steps, devices, ops and others.
@@ -135,11 +124,10 @@ def show(
         answer = run_answer(logdir, choice)
         target.write_parts(content(target, format_, answer, names, width))
     else:
-        chosen_steps = step_range(steps)
-        source = Source(logdir, False, run, salvage, workers, {})
+        source = Source.of(context, logdir)
         with source.trace(are_asked=table == "findings") as (trace, readers):
             _warn(trace)
-            answer = _answer(table, trace, device, choice, window.value, chosen_steps, readers)
+            answer = _answer(table, trace, device, choice, source, readers)
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, names, width))
     if answer.remark:
@@ -193,14 +181,14 @@ def _answer(
     trace: Trace,
     device: list[str] | None,
     choice: Choice,
-    window: WindowKind,
-    steps: StepRange | None,
+    source: Source,
     readers: Readers | None,
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
     from traceview.cli.rows import answer_of
 
+    window, steps = source.choices["window"], source.choices["steps"]
     request = Request(
         trace,
         select(trace, window, steps),
