@@ -43,8 +43,8 @@ SORTS = {
 UNITS = ("", "_ps", "_ps_per_step", "_ratio")
 
 WITH_ROWS = {
-    "gaps": "late_shard",
-    "steps": "late_shard",
+    "gaps": "input_and_callbacks",
+    "steps": "input_and_callbacks",
     "devices": "two_of_eight",
     "ops": "B",
     "input": "slow_map",
@@ -425,7 +425,9 @@ def test_the_runs_are_a_table_too(command: Command, fixtures: Path) -> None:
     assert [row["run"] for row in rows if row["is_default"] == "True"] == [
         "slow-input-2/2026_11_21_07_57_19"
     ]
-    sizes = [int(row["bytes"]) for row in rows_of(command, "runs", str(fixtures), "--sort", "bytes")]
+    sizes = [
+        int(row["bytes"]) for row in rows_of(command, "runs", str(fixtures), "--sort", "bytes")
+    ]
     assert sizes == sorted(sizes, reverse=True)
 
 

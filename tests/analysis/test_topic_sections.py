@@ -272,7 +272,7 @@ def test_the_lead_says_how_devices_reduce(changes: dict[str, Any], lead: str) ->
     assert (made.lead, bool(made.blocks)) == (lead, "count" not in changes)
 
 
-NO_STEPS = dict.fromkeys(
+NO_STEPS: dict[str, Any] = dict.fromkeys(
     (
         "count_per_step",
         "transfer_per_step_ps",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,7 +43,7 @@ from traceview.trace.reading.locate import FileSummary, find_runs, newest_readab
 from traceview.xplane.source import NOT_A_TRACE
 
 
-class Rows(NamedTuple):
+class Rows(Struct, frozen=True):
     """The rows of a table before they are sorted, and how many there are with those that were left out.
 
     `remark`: why rows are missing. `order`: how they are sorted already. `sections`: what a terminal shows of those that
@@ -87,7 +87,8 @@ class _OfTopic(Struct, frozen=True):
 def answer_of(name: str, request: Request) -> Answer:
     """The rows of a table that are asked for."""
     kind, choice = TABLES[name], request.choice
-    every, count, remark, order, sections = _ROWS[name](request)
+    made = _ROWS[name](request)
+    every, sections = made.table, made.sections
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
@@ -108,9 +109,9 @@ def answer_of(name: str, request: Request) -> Answer:
     return Answer(
         rows=rows,
         sections=None if sections is None else lambda: sections(chosen),
-        left_out_count=count - rows.count,
-        order="" if choice.sort else order,
-        remark=remark,
+        left_out_count=made.count - rows.count,
+        order="" if choice.sort else made.order,
+        remark=made.remark,
     )
 
 
@@ -141,10 +142,9 @@ def _gaps(request: Request) -> Rows:
 def _steps(request: Request) -> Rows:
     """How long each step took, and the states of each device in it."""
     result = request.context.result(steps.ANALYSIS)
-    is_known = not isinstance(result, Skipped)
-    rows = step_table(result if is_known else None, request.devices)
+    rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
     remark = ""
-    if not is_known:
+    if isinstance(result, Skipped):
         remark = result.reason
     elif not rows.count:
         count = numbers.plural(result.count, "step")
@@ -250,7 +250,7 @@ def _finding_sections(rows: Table) -> Iterator[doc.Section]:
         code = Token(row["code"], "code")
         lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
     hint = "`traceview explain CODE` says what one means." if lines else None
-    blocks = (*doc.notes(*lines), *doc.remarks(hint))
+    blocks: tuple[doc.Block, ...] = (*doc.notes(*lines), *doc.remarks(hint))
     yield doc.Section("findings", "Findings", blocks, lead="" if lines else "No finding.")
 
 
@@ -336,8 +336,11 @@ def _run_section(files: Sequence[tuple[str, FileSummary]], chosen: str | None) -
         else "* is the run that `traceview analyze` reads by default; `--run NAME` chooses another."
     )
     damage = [f"{run}, {file.host}: {file.damage}" for run, file in files if file.damage]
-    blocks = (*shown_table("Runs", files, columns), *doc.notes(*damage), *doc.remarks(remark))
-    return doc.Section("runs", "Runs", blocks)
+    return doc.Section(
+        "runs",
+        "Runs",
+        (*shown_table("Runs", files, columns), *doc.notes(*damage), *doc.remarks(remark)),
+    )
 
 
 def _devices_in(file: FileSummary) -> str:

@@ -56,7 +56,7 @@ class Choice(Struct, frozen=True):
     top: int | None = None
     is_terminal: bool = False
 
-    def top_or(self, of_terminal: int) -> int | None:
+    def top_or(self, of_terminal: int | None) -> int | None:
         """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
         return of_terminal if self.top is None and self.is_terminal else self.top
 

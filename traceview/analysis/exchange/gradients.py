@@ -480,14 +480,12 @@ def _is_alike(trace: Trace, device: int, other: int) -> bool:
 # The section
 
 
-_COLUMNS: Final = (
-    DEVICE,
-    # What did not run there has no time.
-    *(
-        Shown(part, lambda row, field=f"{part}_ps": getattr(row, field) or None, kind="time")
-        for part in ("forward", "backward", "optimizer", "reduction")
-    ),
-)
+def _part(name: str) -> Shown:
+    """The column of a part of the step, which has no time where it did not run."""
+    return Shown(name, lambda row: getattr(row, f"{name}_ps") or None, kind="time")
+
+
+_COLUMNS: Final = (DEVICE, *map(_part, ("forward", "backward", "optimizer", "reduction")))
 
 
 def gradients_section(view: View, result: Gradients) -> doc.Section | None:

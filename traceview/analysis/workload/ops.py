@@ -274,7 +274,7 @@ _ROWS: Final = (
 def op_rows_section(device: str, rows: Table) -> doc.Section:
     """All ops and kernels of a device."""
     is_above_all = any(share is not None and share > 1 for share in rows["share_ratio"])
-    blocks = (
+    blocks: tuple[doc.Block, ...] = (
         *table("Ops and kernels", list(rows.rows()), _ROWS),
         *doc.remarks(SHARE_ABOVE_ALL if is_above_all else None),
     )

@@ -76,13 +76,21 @@ def export(
             "an export holds every name of the trace and cannot be redacted",
             hint="traceview report --redact writes a report with pseudonyms",
         )
-    if output is not None and to is Format.perfetto:
+    is_folder = to is not Format.perfetto
+    if output is not None and not is_folder:
         _check_ending(output)
     output = Path(_NAMES[to]) if output is None else output
-    is_folder = to in (Format.parquet, Format.csv)
-    files = [f"{name}.{to.value}" for name in TABLES]
-    bundle = _folder(output, files, force) if is_folder else None
-    target = None if bundle else _file(output, force, logdir)
+    bundle: Bundle | None = None
+    target: Target | None = None
+    if is_folder:
+        if str(output) == "-":
+            raise UsageError("tables need a folder: -o DIR")
+        bundle = Bundle(output, [f"{name}.{to.value}" for name in TABLES], force)
+        bundle.check()
+    else:
+        target = Target.of(output, force=force, source=logdir)
+        if target.is_terminal:
+            raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
     if to is Format.parquet:
         check_pyarrow("--to parquet")
     source = Source.of(context, logdir)
@@ -112,21 +120,6 @@ def _check_ending(output: Location) -> None:
         )
     if ending == _JSON:
         raise UsageError(f"-o {output}: a trace is no JSON", hint="-o trace.pftrace")
-
-
-def _folder(output: Location, files: list[str], force: bool) -> Bundle:
-    if str(output) == "-":
-        raise UsageError("tables need a folder: -o DIR")
-    bundle = Bundle(output, files, force)
-    bundle.check()
-    return bundle
-
-
-def _file(output: Location, force: bool, logdir: Location) -> Target:
-    target = Target.of(output, force=force, source=logdir)
-    if target.is_terminal:
-        raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
-    return target
 
 
 def _parts(output: Location, context: Context, report: Report) -> Iterator[bytes]:

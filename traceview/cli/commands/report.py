@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,6 +18,7 @@ from traceview.cli.options import (
     flag,
     option,
     reads_run,
+    word_of,
 )
 from traceview.cli.output import Bundle, Target, checked_place
 from traceview.cli.report_source import Source
@@ -28,6 +28,7 @@ from traceview.store.address import location_of
 if TYPE_CHECKING:
     from traceview.report.model import Report
 
+_NAMES: Final = tuple(document.name for document in DOCUMENTS)
 _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
@@ -58,8 +59,9 @@ def report(
         str | None,
         option(
             "NAME",
-            f"One document: {', '.join(document.name for document in DOCUMENTS)}.",
+            f"One document: {', '.join(_NAMES)}.",
             "--format",
+            parser=word_of("--format", _NAMES),
         ),
     ] = None,
     viewer: Annotated[
@@ -141,12 +143,8 @@ def _made(source: Source, is_redacted: bool) -> Report:
 
 def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
     """The document of `--format`, else of the ending of `path`; None where neither names one."""
-    if name is None:
-        suffix = "" if path is None or path.is_dir() else path.suffix.lower()
-        return next((document for document in DOCUMENTS if document.suffix == suffix), None)
-    by_name = {document.name: document for document in DOCUMENTS}
-    if name.lower() in by_name:
-        return by_name[name.lower()]
-    near = get_close_matches(name.lower(), by_name, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"formats: {', '.join(by_name)}"
-    raise UsageError(f"--format {name}: no such format", hint=hint)
+    suffix = "" if path is None or path.is_dir() else path.suffix.lower()
+    return next(
+        (each for each in DOCUMENTS if name == each.name or (not name and each.suffix == suffix)),
+        None,
+    )
