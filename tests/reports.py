@@ -10,11 +10,10 @@ from msgspec.structs import asdict, replace
 from tests.charts import HOST, MS, lanes_of, strip
 from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
-from traceview.analysis.exchange.scaling import Scaling, ScalingRun
 from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, StepStates
-from traceview.analysis.machine.capture.result import Capture, HostCapture
+from traceview.analysis.machine.capture_quality import Capture, HostCapture
 from traceview.analysis.measures.collectives import CollectiveResult, HostCollectives
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.measures.environment import Environment, HostEnvironment
@@ -31,14 +30,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Lost, Number, outline
-from traceview.analysis.workload.launches import (
-    Contention,
-    DeviceLaunches,
-    GraphLaunches,
-    Launches,
-    LaunchThread,
-    XlaKernels,
-)
+from traceview.analysis.workload.launches import DeviceLaunches, Launches
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
 from traceview.document.figures import (
@@ -360,23 +352,18 @@ def device_balance(ordinal: int) -> DeviceBalance:
         host=HOST,
         device=f"GPU:{ordinal}",
         ordinal=ordinal,
-        status="active",
         compute_ps_per_step=(15 + ordinal) * MS,
         longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
         model="Tesla V100",
-        core_count=80,
-        clock_max_hz=1_530_000_000,
     )
 
 
 def phases_of(ordinal: int) -> DevicePhases:
     """All parts of the step ran on both."""
-    counts = (20, 40, 10, 4, 2)
-    return DevicePhases(
-        HOST, f"GPU:{ordinal}", ordinal, (ordinal,), *counts, 10 * MS, 20 * MS, 5 * MS, MS, True
-    )
+    times = (10 * MS, 20 * MS, 5 * MS, MS)
+    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, *times, True)
 
 
 def balance_result() -> Balance:
@@ -420,21 +407,6 @@ def gradients_result() -> Gradients:
     )
 
 
-def scaling_result() -> Scaling:
-    """Two GPUs beside one: 24 ms instead of 20, with twice the batch."""
-    this = {"compute": 15 * MS, "communication": 4 * MS, "device_wait": MS, "input": 4 * MS}
-    baseline = {"compute": 14 * MS, "input": 6 * MS}
-    return Scaling(
-        this=ScalingRun("logs", "run1", 2, 24 * MS, 128, this),
-        baseline=ScalingRun("logs-one", "one", 1, 20 * MS, 64, baseline),
-        speedup=5 / 3,
-        speedup_by_step=5 / 3,
-        scaling_efficiency_ratio=5 / 6,
-        states={"compute": MS, "communication": 4 * MS, "device_wait": MS, "input": -2 * MS},
-        reason=None,
-    )
-
-
 def launches_of(name: str) -> DeviceLaunches:
     """600 kernels per step, launched by the GPU's own thread and a second one; two graphs, a tenth of XLA."""
     return DeviceLaunches(
@@ -453,11 +425,13 @@ def launches_of(name: str) -> DeviceLaunches:
         short_kernel_ratio=0.25,
         blocked_call_count=36,
         thread_mode="gpu_private",
-        threads=(LaunchThread(f"tf_gpu_private_{name[-1]}/7", 1200),),
-        contention=Contention(2, 0.2, ()),
+        thread_count=2,
+        thread_overlap_ratio=0.2,
         eager_call_count=12,
-        graphs=GraphLaunches(2, 34, 17, 1, MS),
-        xla=XlaKernels(123, 0.1, 0.12, ("cluster_0",), 1),
+        graph_count=2,
+        opaque_count=1,
+        opaque_ps=MS,
+        xla_compute_ratio=0.12,
     )
 
 
@@ -611,7 +585,6 @@ def full_report() -> Report:
             collectives=collective_result(),
             balance=balance_result(),
             gradients=gradients_result(),
-            scaling=scaling_result(),
             lanes=lanes_of(*working),
             launches=Launches(tuple(map(launches_of, working))),
             precision=Precision(0.5, tuple(map(precision_of, working))),

@@ -402,11 +402,5 @@ def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:
     assert not {*heavy, "google.protobuf", "traceview.store.remote"} & modules
 
 
-@pytest.mark.parametrize("name", ["balance", "collectives", "gaps", "input", "ops", "steps"])
-def test_a_table_imports_its_own_topics_only(name: str, traps: Path) -> None:
-    modules = modules_after(CLI, traps, "show", name, str(FIXTURE))
-    assert not {"traceview.analysis.registry", "traceview.report.build"} & modules
-
-
 def test_a_trap_shuts(traps: Path) -> None:
     assert {"pandas", "tensorflow"} <= modules_after("    import pandas, tensorflow", traps)

@@ -49,7 +49,7 @@ def test_a_folder_with_every_document(command: Command, loop: str, tmp_path: Pat
 def test_the_command_on_the_page_makes_the_page_again(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--steps", "4:7", "--window", "steps", "--ignore", "few-steps", "--baseline", loop]
+    options = ["--steps", "4:7", "--window", "steps", "--ignore", "few-steps"]
     assert command("report", loop, *options, "-o", str(tmp_path / "first")).code == 0
     saved = json.loads((tmp_path / "first" / "report.json").read_text("utf-8"))
     monkeypatch.chdir(tmp_path)
@@ -190,9 +190,7 @@ def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Pat
     assert command("analyze", str(saved), "--format", "json").out == saved.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",), ("--baseline", ".")]
-)
+@pytest.mark.parametrize("options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",)])
 def test_a_saved_report_cannot_follow_options_of_traces(
     command: Command, loop: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -1,18 +1,29 @@
-"""`show` has the same options for all tables, and says of which tables an option has no meaning."""
+"""`show` has the same options for all tables: rows that are equal in every format, chosen, sorted, and harmless."""
 
 from __future__ import annotations
 
 import csv
 import json
-from io import StringIO
+from collections.abc import Callable
+from io import BytesIO, StringIO
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from msgspec.structs import asdict
 
+import traceview
+from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
+from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
+from traceview.base.errors import UsageError
 from traceview.cli.commands.show import NAMES
+from traceview.cli.options import picoseconds, word_of
+from traceview.cli.output import Target
 from traceview.cli.tables import TABLES
+from traceview.export import formats
+from traceview.ledger.states import IDLE_STATES, KEYS
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -31,10 +42,44 @@ SORTS = {
 
 UNITS = ("", "_ps", "_ps_per_step", "_ratio")
 
+WITH_ROWS = {
+    "gaps": "input_and_callbacks",
+    "steps": "input_and_callbacks",
+    "devices": "two_of_eight",
+    "ops": "B",
+    "input": "slow_map",
+    "copies": "cpu_op_between",
+    "collectives": "late_by_turns",
+    "balance": "more_work",
+    "findings": "two_of_eight",
+}
+"""A scenario that fills each table."""
 
-@pytest.fixture(scope="module")
-def logs(fixtures: Path) -> str:
-    return str(fixtures / "slow-input-2")
+
+@pytest.fixture
+def logs_of(tmp_path: Path) -> Callable[[str], str]:
+    def write(name: str) -> str:
+        SCENARIOS[name]().write(tmp_path / name)
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> str:
+    """Two GPUs, two steps: both GPUs wait 20 ms for input in each, GPU:1 5 ms more for its launch."""
+    write_waiting(tmp_path / "waiting")
+    return str(tmp_path / "waiting")
+
+
+def write_waiting(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, count=2, marker_ms=50):
+        step.host(name, 0, 20)
+        step.host("EagerExecute", 20, 25)
+        step.kernel(0, 20, 50, launch_ms=20, op=f"{name}/after")
+        step.kernel(1, 25, 50, launch_ms=25)
+    trace.write(folder)
 
 
 def rows_of(command: Command, table: str, *arguments: str) -> list[dict[str, str]]:
@@ -43,17 +88,41 @@ def rows_of(command: Command, table: str, *arguments: str) -> list[dict[str, str
     return list(csv.DictReader(StringIO(done.out)))
 
 
+# All tables
+
+
 @pytest.mark.parametrize("table", TABLES)
-def test_every_table_is_sorted_and_limited(table: str, command: Command, tmp_path: Path) -> None:
-    SCENARIOS["late_shard"]().write(tmp_path)
-    logs = str(tmp_path)
+def test_every_format_has_the_same_rows(
+    table: str, command: Command, logs_of: Callable[[str], str], tmp_path: Path
+) -> None:
+    logs = logs_of(WITH_ROWS[table])
+    rows = rows_of(command, table, logs)
+    data = json.loads(command("show", table, logs, "--format", "json").out)
+    command("show", table, logs, "-o", str(tmp_path / "rows.parquet"))
+    frame = pd.read_parquet(BytesIO((tmp_path / "rows.parquet").read_bytes()))
+    assert rows
+    assert (len(data["rows"]), data["left_out_count"], data["run"]) == (len(rows), 0, "run1")
+    for row, line in zip(data["rows"], rows, strict=True):
+        assert {key: "" if value is None else str(value) for key, value in row.items()} == line
+    assert list(frame.columns) == list(rows[0])
+    assert len(frame) == len(rows)
+    for width in (40, 60, 80, 120):
+        lines = command("show", table, logs, "--width", str(width)).out.splitlines()
+        assert lines[0].startswith("run run1")
+        assert all(len(line) <= width or "traceview " in line for line in lines)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_is_sorted_limited_and_chosen(
+    table: str, command: Command, logs_of: Callable[[str], str]
+) -> None:
+    logs = logs_of(WITH_ROWS[table])
     every = rows_of(command, table, logs)
     rows = rows_of(command, table, logs, "--sort", SORTS[table])
     assert sorted(map(str, rows)) == sorted(map(str, every))
-    names = [SORTS[table] + unit for unit in UNITS] if rows else []
+    key = next(SORTS[table] + unit for unit in UNITS if SORTS[table] + unit in every[0])
     by_device: dict[str, list[float]] = {}
     for row in rows:
-        key = next(name for name in names if name in row)
         group = row["device"] if table in ("ops", "copies") else ""
         by_device.setdefault(group, []).append(float(row[key] or "-inf"))
     if table not in ("steps", "collectives"):
@@ -61,48 +130,58 @@ def test_every_table_is_sorted_and_limited(table: str, command: Command, tmp_pat
             assert values == sorted(values, reverse=True)
     fewer = rows_of(command, table, logs, "--sort", SORTS[table], "--top", "1")
     assert fewer == [row for row in rows if row in fewer]
-    assert len(fewer) <= len(rows)
-    text = command("show", table, logs, "--sort", SORTS[table], "--top", "1")
-    assert text.code == 0
-    assert text.out.splitlines()[0].startswith("run run1 ")
+    data = json.loads(command("show", table, logs, "--format", "json", "--top", "1").out)
+    assert len(data["rows"]) + data["left_out_count"] == len(every)
+    assert command("show", table, logs, "--sort", SORTS[table], "--top", "1").code == 0
     wrong = command("show", table, logs, "--sort", "no_such")
     assert (wrong.code, "--sort no_such: no such choice" in wrong.err) == (2, True)
+    if "device" in every[0]:
+        key = every[-1]["device"]
+        chosen = rows_of(command, table, logs, "--device", key)
+        assert sorted(map(str, chosen)) == sorted(str(row) for row in every if row["device"] == key)
+        assert command("show", table, logs, "--device", "GPU:99").code == 2
+    if TABLES[table].length:
+        column = TABLES[table].length
+        least = sorted(int(row[column]) for row in every)[len(every) // 2] // 1000
+        kept = rows_of(command, table, logs, "--min", f"{least}ns")
+        assert sorted(map(str, kept)) == sorted(
+            str(row) for row in every if int(row[column]) >= least * 1000
+        )
 
 
-def test_the_longest_step_comes_first_with_all_its_devices(command: Command, logs: str) -> None:
-    rows = rows_of(command, "steps", logs, "--sort", "input_ps", "--top", "1")
-    every = rows_of(command, "steps", logs)
-    most = max(every, key=lambda row: int(row["input_ps"]))
-    assert [row["number"] for row in rows] == [most["number"]] * 2
-    out = command("show", "steps", logs, "--sort", "input_ps", "--top", "1").out
-    assert f"2 rows, {len(every) - 2} left out" in out
+@pytest.mark.parametrize(
+    ("table", "scenario", "remark"),
+    [
+        ("gaps", "slow_map", "the trace holds no device event"),
+        ("steps", "no_steps", "no steps: nothing marks them, and nothing repeats"),
+        ("steps", "slow_map", "4 steps, but no device was recorded; traceview analyze shows"),
+        ("ops", "gpu_planes_empty", "the trace holds no device event in the window"),
+        ("input", "plain", "no tf.data iterator was recorded"),
+        ("collectives", "plain", "fewer than two devices"),
+        ("balance", "gpu_planes_empty", "no device computed in the window"),
+    ],
+)
+def test_a_table_without_rows_says_why(
+    table: str, scenario: str, remark: str, command: Command, logs_of: Callable[[str], str]
+) -> None:
+    logs = logs_of(scenario)
+    done = command("show", table, logs, "--format", "csv")
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    assert done.err.startswith("traceview: ")
+    assert remark in done.err
+    assert "0 rows" in command("show", table, logs).out
 
 
-@pytest.mark.parametrize("table", [name for name, kind in TABLES.items() if kind.length])
-def test_short_rows_are_left_out(table: str, command: Command, logs: str) -> None:
-    column = TABLES[table].length
-    every = rows_of(command, table, logs)
-    if not every:
-        return
-    least = sorted(int(row[column]) for row in every)[len(every) // 2] // 1000
-    kept = rows_of(command, table, logs, "--min", f"{least}ns")
-    assert sorted(map(str, kept)) == sorted(
-        str(row) for row in every if int(row[column]) >= least * 1000
-    )
-
-
-def test_findings_of_a_state_and_of_a_device(command: Command, tmp_path: Path) -> None:
-    SCENARIOS["two_of_eight"]().write(tmp_path)
-    logs = str(tmp_path)
-    codes = [row["code"] for row in rows_of(command, "findings", logs)]
-    report = json.loads(command("analyze", logs, "--format", "json").out)
-    assert codes == [finding["code"] for finding in report["findings"]]
-    of_state = rows_of(command, "findings", logs, "--state", "no_work")
-    assert [row["code"] for row in of_state] == ["unused-gpu"]
-    assert "unused-gpu" not in [
-        row["code"] for row in rows_of(command, "findings", logs, "--device", "0")
-    ]
-    assert "unused-gpu (" in command("show", "findings", logs).out
+def test_of_very_many_devices_a_terminal_shows_the_outliers(
+    command: Command, logs_of: Callable[[str], str]
+) -> None:
+    logs = logs_of("sixteen_hosts_of_eight")
+    for table in ("devices", "balance"):
+        assert len(rows_of(command, table, logs)) >= 127
+        shown = command("show", table, logs).out
+        assert "host5/GPU:3" in shown
+        assert "other devices: " in shown
+        assert len(shown.splitlines()) < 40
 
 
 @pytest.mark.parametrize(
@@ -116,9 +195,9 @@ def test_findings_of_a_state_and_of_a_device(command: Command, tmp_path: Path) -
     ],
 )
 def test_an_option_without_a_meaning_is_one_clear_error(
-    table: str, option: tuple[str, str], others: str, command: Command, logs: str
+    table: str, option: tuple[str, str], others: str, command: Command, fixtures: Path
 ) -> None:
-    done = command("show", table, logs, *option)
+    done = command("show", table, str(fixtures / "slow-input-2"), *option)
     assert (done.code, done.out) == (2, "")
     error, hint = done.err.splitlines()
     assert error == f"traceview: error: {option[0]} has no meaning for show {table}"
@@ -131,6 +210,11 @@ def test_an_option_without_a_meaning_is_one_clear_error(
         (("gap", "."), "TABLE gap: no such choice\nhint: did you mean gaps? "),
         (("gaps", ".", "--state", "compute"), "--state compute: no such choice"),
         (("gaps", ".", "--workers", "0"), "--workers 0: neither a number nor an address"),
+        (("gaps", ".", "--min", "50"), "--min 50: not a length of time"),
+        (("gaps", ".", "--columns", ","), "--columns: no column is given"),
+        (("gaps", ".", "--columns", "step,step"), "--columns: step is given twice"),
+        (("gaps", ".", "--top", "0"), "invalid value for '--top'"),
+        (("gaps", ".", "--format", "xml"), "invalid value for '--format'"),
         (("hang", ".", "--format", "csv"), "show hang writes no csv"),
     ],
 )
@@ -140,15 +224,211 @@ def test_wrong_usage(arguments: tuple[str, ...], message: str, command: Command)
     assert done.err.startswith(f"traceview: error: {message}")
 
 
+@pytest.mark.parametrize("names", ["", " , ", "nonsense", "7"])
+def test_a_device_that_is_not_there(names: str, command: Command, waiting: str) -> None:
+    assert command("show", "gaps", waiting, "--device", names).code == 2
+
+
+def test_names_of_a_trace_can_harm_nobody(
+    command: Command, tmp_path: Path, logs_of: Callable[[str], str]
+) -> None:
+    write_waiting(tmp_path / "harm", "=cmd|' /C calc'!A0\x1b[31m\n,\"")
+    harm = str(tmp_path / "harm")
+    assert rows_of(command, "gaps", harm, "--device", "0")[0]["after"].startswith("'=cmd")
+    shown = command("show", "gaps", harm, "--device", "0", "--width", "300").out
+    assert ("\x1b" in shown, "calc" in shown) == (False, True)
+    hostile = logs_of("hostile_names")
+    for table in TABLES:
+        assert "\x1b" not in command("show", table, hostile).out
+        for row in rows_of(command, table, hostile):
+            assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
+
+
+def test_parquet_needs_pyarrow_and_a_file(
+    command: Command, waiting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Target, "is_terminal", True)
+    assert command("show", "gaps", waiting, "--format", "parquet").code == 2
+    monkeypatch.setattr(formats, "find_spec", lambda _: None)
+    file = tmp_path / "gaps.parquet"
+    done = command("show", "gaps", waiting, "-o", str(file))
+    assert (done.code, done.out, file.exists()) == (2, "", False)
+    assert done.err.splitlines()[1] == "hint: pip install 'traceview[parquet]'"
+
+
+def test_columns_can_be_chosen(command: Command, waiting: str) -> None:
+    chosen = ("--columns", "duration_ps,device", "--columns", "host_event", "--top", "1")
+    done = command("show", "gaps", waiting, "--format", "csv", *chosen)
+    length = str(25 * MS)
+    assert done.out.splitlines() == [
+        "duration_ps,device,host_event",
+        f"{length},GPU:1,IteratorGetNext:IteratorGetNext",
+    ]
+    out = command("show", "gaps", waiting, "--columns", "device,duration").out
+    assert out.splitlines()[3:5] == ["device  duration", "GPU:1    25.0 ms"]
+    wrong = command("show", "gaps", waiting, "--columns", "durations_ps")
+    assert (wrong.code, "did you mean duration_ps?" in wrong.err) == (2, True)
+
+
+def test_the_tables_are_those_of_the_library(
+    command: Command, logs_of: Callable[[str], str]
+) -> None:
+    logs = logs_of("B")
+    rows = rows_of(command, "ops", logs, "--window", "trace")
+    frame = traceview.load(logs).ops
+    assert list(rows[0]) == list(frame.columns)
+    for key in ("count", "total_ps", "self_ps", "p95_ps"):
+        assert [int(row[key]) for row in rows] == frame[key].tolist()
+    slow = logs_of("slow_map")
+    stages = rows_of(command, "input", slow)
+    assert [row["name"] for row in stages] == traceview.load(slow).input_stages["name"].tolist()
+    of_report = traceview.analyze(logs).results
+    assert of_report.device_time is not None
+    devices = json.loads(command("show", "devices", logs, "--format", "json").out)["rows"]
+    for row, known in zip(devices, of_report.device_time.devices, strict=True):
+        for key, value in asdict(known).items():
+            if key == "total_ps":
+                assert {name: row[f"{name}_total_ps"] for name in value} == value
+            else:
+                assert row[key] == value, key
+
+
+# Single tables
+
+
+def test_gaps_have_their_state_and_evidence(command: Command, waiting: str) -> None:
+    rows = rows_of(command, "gaps", waiting)
+    assert [(r["device"], r["step"], r["state"], r["duration_ps"]) for r in rows] == [
+        ("GPU:1", "0", "input", str(25 * MS)),
+        ("GPU:1", "1", "input", str(25 * MS)),
+        ("GPU:0", "0", "input", str(20 * MS)),
+        ("GPU:0", "1", "input", str(20 * MS)),
+    ]
+    assert (rows[0]["input_ps"], rows[0]["launch_ps"]) == (str(20 * MS), str(5 * MS))
+    event = (rows[2]["host_outer"], rows[2]["host_event"])
+    assert event == ("train", "IteratorGetNext:IteratorGetNext")
+    idle = traceview.analyze(waiting).results.idle
+    assert idle is not None
+    whole = sum(row.idle_ps for row in idle.devices)
+    assert sum(int(row["duration_ps"]) for row in rows) == whole
+
+    def count(*arguments: str) -> int:
+        return len(rows_of(command, "gaps", waiting, *arguments))
+
+    assert [count("--state", "launch"), count("--state", "launch", "--state", "Input")] == [0, 4]
+    assert [count("--min", "25ms"), count("--min", "25.000001ms")] == [2, 0]
+    assert [count("--steps", "1:2"), count("--device", "1", "--top", "1")] == [2, 1]
+    narrow = command("show", "gaps", waiting, "--width", "80").out.splitlines()[3]
+    asked = command("show", "gaps", waiting, "--state", "input", "--width", "80").out
+    assert not narrow.endswith("input")
+    assert asked.splitlines()[3].endswith("input")
+
+
+def test_a_terminal_is_shown_the_longest_gaps_only(command: Command, tmp_path: Path) -> None:
+    trace = new_trace()
+    for number in range(30):
+        trace.kernel(0, 2 * number * MS, (2 * number + 1) * MS)
+    trace.write(tmp_path)
+    assert "20 rows, 9 left out" in command("show", "gaps", str(tmp_path)).out
+    assert len(rows_of(command, "gaps", str(tmp_path))) == 29
+
+
+@pytest.mark.parametrize("window", ["auto", "devices", "trace"])
+@pytest.mark.parametrize("name", ["A", "B", "G", "host_runs_ahead", "first_step_traces"])
+def test_states_sum_to_the_step(
+    name: str, window: str, command: Command, logs_of: Callable[[str], str]
+) -> None:
+    rows = rows_of(command, "steps", logs_of(name), "--window", window)
+    assert len(rows) >= 4
+    # The window from the first to the last device event may begin and end within a step.
+    ends = {rows[0]["number"], rows[-1]["number"]} if window == "devices" else set()
+    for row in rows:
+        total = sum(int(row[f"{key}_ps"]) for key in KEYS)
+        length_ps = int(row["duration_ps"])
+        assert total == length_ps or (row["number"] in ends and total < length_ps)
+
+
+def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: Path) -> None:
+    """1,000 steps of 2 ms, of which number 500 is 100 times as long."""
+    trace = new_trace(length_ms=2300)
+    start_ms = 0.0
+    for number in range(1000):
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(1.9))
+        step.kernel(0, 0.2, 1.2)
+        start_ms += 200 if number == 500 else 2
+    trace.write(tmp_path)
+    lines = command("show", "steps", str(tmp_path), "--width", "80").out.splitlines()
+    assert "40 rows, 960 left out" in lines[0]
+    rows = [line for line in lines[lines.index("GPU:0") :] if line[:1].isdigit()]
+    shown = [*map(str, range(20)), *map(str, range(980, 1000))]
+    assert [line.split()[0] for line in rows] == shown
+    assert "Steps 20 to 979 are not shown" in " ".join(lines)
+    out = command("show", "steps", str(tmp_path), "--steps", "490:510", "--width", "80").out
+    bars = {line.split()[0]: line.split()[3] for line in out.splitlines() if line.endswith("=")}
+    assert bars.pop("500") == "=" * 40
+    assert set(bars.values()) == {"=" * 10}
+    longest = rows_of(command, "steps", str(tmp_path), "--sort", "duration", "--top", "1")
+    assert [row["number"] for row in longest] == ["500"]
+
+
+def test_classes_directions_and_states_are_chosen(
+    command: Command, logs_of: Callable[[str], str]
+) -> None:
+    ops = rows_of(command, "ops", logs_of("B"), "--state", "d2d", "--state", "communication")
+    assert {row["class"] for row in ops} == {"d2d", "collective"}
+    copies = logs_of("cpu_op_between")
+    ways = [row["direction"] for row in rows_of(command, "copies", copies)]
+    assert ways == ["d2h", "h2d"]
+    (row,) = rows_of(command, "copies", copies, "--steps", "1:2", "--state", "h2d")
+    assert (row["count"], row["exposed_ps"]) == ("1", "1000000000")
+    findings = logs_of("two_of_eight")
+    of_state = rows_of(command, "findings", findings, "--state", "no_work")
+    assert [row["code"] for row in of_state] == ["unused-gpu"]
+    of_device = rows_of(command, "findings", findings, "--device", "0")
+    assert "unused-gpu" not in [row["code"] for row in of_device]
+    assert "unused-gpu (" in command("show", "findings", findings).out
+
+
+def test_who_comes_last_and_why(command: Command, logs_of: Callable[[str], str]) -> None:
+    rows = rows_of(command, "collectives", logs_of("late_by_turns"))
+    late = [row for row in rows if row["is_last"] == "True"]
+    assert [(row["collective"], row["device"]) for row in late] == [
+        (str(number), f"GPU:{number}") for number in range(4)
+    ]
+    assert {(row["wait_ps"], row["transfer_ps"]) for row in late} == {("0", "2000000000")}
+    more_work = logs_of("more_work")
+    reasons = [row["straggler_reason"] for row in rows_of(command, "balance", more_work)]
+    assert reasons == ["", "work"]
+    words = " ".join(command("show", "balance", more_work, "--width", "120").out.split())
+    assert "2 GPUs compute 70.0% of the time" in words
+    assert "GPU:1 40.0 ms +33.3% 0 10.0 ms" in words
+
+
+def test_devices_of_several_hosts_and_replicas(
+    command: Command, fixtures: Path, logs_of: Callable[[str], str]
+) -> None:
+    hosts = logs_of("two_hosts")
+    devices = {row["device"] for row in rows_of(command, "gaps", hosts)}
+    assert all("/GPU:" in device for device in devices)
+    one = min(devices)
+    assert {row["device"] for row in rows_of(command, "gaps", hosts, "--device", one)} == {one}
+    rows = rows_of(command, "gaps", str(fixtures / "custom-loop-2"))
+    assert {row["device"] for row in rows} == {"replica:0", "replica:1"}
+    for never in ("launch_ps", "h2d_ps", "dependency_ps", "latency_ps"):
+        assert {row[never] for row in rows} == {"0"}
+
+
 def test_the_runs_are_a_table_too(command: Command, fixtures: Path) -> None:
     rows = rows_of(command, "runs", str(fixtures))
     assert len(rows) == 8
     assert [row["run"] for row in rows if row["is_default"] == "True"] == [
         "slow-input-2/2026_11_21_07_57_19"
     ]
-    assert [row["bytes"] for row in rows_of(command, "runs", str(fixtures), "--sort", "bytes")] == (
-        sorted((row["bytes"] for row in rows), key=int, reverse=True)
-    )
+    sizes = [
+        int(row["bytes"]) for row in rows_of(command, "runs", str(fixtures), "--sort", "bytes")
+    ]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
@@ -160,3 +440,41 @@ def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
 def test_the_names_are_in_the_help(command: Command) -> None:
     words = " ".join(command("show", "--help").out.split())
     assert all(name in words for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("50us", 50 * 10**6),
+        ("1.5ms", 1_500_000_000),
+        (" 2 s ", 2 * 10**12),
+        ("0.001ns", 1),
+        ("3µs", 3 * 10**6),
+        ("3μs", 3 * 10**6),
+        *((wrong, None) for wrong in ("", "5", "ms", "1e3us", "-1us", "1,5ms", "٣us", "1..5s")),
+    ],
+)
+def test_lengths_of_time(text: str, expected: int | None) -> None:
+    if expected is not None:
+        assert picoseconds("--min", text) == expected
+        return
+    with pytest.raises(UsageError, match="not a length of time"):
+        picoseconds("--min", text)
+
+
+def test_a_word_may_be_given_by_its_display_name() -> None:
+    states = [state.key for state in IDLE_STATES]
+    read = word_of("--state", states, {"not known": "unknown"})
+    assert [read(state) for state in states] == states
+    assert read("Not known") == "unknown"
+    with pytest.raises(UsageError, match="--state inputs: no such choice") as caught:
+        read("inputs")
+    assert caught.value.hint == f"did you mean input? one of {', '.join(states)}"
+
+
+@pytest.mark.shared
+def test_the_whole_table_of_bert(command: Command, shared_traces: Path) -> None:
+    bert = str(shared_traces / "bert-8xV100")
+    ops = traceview.analyze(bert).results.ops
+    assert ops
+    assert len(rows_of(command, "ops", bert)) == ops.row_count

@@ -164,15 +164,14 @@ def analyze(
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
-    baseline: trace_model.Trace | str | Path | None = None,
     lanes: bool = False,
 ) -> Report:
     """Say for every device how busy it was, with what, what it waited for, and what to change.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span that numbers refer to. `steps`: only these,
     by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and
-    `ignore_codes` choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also
-    what the timeline of a document draws; tables and texts do without.
+    `ignore_codes` choose findings by code. `lanes`: also what the timeline of a document draws; tables and
+    texts do without.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
     codes that do not exist.
@@ -185,7 +184,6 @@ def analyze(
             top=top,
             select_codes=select_codes,
             ignore_codes=ignore_codes,
-            baseline=baseline,
             lanes=lanes,
         )
     )

@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.step_ops import HOST_OP, OPTIMIZER_BOUND, DeviceStepOps
+from traceview.analysis.workload.compute import HOST_OP, OPTIMIZER_BOUND, ComputeOfDevice
 from traceview.trace.device.side_work import SideWork, side_work_of
 
 Spans = dict[str, tuple[float, float]]
@@ -36,10 +36,10 @@ def run_of(*components: Spans) -> CudaTrace:
     return trace
 
 
-def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[DeviceStepOps], list[Finding]]:
+def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[ComputeOfDevice], list[Finding]]:
     trace.write(folder)
     report = traceview.analyze(folder)
-    rows = report.results.step_ops.devices if report.results.step_ops else ()
+    rows = report.results.compute.devices if report.results.compute else ()
     codes = ("host-op-in-step", "optimizer-bound", "straggler-gpu")
     return list(rows), [finding for finding in report.findings if finding.code in codes]
 
@@ -215,5 +215,5 @@ def test_without_steps_nothing_is_said(tmp_path: Path) -> None:
     trace.host_event("model/MatMul:MatMul", ms(1), ms(2))
     trace.write(tmp_path)
     report = traceview.analyze(tmp_path)
-    assert report.results.step_ops is None
-    assert report.skipped["step_ops"] == "no used step"
+    assert report.results.compute is None
+    assert report.skipped["compute"] == "no used step"

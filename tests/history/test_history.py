@@ -17,7 +17,7 @@ from tests.gate.test_judge import with_steps
 from tests.hostile import HOSTILE
 from tests.html_page import parsed
 from tests.reports import bare_report, device
-from traceview.analysis.machine.capture.result import HostCapture
+from traceview.analysis.machine.capture_quality import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.report.model import Report
 from traceview.report.saved import to_json

@@ -50,7 +50,7 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
         for call, own in of_call.items()
     ]
     steps = [(step.start, step.end) for step in answer.steps if step.used]
-    graph = [own for call, own in of_call.items() if "CudaGraph:" in call.name]
+    graph_count = sum("CudaGraph:" in call.name for call in of_call)
     opaque = len(compute) - len(kernels)
     return {
         **device_name(device, several),
@@ -70,15 +70,8 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
         "negative_delay_count": sum(delay < 0 for delay in delays),
         "short_kernel_ratio": sum(short) / len(short) if short else None,
         "blocked_call_count": sum(call.end - call.start > 100_000_000 for call in of_call),
-        "graphs": {
-            "launch_count": len(graph) + opaque,
-            "kernel_count": sum(map(len, graph)),
-            "kernels_per_launch": median([len(own) for own in graph]),
-            "opaque_count": opaque,
-        },
-        "xla_kernel_count": sum(
-            bool({"hlo_op", "hlo_module"} & k.event.stats.keys()) for k in kernels
-        ),
+        "graph_count": graph_count + opaque,
+        "opaque_count": opaque,
         "precision": _precision(compute, answer.window),
     }
 

@@ -155,7 +155,7 @@ def test_every_command_takes_an_address(words: str, command: Command, in_memory:
 def test_two_runs_are_compared_across_places(
     command: Command, in_memory: str, fixtures: Path
 ) -> None:
-    done = command("analyze", str(fixtures / FIXTURE), "--baseline", in_memory)
+    done = command("compare", str(fixtures / FIXTURE), in_memory, "--force")
     assert done.code == 0, done.err
 
 

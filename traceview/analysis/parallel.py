@@ -30,7 +30,7 @@ from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context, Options, result_key
 from traceview.analysis.registry import ANALYSES
 from traceview.analysis.rules.finding import Skipped
-from traceview.analysis.workload import launches, ops, precision, step_ops
+from traceview.analysis.workload import compute, launches, ops, precision
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
 from traceview.base.timing import measured_beside
@@ -141,7 +141,7 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     idle.ANALYSIS,
     steps.ANALYSIS,
     input_topic.ANALYSIS,
-    step_ops.ANALYSIS,
+    compute.ANALYSIS,
 )
 """First those that do without the ledger, which the first thread makes meanwhile. What takes much memory comes late, when the
 first thread holds less."""
@@ -171,7 +171,7 @@ def computed_beside(context: Context) -> Iterator[None]:
         return
     ended, first = Event(), get_ident()
 
-    def compute() -> None:
+    def compute_topics() -> None:
         with measured_beside(first):
             with suppress(Exception):
                 # The ledger needs it after the causes, which the first thread finds meanwhile.
@@ -183,7 +183,7 @@ def computed_beside(context: Context) -> Iterator[None]:
                     context.result(topic)
 
     # Ctrl-C does not wait for it.
-    thread = Thread(target=compute, daemon=True)
+    thread = Thread(target=compute_topics, daemon=True)
     try:
         thread.start()
     except RuntimeError:

@@ -8,8 +8,6 @@ from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.placement import ANALYSIS as PLACEMENT
-from traceview.analysis.exchange.scaling import ANALYSIS as SCALING
-from traceview.analysis.exchange.scaling import Scaling
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
@@ -49,8 +47,6 @@ from traceview.analysis.workload.ops import ANALYSIS as OPS
 from traceview.analysis.workload.ops import TopOps
 from traceview.analysis.workload.precision import ANALYSIS as PRECISION
 from traceview.analysis.workload.precision import Precision
-from traceview.analysis.workload.step_ops import ANALYSIS as STEP_OPS
-from traceview.analysis.workload.step_ops import StepOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 
@@ -71,13 +67,12 @@ class Results(Record, frozen=True):
         collectives: What collectives cost, and who waits for whom.
         balance: How evenly the devices worked, and which one the others wait for.
         gradients: Which devices computed gradients.
-        scaling: The run beside one on a single device.
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         ops: The ops and kernels that take most time.
         op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
-        compute: The types of ops that devices computed, and what of it is in float64 or the same in every step.
-        step_ops: How much of the step goes to Python, printing and summaries in it, and to the optimizer.
+        compute: What devices compute: types of ops, what is in float64 or the same in every step, and how much goes to
+            Python, printing and summaries inside the step, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
         placement: Where variables and ops were placed, as the capture found them.
         outside_view: What NVML says of the GPUs while the trace was recorded.
@@ -97,13 +92,11 @@ class Results(Record, frozen=True):
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
     balance: Annotated[Balance | None, BALANCE] = None
     gradients: Annotated[Gradients | None, GRADIENTS] = None
-    scaling: Annotated[Scaling | None, SCALING] = None
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     ops: Annotated[TopOps | None, OPS] = None
     op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     compute: Annotated[Compute | None, COMPUTE] = None
-    step_ops: Annotated[StepOps | None, STEP_OPS] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
     placement: Annotated[Placement | None, PLACEMENT] = None
     outside_view: Annotated[Nvml | None, NVML] = None

@@ -39,36 +39,32 @@ def show_hangs(
         from traceview.report.redaction import redacted_record
 
         hangs = [redacted_record(hang) for hang in hangs]
-    if as_json:
-        from traceview.analysis.machine.hang.section import content_of
-        from traceview.document.json_text import dumped
-
-        if hangs:
-            target.write(dumped({"schema_version": 1, "hangs": [content_of(h) for h in hangs]}))
-        return bool(hangs)
-    from traceview.analysis.machine.hang.section import hang_document
-
-    for hang in hangs:
-        target.write_section(hang_document(hang), width)
+    _write(target, hangs, width, as_json=as_json)
     return bool(hangs)
 
 
 def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) -> None:
     """Print what a running process shows from outside, and its open reports if a capture watches it."""
-    from traceview.analysis.machine.hang.section import content_of, hang_document
     from traceview.capture.hang.attach import facts_of_process, folder_of_reports
-    from traceview.document.json_text import dumped
     from traceview.trace.sidecar.hang import hang_of
 
     seen = hang_of(facts_of_process(pid))
     folder = folder_of_reports(pid)
     reports = [hang for hang in _hangs_below(folder) if hang.pid == pid] if folder else []
-    if as_json:
-        hangs = [content_of(hang) for hang in (seen, *reports)]
-        target.write(dumped({"schema_version": 1, "hangs": hangs}))
-        return
-    for hang in (seen, *(hang for hang in reports if hang.state == "open")):
-        target.write_section(hang_document(hang), width)
+    if not as_json:
+        reports = [hang for hang in reports if hang.state == "open"]
+    _write(target, [seen, *reports], width, as_json=as_json)
+
+
+def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:
+    from traceview.analysis.machine.hang.section import content_of, hang_document
+    from traceview.document.json_text import dumped
+
+    if as_json and hangs:
+        target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
+    elif not as_json:
+        for hang in hangs:
+            target.write_section(hang_document(hang), width)
 
 
 def _hangs_below(folder: Location) -> Iterator[Hang]:

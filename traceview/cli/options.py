@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import Enum
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -99,12 +101,6 @@ WindowChoice = Annotated[
 Devices = Annotated[
     list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
 ]
-Baseline = Annotated[
-    Location | None,
-    option(
-        "LOGDIR", "Run on one device to compare the speed with.", "--baseline", parser=logdir_of
-    ),
-]
 Workers = Annotated[
     str, option("N|ADDRESS", "Read hosts in N processes, or by a Dask scheduler.", "--workers")
 ]
@@ -116,6 +112,34 @@ Width = Annotated[
 Full = Annotated[bool, flag("Print everything, not only the first screen.", "--full")]
 Select = Annotated[list[str] | None, option("CODES", "Report only these findings.", "--select")]
 Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findings.", "--ignore")]
+
+_OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
+    "run": (Run, None),
+    "steps": (Steps, None),
+    "window": (WindowChoice, Window.auto),
+    "salvage": (Salvage, False),
+    "workers": (Workers, "1"),
+}
+"""The options of all commands that read a run: which one, which part of it, and how. `report_source.Source` reads them."""
+
+
+def reads_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that choose a run; it finds their values in the parameters of its context."""
+    own = signature(command, eval_str=True)
+    shared = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in _OF_RUN.items()
+    ]
+
+    @wraps(command)
+    def with_own(**given: Any) -> None:
+        command(**{name: given[name] for name in own.parameters})
+
+    every = [*own.parameters.values(), *shared]
+    with_own.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    with_own.__annotations__ = {each.name: each.annotation for each in every}
+    return with_own
+
 
 _RANGE: Final = re.compile(r"(\d*)\s*:\s*(\d*)", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}

@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.options import Window, finding_codes, given_options, hosts_read_by, step_range
+from traceview.cli.options import finding_codes, given_options, hosts_read_by, step_range
 from traceview.report.given import is_saved_report
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
 
-_OF_RUNS: Final = (
-    *("run", "steps", "window", "baseline"),
-    *("select", "ignore", "salvage", "workers"),
-)
+_OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
 """Options that a saved report can no longer follow."""
 
 
@@ -39,21 +36,9 @@ class Source(Struct, frozen=True):
     choices: dict[str, Any]
 
     @classmethod
-    def of(
-        cls,
-        context: typer.Context,
-        logdir: Location,
-        *,
-        run: str | None,
-        steps: str | None,
-        window: Window,
-        salvage: bool,
-        workers: str,
-        baseline: Location | None = None,
-        select: list[str] | None = None,
-        ignore: list[str] | None = None,
-    ) -> Source:
-        """Read the options; raises `UsageError` for one that cannot be read, or that a saved report cannot follow."""
+    def of(cls, context: typer.Context, logdir: Location) -> Source:
+        """Read the options of a command; raises `UsageError` for one that cannot be read, or that a saved report cannot follow."""
+        given = context.params
         is_saved = is_saved_report(logdir)
         for name, shown in given_options(context) if is_saved else ():
             if name in _OF_RUNS:
@@ -61,39 +46,37 @@ class Source(Struct, frozen=True):
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
                 )
-        hosts_read_by(workers, are_asked=True)
-        select_codes, ignore_codes = finding_codes(select, ignore)
+        hosts_read_by(given["workers"], are_asked=True)
+        select_codes, ignore_codes = finding_codes(given.get("select"), given.get("ignore"))
         choices = {
-            "window": window.value,
-            "steps": step_range(steps),
-            "baseline": baseline,
+            "window": given["window"],
+            "steps": step_range(given["steps"]),
             "select_codes": select_codes or None,
             "ignore_codes": ignore_codes,
         }
-        return cls(logdir, is_saved, run, salvage, workers, choices)
+        return cls(logdir, is_saved, given["run"], given["salvage"], given["workers"], choices)
 
     def report(self, *, top: int | None = None, lanes: bool = False) -> Report:
         """The report. `top`: rows of ops per device; `lanes`: with a timeline. Raises what loading raises."""
-        return self._saved() if self.is_saved else self._analyzed(top, lanes)
+        if self.is_saved:
+            from traceview.report.saved import load_report
 
-    def _saved(self) -> Report:
-        from traceview.report.saved import load_report
-
-        return load_report(self.logdir)
+            return load_report(self.logdir)
+        return self._analyzed(top, lanes)
 
     @contextmanager
-    def _trace(self) -> Iterator[tuple[Trace, Readers | None]]:
-        """The run, and who read it, while its progress is shown."""
+    def trace(self, *, are_asked: bool = True) -> Iterator[tuple[Trace, Readers | None]]:
+        """The run, and who read it, while its progress is shown. `are_asked`: as for `hosts_read_by`."""
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
-        hosts = hosts_read_by(self.workers, are_asked=True)
+        hosts = hosts_read_by(self.workers, are_asked=are_asked)
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
             yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers
 
     def _analyzed(self, top: int | None, lanes: bool) -> Report:
-        with self._trace() as (trace, readers):
+        with self.trace() as (trace, readers):
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
@@ -109,7 +92,7 @@ class Source(Struct, frozen=True):
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
         """What an export draws: everything computed of the window, and its report."""
-        with self._trace() as (trace, readers):
+        with self.trace() as (trace, readers):
             from traceview.analysis.facts.selection import select
             from traceview.analysis.measures.context import Context, Options
             from traceview.report.build import report_of

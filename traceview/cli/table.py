@@ -18,9 +18,8 @@ from traceview.export.formats import check_pyarrow
 
 if TYPE_CHECKING:
     from traceview.analysis.facts.selection import Selection
-    from traceview.analysis.measures.context import Analysis, Context
-    from traceview.base.record import Record
-    from traceview.document.model import Column as ShownColumn
+    from traceview.analysis.measures.context import Context, View
+    from traceview.document.columns import Shown
     from traceview.document.model import Section
     from traceview.report.model import Report
     from traceview.trace.device.table import Column, Table
@@ -57,9 +56,14 @@ class Choice(Struct, frozen=True):
     top: int | None = None
     is_terminal: bool = False
 
-    def top_or(self, of_terminal: int) -> int | None:
+    def top_or(self, of_terminal: int | None) -> int | None:
         """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
         return of_terminal if self.top is None and self.is_terminal else self.top
+
+    @property
+    def is_made(self) -> bool:
+        """Whether rows are chosen or sorted."""
+        return bool(self.states or self.least_ps or self.sort or self.top)
 
 
 class Request(Struct, frozen=True, dict=True):
@@ -91,22 +95,20 @@ class Request(Struct, frozen=True, dict=True):
 
         return report_of(self.context, window=self.window, steps=self.steps, readers=self.readers)
 
-    def others(self, *named: str) -> tuple[str, ...]:
-        """Of very many devices those that are much alike; none of those that are `named` or that were chosen."""
-        from traceview.analysis.gpu_time import device_time
-        from traceview.analysis.measures.device_report import outlier_devices
+    @cached_property
+    def view(self) -> View:
+        """What sections are made from, without limits on their rows; devices that were named are no range."""
+        from traceview.report.document import view_of
 
-        times = self.context.record(device_time.ANALYSIS)
-        if self.has_chosen or times is None:
-            return ()
-        return outlier_devices(times.devices, named).others
+        view = view_of(self.report, most_rows=max(self.trace.device_columns.count, 1 << 16))
+        return replace(view, others=()) if self.has_chosen else view
 
 
 class Answer(Struct, frozen=True):
     """The rows of a table.
 
-    `left_out_count`: rows that were not asked for. `sections`: what a terminal shows, without those that are None;
-    None for the rows themselves. `order`: how the rows are sorted. `remarks`: why rows are missing, for standard error.
+    `sections`: what a terminal shows, without those that are None; None for the rows themselves. `left_out_count`: rows
+    that were not asked for. `order`: how the rows are sorted. `remark`: why rows are missing, for standard error.
     `about`: what JSON says beside the rows; `head`: what a terminal says above them. `code`: the exit code.
     """
 
@@ -114,7 +116,7 @@ class Answer(Struct, frozen=True):
     sections: Callable[[], Iterable[Section | None]] | None = None
     left_out_count: int = 0
     order: str = ""
-    remarks: tuple[str, ...] = ()
+    remark: str = ""
     about: Mapping[str, Any] = {}
     head: tuple[str, ...] = ()
     code: int = 0
@@ -250,34 +252,28 @@ def _head(answer: Answer) -> Iterator[str]:
 def _plain_section(rows: Table) -> Section | None:
     """The table as it is. Where room is short its last columns go first."""
     from traceview.document import model as doc
+    from traceview.document.columns import columns
 
     title = rows.name.replace("_", " ").capitalize()
-    shown = (_shown_column(column, max(place - 1, 0)) for place, column in enumerate(rows.columns))
-    return doc.Section(rows.name, title, doc.table(title, shown)) if rows.count else None
+    shown = (_shown(column, max(place - 1, 0)) for place, column in enumerate(rows.columns))
+    sections = doc.table(title, columns(list(rows.rows()), shown))
+    return doc.Section(rows.name, title, sections) if rows.count else None
 
 
-def _shown_column(column: Column, priority: int) -> ShownColumn:
-    """A column as its unit asks for."""
-    from traceview.document import model as doc
+def _shown(column: Column, priority: int) -> Shown:
+    """How a column of rows is written: as the unit in its name asks for."""
+    from traceview.document.columns import Shown, kind_of
 
-    name, cells = column.name, column.cells()
+    name = column.name
+    kind = kind_of(name)
     heading = name.replace("_", " ")
-    if name == "device":
-        return doc.devices(heading, cells, priority=priority)
-    if name.endswith("bytes"):
-        return doc.sizes(heading, cells, priority=priority)
-    if column.kind in ("text", "category"):
-        return doc.names(heading, cells, priority=priority)
     if column.kind == "bool":
-        yes_no = ["" if cell is None else "yes" if cell else "no" for cell in cells]
-        return doc.words(heading, yes_no, priority=priority)
-    if "_ps" in name:
-        return doc.times(heading.replace(" ps", ""), cells, priority=priority)
-    if name.endswith("_ratio"):
-        return doc.shares(heading, cells, priority=priority)
-    if column.kind == "float":
-        return doc.numbers(heading, cells, priority=priority)
-    return doc.counts(heading.removesuffix(" count"), cells, priority=priority)
+        words = {None: "", True: "yes", False: "no"}
+        return Shown(heading, lambda row: words[row[name]], priority)
+    if kind == "name" and column.kind in ("int", "float"):
+        kind = "count" if column.kind == "int" else "number"
+    heading = heading.replace(" ps", "").removesuffix(" count")
+    return Shown(heading, lambda row: row[name], priority, kind)
 
 
 def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
@@ -294,52 +290,3 @@ def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
         },
         rows.rows(),
     )
-
-
-# What topics say of their tables
-
-
-def topic_sections(
-    request: Request, topic: Analysis[Any], record: Record | None, *named: str
-) -> Iterator[Section]:
-    """The sections of a topic without limits on their rows; devices that were not chosen are a range.
-
-    `record`: its result, None without one. `named`: devices that are shown, however many there are.
-    """
-    from traceview.analysis.measures.context import View
-
-    if record is None:
-        return
-    context, trace = request.context, request.trace
-    if request.has_chosen:
-        keys = (trace.device_key(index) for index in range(len(trace.device_list)))
-        others = tuple(key for key in keys if key not in request.devices)
-    else:
-        others = request.others(*named)
-
-    class ContextView(View, frozen=True):
-        """Computes what a section asks for, and nothing else."""
-
-        def result(self, analysis: Analysis[Any]) -> Any:
-            """The result of a topic; None if there is none."""
-            return self.results.get(analysis.name) or context.record(analysis)
-
-    view = ContextView(
-        results={topic.name: record},
-        skipped={},
-        findings=(),
-        window_start_ps={
-            trace.hosts[host].name: window.start_ps
-            for host, window in request.selection.windows.items()
-        },
-        logdir=str(trace.logdir),
-        run=trace.run,
-        outliers=tuple(key for key in sorted(request.devices) if key not in others),
-        others=others,
-        most_rows=max(trace.device_columns.count, trace.host_columns.count, 1),
-        other_runs=trace.other_runs,
-    )
-    for section_of in topic.sections:
-        section = section_of(view, record)
-        if section is not None:
-            yield section

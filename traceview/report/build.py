@@ -47,7 +47,6 @@ def analyze(
     top: int | None = TOP_OPS,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
-    baseline: Trace | str | Location | None = None,
     lanes: bool = False,
     readers: Readers | None = None,
 ) -> Report:
@@ -55,9 +54,8 @@ def analyze(
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
-    a document draws; tables and texts do without. `readers`: the processes that read the files of the trace, which compute
-    what a host can tell by itself.
+    choose findings by code. `lanes`: also what the timeline of a document draws; tables and texts do without. `readers`: the
+    processes that read the files of the trace, which compute what a host can tell by itself.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
     not exist.
@@ -68,18 +66,13 @@ def analyze(
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
         raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
-    context = Context(
-        loaded,
-        select(loaded, window, _step_range(steps)),
-        Options(top=top, baseline=_loaded(baseline)),
-    )
+    context = Context(loaded, select(loaded, window, _step_range(steps)), Options(top=top))
     return report_of(
         context,
         window=window,
         steps=_step_range(steps),
         select_codes=select_codes,
         ignore_codes=ignore_codes,
-        baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
         lanes=lanes,
         readers=readers,
     )
@@ -92,7 +85,6 @@ def report_of(
     steps: StepRange | None,
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
-    baseline: str = "",
     lanes: bool = False,
     readers: Readers | None = None,
 ) -> Report:
@@ -130,7 +122,6 @@ def report_of(
             steps=steps,
             select_codes=select_codes,
             ignore_codes=ignore_codes,
-            baseline=baseline,
         ),
     )
 
@@ -192,10 +183,6 @@ def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> b
         if not finding.devices or trace.device_key(number) in finding.devices
     ]
     return all(host in lost for host in hosts)
-
-
-def _loaded(baseline: Trace | str | Location | None) -> Trace | None:
-    return baseline if baseline is None or isinstance(baseline, Trace) else load(baseline)
 
 
 def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:

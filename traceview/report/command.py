@@ -39,7 +39,6 @@ def reproducing(
     steps: StepRange | None,
     select_codes: Collection[str] | None,
     ignore_codes: Collection[str],
-    baseline: str = "",
 ) -> tuple[str, ...]:
     """The arguments of `traceview report`, the program first, with every choice that is not the default one."""
     choices = [] if window == "auto" else ["--window", window]
@@ -49,7 +48,5 @@ def reproducing(
     for option, codes in (("--select", select_codes or ()), ("--ignore", ignore_codes)):
         if codes:
             choices += [option, ",".join(codes)]
-    if baseline:
-        choices += ["--baseline", baseline]
     name = run.rpartition("/")[2]
     return ("traceview", "report", logdir, "--run", name, *choices, "-o", FOLDER)

@@ -221,9 +221,6 @@ def view_of(
 _FIRST: Final = ("timeline", "findings", "devices")
 """On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
 
-_ON_REQUEST: Final = "scaling"
-"""A section that only a baseline makes: whoever gave one looks for it."""
-
 _TABLES: Final = {
     "findings": "findings",
     "devices": "devices",
@@ -245,13 +242,11 @@ def _sections(
     """The timeline, the findings and the devices, then what an expert checks them with."""
     first_finding = {row.code: place for place, row in reversed(list(enumerate(findings)))}
 
-    def rank(topic: Analysis[Any], section: doc.Section) -> int:
-        if section.id == _ON_REQUEST:
-            return -1
+    def rank(topic: Analysis[Any]) -> int:
         found = (first_finding.get(rule.code, len(findings)) for rule in topic.rules)
         return min(found, default=len(findings))
 
-    ranked = sorted(_topic_sections(view), key=lambda pair: rank(*pair))
+    ranked = sorted(_topic_sections(view), key=lambda pair: rank(pair[0]))
     every = [findings_section(report, view, findings), *(section for _, section in ranked)]
     ids = ("findings", "timeline", "devices") if view.is_brief else _FIRST
     first = [section for id_ in ids for section in every if section.id == id_]

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from traceview.analysis.machine.capture.result import Capture
+from traceview.analysis.machine.capture_quality import Capture
 from traceview.analysis.registry import Results
 from traceview.analysis.rules.finding import Finding, FindingLoss, Severity
 from traceview.analysis.rules.words import Argument

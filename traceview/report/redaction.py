@@ -31,7 +31,7 @@ _Hide: TypeAlias = Callable[[TextKind | None, str], str]
 _LOGDIR_PLACE: Final = 2
 """`traceview report LOGDIR …`"""
 
-_KIND_OF_VALUE: Final[Mapping[str, TextKind]] = {"--run": "run", "--baseline": "path"}
+_KIND_OF_VALUE: Final[Mapping[str, TextKind]] = {"--run": "run"}
 
 
 def redacted(report: Report, names: Pseudonyms | None = None) -> Report:

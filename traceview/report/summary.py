@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from traceview.analysis.gpu_time.device_states import anatomy_rows
 from traceview.analysis.gpu_time.steps import found_steps
-from traceview.analysis.machine.capture.result import HARMLESS, WITHOUT_DEVICE
-from traceview.analysis.machine.capture.section import measured_overhead
+from traceview.analysis.machine.capture import measured_overhead
+from traceview.analysis.machine.capture_quality import HARMLESS, WITHOUT_DEVICE
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import View
 from traceview.analysis.measures.device_report import time_words
@@ -45,7 +45,7 @@ _COMPUTE_LEADS: Final = 0.5
 _OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
-_OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore", "--baseline")
+_OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore")
 _SHOWN_RUNS: Final = 3
 _LISTED_WINDOWS: Final = 3
 """Of more hosts the shortest and the longest window are shown."""

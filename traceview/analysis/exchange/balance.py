@@ -12,7 +12,6 @@ from traceview.analysis.facts.devices import (
     concurrency,
     devices_in_use,
     make_steps_together,
-    statuses,
 )
 from traceview.analysis.facts.hardware import Hardware, HardwareGroup, hardware_groups, hardware_of
 from traceview.analysis.facts.run import Throughput, throughput_of
@@ -40,11 +39,13 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.device.table import Table, record_columns, table, texts
+from traceview.trace.device.table import Table, record_columns, texts
+from traceview.trace.device.table import table as table_of_columns
 from traceview.xplane.planes import ActivityClass
 
 _OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"
@@ -64,24 +65,18 @@ class DeviceBalance(OfDevice, frozen=True):
     """One device in use, compared with the others of its kind.
 
     Attributes:
-        status: As in device_time.
         compute_ps_per_step: Mean over the used steps of its compute, rounded down, picoseconds; null without steps.
         longer_ratio: That over the mean of the others', less 1; null without steps or others.
         waits_ps_per_step: Mean time that it waits for other devices, picoseconds; null without steps.
         waited_for_ps_per_step: Mean time that another device waits for it, picoseconds; null without steps or others.
         model: Model; null where not recorded.
-        core_count: Multiprocessors or compute units; null where not recorded.
-        clock_max_hz: Highest clock of the cores, hertz; null where not recorded.
     """
 
-    status: str
     compute_ps_per_step: Picoseconds | None
     longer_ratio: float | None
     waits_ps_per_step: Picoseconds | None
     waited_for_ps_per_step: Picoseconds | None
     model: ModelName | None
-    core_count: Count | None
-    clock_max_hz: Count | None
 
 
 class LateDevice(OfDevice, frozen=True):
@@ -171,46 +166,46 @@ def compute(context: Context) -> Balance | Skipped:
         chance_ratio=overlap.chance_ratio if overlap else None,
         is_serial=overlap.is_serial if overlap else None,
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
-        straggler=LateDevice(
-            *trace.identity(late.device),
-            reason=late.reason,
-            share=late.share,
-            is_steady=late.is_steady,
-            shares_cores=late.shares_cores,
-            kernels=late.kernels,
-        )
-        if late
-        else None,
+        straggler=_late_device(context, late) if late else None,
         throughput=throughput_of(trace, selection, len(in_use)),
         hardware=hardware_groups(trace, in_use),
         devices=tuple(_devices(context, in_use)),
     )
 
 
+def _late_device(context: Context, late: Straggler) -> LateDevice:
+    return LateDevice(
+        *context.trace.identity(late.device),
+        reason=late.reason,
+        share=late.share,
+        is_steady=late.is_steady,
+        shares_cores=late.shares_cores,
+        kernels=late.kernels,
+    )
+
+
 def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
-    status = statuses(trace, context.activities)
     waited_for, waits = waited_for_ps(ledger), device_waits(ledger)
     steps = ledger.steps_of_device
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
-    mean_ps = {d: _sum(ledger, computes, d) / (steps[d] or 1) for d in in_use}
+    compute_of = {device: _sum(ledger, computes, device) for device in in_use}
     for device in in_use:
         count = steps[device]
-        others = [mean_ps[other] for other in in_use if other != device]
+        others = [compute_of[other] / (steps[other] or 1) for other in in_use if other != device]
         others_ps = fsum(others) / len(others) if others else 0.0
-        hardware = hardware_of(trace, device)
+        is_compared = count and others
         yield DeviceBalance(
             *trace.identity(device),
-            status=status[device],
-            compute_ps_per_step=_sum(ledger, computes, device) // count if count else None,
-            longer_ratio=mean_ps[device] / others_ps - 1 if count and others_ps else None,
+            compute_ps_per_step=compute_of[device] // count if count else None,
+            longer_ratio=compute_of[device] / count / others_ps - 1
+            if count and others_ps
+            else None,
             waits_ps_per_step=_sum(ledger, waits, device) // count if count else None,
             waited_for_ps_per_step=waited_for[device] // (count * len(others))
-            if count and others
+            if is_compared
             else None,
-            model=hardware.model,
-            core_count=hardware.core_count,
-            clock_max_hz=hardware.clock_max_hz,
+            model=hardware_of(trace, device).model,
         )
 
 
@@ -359,24 +354,25 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
     if late.shares_cores and late.reason not in ("work", "input"):
         return None
-    key = context.trace.device_key(late.device)
-    is_mixed = late.reason == "slower" and _is_of_rarer_kind(result, key)
+    key, reason = context.trace.device_key(late.device), late.reason or ""
+    is_mixed = reason == "slower" and _is_of_rarer_kind(result, key)
     arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
-    notes = ["slower"] if late.reason == "slower" else []
-    if is_mixed:
-        notes.append("mixed")
-    if late.kernels and late.reason == "work":
+    has_kernels = reason == "work" and bool(late.kernels)
+    if has_kernels:
         arguments["kernels"] = Ops(late.kernels)
-        notes.append("kernels")
     return STRAGGLER.of_rows(
         context,
         late.rows,
         arguments=arguments,
         confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
         evidence=(Evidence("waited_for_ratio", late.share, None, key),),
-        title=late.reason or "",
-        action="mixed" if is_mixed else late.reason or "",
-        notes=notes,
+        title=reason,
+        action="mixed" if is_mixed else reason,
+        notes=(
+            *(("slower",) if reason == "slower" else ()),
+            *(("mixed",) if is_mixed else ()),
+            *(("kernels",) if has_kernels else ()),
+        ),
     )
 
 
@@ -477,40 +473,22 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     """How much of the time the devices compute, how much at the same time, and how each compares with the others."""
     if view.is_brief and result.in_use_count < 2:
         return None
-    rows, others = view.split(result.devices)
-    return doc.Section(
-        "balance",
-        "Balance",
-        (
-            *doc.facts(*_facts(result)),
-            *(
-                doc.table(
-                    "Balance by device",
-                    _columns(rows[: view.most_rows]),
-                    row_count=len(rows),
-                    rest=view.command("show balance"),
-                )
-                if result.in_use_count > 1
-                else ()
-            ),
-            *(
-                (
-                    doc.Remark(
-                        f"{_range(others)} All devices:",
-                        f"{view.command('show balance')} -o balance.csv",
-                    ),
-                )
-                if others
-                else ()
-            ),
-            *doc.remarks(
-                f"Compute overlap is not known: {result.clock_reason}."
-                if result.clock_reason
-                else None
-            ),
-        ),
-        lead=_summary(result),
-    )
+    rows, others = view.split(result.devices if result.in_use_count > 1 else ())
+    command = view.command("show balance")
+    are_mixed = len({row.model for row in rows}) > 1
+    shown = (*_COLUMNS, *((_MODEL,) if are_mixed else ()))
+    blocks: list[doc.Block] = [
+        *doc.facts(*_facts(result)),
+        *table("Balance by device", rows, shown, most_rows=view.most_rows, rest=command),
+    ]
+    if others:
+        compute = numbers.time_range(row.compute_ps_per_step for row in others)
+        count = numbers.plural(len(others), "other device")
+        text = f"{count}: compute {compute} per step. All devices:"
+        blocks.append(doc.Remark(text, f"{command} -o balance.csv"))
+    if result.clock_reason:
+        blocks += doc.remarks(f"Compute overlap is not known: {result.clock_reason}.")
+    return doc.Section("balance", "Balance", tuple(blocks), lead=_summary(result))
 
 
 def _summary(result: Balance) -> str:
@@ -547,35 +525,30 @@ def _facts(result: Balance) -> Iterator[str]:
         )
 
 
-def _columns(rows: Sequence[DeviceBalance]) -> Iterator[doc.Column]:
-    yield doc.devices("device", [row.device for row in rows])
-    yield doc.times("compute per step", [row.compute_ps_per_step for row in rows])
-    yield doc.signed_shares(
+_MODEL: Final = Shown("model", "model", 3)
+_COLUMNS: Final = (
+    DEVICE,
+    Shown("compute per step", "compute_ps_per_step"),
+    Shown(
         "vs. others",
-        [row.longer_ratio for row in rows],
-        priority=1,
-        meaning="mean compute beyond the mean of the other devices",
-    )
-    yield doc.times(
+        "longer_ratio",
+        1,
+        "signed_share",
+        "mean compute beyond the mean of the other devices",
+    ),
+    Shown(
         "waits for others",
-        [row.waits_ps_per_step for row in rows],
-        priority=2,
+        "waits_ps_per_step",
+        2,
         meaning="time per step in which it waits for a device that is late",
-    )
-    yield doc.times(
+    ),
+    Shown(
         "others wait for it",
-        [row.waited_for_ps_per_step for row in rows],
-        priority=1,
+        "waited_for_ps_per_step",
+        1,
         meaning="time per step in which another device waits for it, mean over the others",
-    )
-    are_mixed = len({row.model for row in rows}) > 1
-    yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=3)
-
-
-def _range(rows: Sequence[DeviceBalance]) -> str:
-    """The range of the devices without a row."""
-    compute = numbers.time_range(row.compute_ps_per_step for row in rows)
-    return f"{numbers.plural(len(rows), 'other device')}: compute {compute} per step."
+    ),
+)
 
 
 # The table
@@ -585,14 +558,9 @@ def balance_table(balance: Balance | None) -> Table:
     """A row per device that computed, in the order of hosts and numbers; with a reason if the others wait for it."""
     rows = balance.devices if balance else ()
     late = balance.straggler if balance else None
-    return table(
-        "balance",
-        *record_columns(DeviceBalance, rows),
-        texts(
-            "straggler_reason",
-            [late.reason if late and late.device == row.device else None for row in rows],
-        ),
-    )
+    reasons = [late.reason if late and late.device == row.device else None for row in rows]
+    columns = record_columns(DeviceBalance, rows)
+    return table_of_columns("balance", *columns, texts("straggler_reason", reasons))
 
 
 ANALYSIS: Final = Analysis[Balance](

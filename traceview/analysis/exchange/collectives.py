@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Final
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, Final
 
 from traceview.analysis.measures.bandwidth import agreed, sidecars
 from traceview.analysis.measures.collectives import (
@@ -28,6 +28,7 @@ from traceview.analysis.rules.words import Argument, Number, Rate, Time
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.figures import HeatMap
 from traceview.ledger.states import State
 from traceview.trace.device.table import Table
@@ -201,24 +202,20 @@ def _is_on_cpu(context: Context) -> bool:
 
 def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Finding | None:
     arguments, notes = _facts_of_calls(result)
+    evidence = {
+        "collective_count": result.count_per_step,
+        "bus_bytes_per_second": result.bus_bytes_per_second,
+        "overlap_ratio": result.overlap_ratio,
+    }
     return EXPOSED.of_rows(
         context,
         rows,
         arguments=arguments,
         confidence=_confidence(context, result),
-        evidence=tuple(_evidence(result)),
+        evidence=[Evidence(key, of, None, "") for key, of in evidence.items() if of is not None],
         action=_action(context, result),
         notes=notes,
     )
-
-
-def _evidence(result: CollectiveResult) -> Iterator[Evidence]:
-    if result.count_per_step is not None:
-        yield Evidence("collective_count", result.count_per_step, None, "")
-    if result.bus_bytes_per_second is not None:
-        yield Evidence("bus_bytes_per_second", result.bus_bytes_per_second, None, "")
-    if result.overlap_ratio is not None:
-        yield Evidence("overlap_ratio", result.overlap_ratio, None, "")
 
 
 def _is_alone(result: CollectiveResult) -> bool:
@@ -341,12 +338,7 @@ def collectives_section(view: View, result: CollectiveResult) -> doc.Section | N
             *_by_device(view, result),
             *_by_host(view, result),
         )
-    return doc.Section(
-        "collectives",
-        TITLE,
-        blocks,
-        lead=numbers.sentence(path_words(result)),
-    )
+    return doc.Section("collectives", TITLE, blocks, lead=numbers.sentence(path_words(result)))
 
 
 def path_words(collectives: CollectiveTimes) -> str:
@@ -358,14 +350,6 @@ def path_words(collectives: CollectiveTimes) -> str:
     if collectives.count:
         return "the trace does not show which op launches the collectives"
     return "no collective and no copy of gradients was recorded"
-
-
-def unclear_words(last_count: int, collective_count: int) -> str | None:
-    """In how many collectives no device was clearly the last; None if there are none."""
-    if last_count >= collective_count:
-        return None
-    of_all = f"{collective_count - last_count:,} of {collective_count:,} collectives"
-    return f"In {of_all} no device was clearly the last."
 
 
 def _facts(result: CollectiveResult) -> Iterator[str]:
@@ -407,13 +391,12 @@ def _speed(result: CollectiveResult) -> str:
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each device spends in collectives; devices that took no part are left out."""
-    transfers, waits = result.communication_per_step_ps, result.device_wait_per_step_ps
-    is_per_step = transfers is not None and waits is not None
-    transfer: Mapping[str, int] = result.communication_ps if transfers is None else transfers
-    wait: Mapping[str, int] = waits or {
-        key: exposed_ps - result.communication_ps[key]
-        for key, exposed_ps in result.exposed_ps.items()
-    }
+    transfer = result.communication_per_step_ps
+    wait = result.device_wait_per_step_ps
+    each, whole_ps = " per step", result.transfer_per_step_ps
+    if transfer is None or wait is None:
+        each, whole_ps, transfer = "", result.transfer_ps, result.communication_ps
+        wait = {key: ps - transfer[key] for key, ps in result.exposed_ps.items()}
     exposed = {key: ps + wait.get(key, 0) for key, ps in transfer.items()}
     keys = [
         key
@@ -421,32 +404,35 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
         if result.exposed_ps[key] or result.wait_ps[key] or result.last_count[key]
     ]
     others = [key for key in keys if key in view.others]
-    shown = [key for key in keys if key not in view.others]
-    costly = set(sorted(shown, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
-    shown = [key for key in shown if key in costly]
-    each = " per step" if is_per_step else ""
-    yield from doc.table(
+    of_rows = [key for key in keys if key not in view.others]
+    costly = set(sorted(of_rows, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
+    shown = [key for key in of_rows if key in costly]
+    yield from table(
         "Collectives by device",
+        shown,
         (
-            doc.devices("device", shown),
-            doc.times(f"exposed{each}", map(exposed.get, shown)),
-            doc.times(f"communication{each}", map(transfer.get, shown), priority=2),
-            doc.times(f"waiting{each}", map(wait.get, shown), meaning="for another device"),
-            doc.counts(
+            Shown("device", str, kind="device"),
+            Shown(f"exposed{each}", exposed.get, kind="time"),
+            Shown(f"communication{each}", transfer.get, 2, "time"),
+            Shown(f"waiting{each}", wait.get, 0, "time", "for another device"),
+            Shown(
                 "last to arrive",
-                map(result.last_count.get, shown),
-                priority=1,
-                meaning="collectives that it started after all other devices",
+                result.last_count.get,
+                1,
+                "count",
+                "collectives that it started after all other devices",
             ),
         ),
-        row_count=len(keys) - len(others),
+        row_count=len(of_rows),
         rest=view.command("show collectives"),
     )
-    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
     if any(transfer.get(key) != whole_ps for key in shown):
         yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
-    yield from doc.remarks(unclear_words(sum(result.last_count.values()), complete_count))
+    unclear_count = complete_count - sum(result.last_count.values())
+    if unclear_count > 0:
+        of_all = f"{unclear_count:,} of {complete_count:,} collectives"
+        yield from doc.remarks(f"In {of_all} no device was clearly the last.")
     if others:
         yield doc.Remark(
             f"{numbers.plural(len(others), 'other device')}: "
@@ -460,19 +446,19 @@ def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
     """The collectives of each host, where there are several."""
     if view.is_brief or len(result.hosts) < 2:
         return ()
-    hosts = result.hosts[: min(view.most_rows, MOST_HOSTS)]
-    return doc.table(
+    return table(
         "Collectives by host",
+        result.hosts,
         (
-            doc.names("host", [host.host for host in hosts]),
-            doc.counts("devices", [host.device_count for host in hosts], priority=3),
-            doc.counts("collectives", [host.count for host in hosts], priority=2),
-            doc.times("transfer per step", [host.transfer_per_step_ps for host in hosts]),
-            doc.shares("hidden by compute", [host.overlap_ratio for host in hosts], priority=1),
-            doc.rates("over each link", [host.bus_bytes_per_second for host in hosts], priority=4),
-            doc.words("path", [path_words(host) for host in hosts], priority=5),
+            Shown("host", "host"),
+            Shown("devices", "device_count", 3),
+            Shown("collectives", "count", 2),
+            Shown("transfer per step", "transfer_per_step_ps"),
+            Shown("hidden by compute", "overlap_ratio", 1),
+            Shown("over each link", "bus_bytes_per_second", 4),
+            Shown("path", path_words, 5),
         ),
-        row_count=len(result.hosts),
+        most_rows=min(view.most_rows, MOST_HOSTS),
         rest="the JSON report",
     )
 
@@ -506,31 +492,31 @@ def collective_rows_section(rows: Table) -> doc.Section | None:
         "collective-rows",
         "Each collective",
         (
-            *doc.table("Each device in each collective", _columns(rows)),
+            *table("Each device in each collective", list(_with_first(rows)), _ROW_COLUMNS),
             *doc.remarks("The shortest time that a device is in a collective is its transfer."),
         ),
     )
 
 
-def _columns(rows: Table) -> Iterator[doc.Column]:
-    collectives = rows["collective"]
-    is_first = [True, *(before != number for before, number in pairwise(collectives))]
-    ops = [op or name for op, name in zip(rows["op"], rows["name"], strict=True)]
-    yield doc.words(
-        "number",
-        [str(n) if f else "" for n, f in zip(collectives, is_first, strict=True)],
-        priority=5,
-    )
-    yield doc.devices("device", rows["device"])
-    yield doc.counts("step", rows["step"], priority=3)
-    yield doc.times("start", rows["start_ps"], priority=2)
-    yield doc.times("duration", rows["duration_ps"])
-    yield doc.times("waiting", rows["wait_ps"])
-    yield doc.words("", ["last" if last else "" for last in rows["is_last"]])
-    yield doc.sizes("size", rows["bytes"], priority=4)
-    yield doc.names(
-        "op", [op if first else "" for op, first in zip(ops, is_first, strict=True)], priority=1
-    )
+def _with_first(rows: Table) -> Iterator[dict[str, Any]]:
+    """The rows; `first`: whether it is the first of its collective."""
+    before = None
+    for row in rows.rows():
+        yield {**row, "first": row["collective"] != before}
+        before = row["collective"]
+
+
+_ROW_COLUMNS: Final = (
+    Shown("number", lambda row: str(row["collective"]) if row["first"] else "", 5),
+    Shown("device", itemgetter("device"), kind="device"),
+    Shown("step", itemgetter("step"), 3, "count"),
+    Shown("start", itemgetter("start_ps"), 2, "time"),
+    Shown("duration", itemgetter("duration_ps"), kind="time"),
+    Shown("waiting", itemgetter("wait_ps"), kind="time"),
+    Shown("", lambda row: "last" if row["is_last"] else ""),
+    Shown("size", itemgetter("bytes"), 4, "bytes"),
+    Shown("op", lambda row: (row["op"] or row["name"]) if row["first"] else "", 1, "name"),
+)
 
 
 ANALYSIS: Final = Analysis[CollectiveResult](

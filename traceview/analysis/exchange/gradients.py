@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta
 
 from traceview.analysis.facts.devices import devices_in_use, make_steps_together
@@ -30,6 +29,7 @@ from traceview.base.record import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
+from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of, phases_on_host
 from traceview.trace.model import Trace
@@ -82,30 +82,27 @@ class DevicePhases(OfDevice, frozen=True):
 
     Attributes:
         replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
-        forward_count: Kernels (on a CPU: ops) of the forward pass.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
-        optimizer_count: Kernels (on a CPU: ops) of the optimizer.
-        reduction_count: Kernels (on a CPU: ops) of the reduction of gradients.
-        unknown_count: Kernels (on a CPU: ops) whose names do not show the part.
-        forward_ps: Sum of the durations of those of the forward pass, picoseconds.
-        backward_ps: Sum of the durations of those of the backward pass, picoseconds.
-        optimizer_ps: Sum of the durations of those of the optimizer, picoseconds.
-        reduction_ps: Sum of the durations of those of the reduction of gradients, picoseconds.
+        forward_ps: Sum of the durations of kernels of the forward pass, picoseconds.
+        backward_ps: Sum of those of the backward pass, picoseconds.
+        optimizer_ps: Sum of those of the optimizer, picoseconds.
+        reduction_ps: Sum of those of the reduction of gradients, picoseconds.
         backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
             null where no name shows any of them.
     """
 
     replicas: tuple[Integer, ...]
-    forward_count: Count
     backward_count: Count
-    optimizer_count: Count
-    reduction_count: Count
-    unknown_count: Count
     forward_ps: Picoseconds
     backward_ps: Picoseconds
     optimizer_ps: Picoseconds
     reduction_ps: Picoseconds
     backward: bool | None
+
+    @property
+    def named_ps(self) -> int:
+        """What the backward pass is a share of."""
+        return self.forward_ps + self.backward_ps + self.optimizer_ps
 
 
 class Gradients(Record, frozen=True):
@@ -140,17 +137,8 @@ def compute(context: Context) -> Gradients | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own")
-    phase, replicas = phases_of(trace), ReplicaNames(trace)
-    columns = trace.device_columns
-    rows = []
-    for device in in_use:
-        events = columns.rows_of(device)
-        is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
-        of_kernels = phase[events][is_kernel]
-        count = np.bincount(of_kernels, minlength=len(Phase))
-        lengths_ps = columns.duration_ps[events][is_kernel]
-        total = SWEEPS.totals(of_kernels.astype(np.int64), lengths_ps, len(Phase))
-        rows.append(_row(trace, replicas, device, count.tolist(), total.tolist()))
+    replicas = ReplicaNames(trace)
+    rows = [_row(trace, replicas, device) for device in in_use]
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)
     computed = tuple(row.device for row in named if row.backward and row not in empty)
@@ -163,9 +151,28 @@ def compute(context: Context) -> Gradients | Skipped:
         not_computed=tuple(row.device for row in named if computed and row.device not in computed),
         is_single=is_single,
         reasons=tuple(dict(reasons)),
-        missing=None if computed else _missing(trace, phase, rows),
+        missing=None if computed else _missing(trace, rows),
         least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
         devices=tuple(rows),
+    )
+
+
+def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
+    columns = trace.device_columns
+    events = columns.rows_of(device)
+    is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
+    phase = phases_of(trace)[events][is_kernel].astype(np.int64)
+    total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
+    named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
+    return DevicePhases(
+        *trace.identity(device),
+        replicas=names.on_device(device),
+        backward_count=int((phase == Phase.BACKWARD).sum()),
+        forward_ps=total[Phase.FORWARD],
+        backward_ps=total[Phase.BACKWARD],
+        optimizer_ps=total[Phase.OPTIMIZER],
+        reduction_ps=total[Phase.REDUCTION],
+        backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
     )
 
 
@@ -189,31 +196,11 @@ def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePh
     ]
 
 
-def _row(
-    trace: Trace, names: ReplicaNames, device: int, count: list[int], total: list[int]
-) -> DevicePhases:
-    named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
-    return DevicePhases(
-        *trace.identity(device),
-        replicas=names.on_device(device),
-        forward_count=count[Phase.FORWARD],
-        backward_count=count[Phase.BACKWARD],
-        optimizer_count=count[Phase.OPTIMIZER],
-        reduction_count=count[Phase.REDUCTION],
-        unknown_count=count[Phase.UNKNOWN],
-        forward_ps=total[Phase.FORWARD],
-        backward_ps=total[Phase.BACKWARD],
-        optimizer_ps=total[Phase.OPTIMIZER],
-        reduction_ps=total[Phase.REDUCTION],
-        backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
-    )
-
-
-def _missing(trace: Trace, phase: npt.NDArray[np.uint8], rows: list[DevicePhases]) -> str:
+def _missing(trace: Trace, rows: list[DevicePhases]) -> str:
     """Why no device is known to have computed gradients."""
     if all(row.backward is None for row in rows):
         return "unnamed"
-    on_host = phases_on_host(trace)
+    phase, on_host = phases_of(trace), phases_on_host(trace)
     # A collective that the host launches may never run, and an optimizer that it launches may run on the CPU.
     has_optimizer = (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in on_host
     if has_optimizer or (phase == Phase.REDUCTION).any():
@@ -256,19 +243,20 @@ def _reasons(trace: Trace, replicas: ReplicaNames, device: int) -> tuple[_Reason
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
     sidecar = trace.hosts[trace.device_list[device].host].sidecar
     together = _replicas_together(trace, replicas, device)
-    reasons: list[_Reason] = []
-    if sidecar is not None:
-        reasons += _of_strategy(sidecar)
-        reasons += _of_variables(sidecar)
-        if not together:
-            reasons += _of_pinning(sidecar)
-        reasons += _of_batch(sidecar)
-        reasons += _of_visibility(sidecar)
+    of_replicas: list[_Reason] = []
     if together:
-        reasons.append(("replicas_together", {"together": Number(len(together), "replica")}))
-    if sidecar is not None:
-        reasons += _of_others(trace, device, sidecar)
-    return tuple(reasons)
+        of_replicas.append(("replicas_together", {"together": Number(len(together), "replica")}))
+    if sidecar is None:
+        return tuple(of_replicas)
+    return (
+        *_of_strategy(sidecar),
+        *_of_variables(sidecar),
+        *(() if together else _of_pinning(sidecar)),
+        *_of_batch(sidecar),
+        *_of_visibility(sidecar),
+        *of_replicas,
+        *_of_others(trace, device, sidecar),
+    )
 
 
 def _replicas_together(trace: Trace, names: ReplicaNames, device: int) -> list[int]:
@@ -444,9 +432,8 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
     for named in reasons.values():
         arguments.update(named)
     row = next(row for row in result.devices if row.device == key)
-    named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
     evidence = (
-        Evidence("backward_ratio", row.backward_ps / (named_ps or 1), BACKWARD_RATIO, key),
+        Evidence("backward_ratio", row.backward_ps / (row.named_ps or 1), BACKWARD_RATIO, key),
         *(
             Evidence("backward_count", other.backward_count, None, other.device)
             for other in result.devices
@@ -493,37 +480,35 @@ def _is_alike(trace: Trace, device: int, other: int) -> bool:
 # The section
 
 
+def _part(name: str) -> Shown:
+    """The column of a part of the step, which has no time where it did not run."""
+    return Shown(name, lambda row: getattr(row, f"{name}_ps") or None, kind="time")
+
+
+_COLUMNS: Final = (DEVICE, *map(_part, ("forward", "backward", "optimizer", "reduction")))
+
+
 def gradients_section(view: View, result: Gradients) -> doc.Section | None:
     """The parts of the training step on each device; in a terminal only where devices differ."""
-    rows, _ = view.split(result.devices)
-    differ = len({_phases(row) for row in result.devices}) > 1
-    if len(result.devices) < 2 or (view.is_brief and not differ):
+    phases = {(row.forward_ps > 0, row.backward, row.optimizer_ps > 0) for row in result.devices}
+    if len(result.devices) < 2 or (view.is_brief and len(phases) < 2):
         return None
-    parts = ("forward", "backward", "optimizer", "reduction")
+    rows, _ = view.split(result.devices)
     remark = _MISSING[result.missing] if result.missing else None
     return doc.Section(
         "gradients",
         "Gradients",
         (
-            *doc.table(
+            *table(
                 "Parts of the training step by device",
-                (
-                    doc.devices("device", [row.device for row in rows]),
-                    *(
-                        doc.times(part, [getattr(row, f"{part}_ps") or None for row in rows])
-                        for part in parts
-                    ),
-                ),
-                row_count=len(rows),
+                rows,
+                _COLUMNS,
+                most_rows=view.most_rows,
+                rest="the JSON report",
             ),
             *doc.remarks(remark, "By the names of kernels, in the whole recording."),
         ),
     )
-
-
-def _phases(row: DevicePhases) -> tuple[bool | None, ...]:
-    """Which parts of the step a device ran."""
-    return row.forward_count > 0, row.backward, row.optimizer_count > 0
 
 
 ANALYSIS: Final = Analysis[Gradients](

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.reduction_path import reduction_rows
@@ -21,6 +21,7 @@ from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Th
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.vocabulary import CLASSES, look_of, thread_name
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
@@ -199,7 +200,32 @@ def _reason(
 BRIEF_ROUND_TRIPS: Final = 3
 """Round trips in a brief document."""
 
-_Row = tuple[DeviceTransfers, str, Direction]
+
+class _Row(NamedTuple):
+    """The copies of a device in one direction."""
+
+    of: DeviceTransfers
+    way: str
+    copies: Direction
+
+
+_COLUMNS: Final = (
+    Shown("device", "of.device"),
+    Shown("direction", lambda row: look_of(CLASSES, row.way), kind="look"),
+    Shown(
+        "exposed",
+        "copies.exposed_ratio",
+        meaning="share of the step, without steps of the window, in which nothing else ran on the device",
+    ),
+    Shown("per step", "copies.exposed_ps_per_step", 3),
+    Shown("busy", "copies.busy_ps", 10),
+    Shown("count", "copies.count", 7),
+    Shown(f"below {SMALL_SIZE}", "copies.small_count", 8),
+    Shown("size", "copies.bytes", 5),
+    Shown("pageable", "copies.pageable_bytes", 6),
+    Shown("rate", "copies.bytes_per_second", 2),
+    Shown("rate of the link", "of.link_bytes_per_second", 9),
+)
 
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
@@ -214,23 +240,26 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     if not rows:
         return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
     shown, others = (_with_copies(part) for part in view.split(relevant))
-    return doc.Section(
-        "transfers",
-        "Transfers",
-        (
-            *_copies(shown[: view.most_rows], len(shown), view.command("show copies")),
-            *doc.remarks(_range(others)),
-            *_round_trips(view, relevant),
-            *(() if view.is_brief else _sources_table(view, relevant)),
-        ),
-        lead=_lead(rows),
+    copies = table(
+        "Copies by device and direction",
+        shown,
+        _COLUMNS,
+        most_rows=view.most_rows,
+        rest=view.command("show copies"),
     )
+    blocks = (
+        *copies,
+        *doc.remarks(_range(others)),
+        *_round_trips(view, relevant),
+        *(() if view.is_brief else _sources_table(view, relevant)),
+    )
+    return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
 
 def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
     """The devices and directions with copies."""
     return [
-        (row, way, direction)
+        _Row(row, way, direction)
         for row in devices
         for way in row.directions.__struct_fields__
         if (direction := getattr(row.directions, way)).count
@@ -238,47 +267,19 @@ def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
 
 
 def _is_costly(row: DeviceTransfers) -> bool:
-    costs_time = any((way.exposed_ratio or 0.0) >= LIMIT for _, _, way in _with_copies([row]))
-    return costs_time or bool(row.round_trips)
+    ways = _with_copies([row])
+    return bool(row.round_trips) or any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in ways)
 
 
 def _lead(rows: Sequence[_Row]) -> str:
     """The direction that costs most, on the device where it does."""
-    row, way, direction = max(rows, key=lambda row: row[2].exposed_ratio or 0.0)
-    step = "window" if direction.exposed_ps_per_step is None else "step"
-    if not direction.exposed_ratio:
+    row = max(rows, key=lambda row: row.copies.exposed_ratio or 0.0)
+    step = "window" if row.copies.exposed_ps_per_step is None else "step"
+    if not row.copies.exposed_ratio:
         return "Other work hides all copies."
-    copies = numbers.capitalized(look_of(CLASSES, way).words)
-    share = numbers.share(direction.exposed_ratio)
-    return f"{copies} are exposed for {share} of the {step} on {row.device}."
-
-
-def _copies(rows: Sequence[_Row], row_count: int, rest: str) -> tuple[doc.Table, ...]:
-    copies = [direction for _, _, direction in rows]
-    return doc.table(
-        "Copies by device and direction",
-        (
-            doc.devices("device", [row.device for row, _, _ in rows]),
-            doc.looks("direction", [look_of(CLASSES, way) for _, way, _ in rows]),
-            doc.shares(
-                "exposed",
-                [direction.exposed_ratio for direction in copies],
-                meaning="share of the step, without steps of the window, in which nothing else ran on the device",
-            ),
-            doc.times("per step", [row.exposed_ps_per_step for row in copies], priority=3),
-            doc.times("busy", [row.busy_ps for row in copies], priority=10),
-            doc.counts("count", [row.count for row in copies], priority=7),
-            doc.counts(f"below {SMALL_SIZE}", [row.small_count for row in copies], priority=8),
-            doc.sizes("size", [row.bytes for row in copies], priority=5),
-            doc.sizes("pageable", [row.pageable_bytes for row in copies], priority=6),
-            doc.rates("rate", [row.bytes_per_second for row in copies], priority=2),
-            doc.rates(
-                "rate of the link", [row.link_bytes_per_second for row, _, _ in rows], priority=9
-            ),
-        ),
-        row_count=row_count,
-        rest=rest,
-    )
+    copies = numbers.capitalized(look_of(CLASSES, row.way).words)
+    share = numbers.share(row.copies.exposed_ratio)
+    return f"{copies} are exposed for {share} of the {step} on {row.of.device}."
 
 
 def _range(rows: Sequence[_Row]) -> str | None:
@@ -286,67 +287,58 @@ def _range(rows: Sequence[_Row]) -> str | None:
     if not rows:
         return None
     ranges: dict[str, list[float | None]] = {}
-    for _, way, direction in rows:
-        ranges.setdefault(way, []).append(direction.exposed_ratio)
+    for row in rows:
+        ranges.setdefault(row.way, []).append(row.copies.exposed_ratio)
     parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
-    count = len({row.device for row, _, _ in rows})
+    count = len({row.of.device for row in rows})
     return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
 
 
 def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
     """Ops on the CPU between two ops on a GPU."""
-    trips = [(row.device, trip) for row in rows for trip in row.round_trips]
-    shown = trips[: BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows]
-    if not shown:
-        return ()
-    return (
-        doc.Subheading(
-            "CPU ops between two ops on a GPU", "their data is copied to the host and back"
+    trips = table(
+        "CPU ops whose data is copied to the host and back",
+        [(row.device, trip) for row in rows for trip in row.round_trips],
+        (
+            Shown("device", lambda row: row[0], kind="device"),
+            Shown("CPU op", lambda row: row[1].op, kind="name"),
+            Shown("type", lambda row: row[1].op_type, 4, "name"),
+            Shown("total", lambda row: row[1].total_ps, kind="time"),
+            Shown("count", lambda row: row[1].count, 1, "count"),
+            Shown("copy to the host", lambda row: row[1].d2h_op, 3, "name"),
+            Shown("copy back", lambda row: row[1].h2d_op, 2, "name"),
         ),
-        *doc.table(
-            "CPU ops whose data is copied to the host and back",
-            (
-                doc.devices("device", [device for device, _ in shown]),
-                doc.names("CPU op", [trip.op for _, trip in shown]),
-                doc.names("type", [trip.op_type for _, trip in shown], priority=4),
-                doc.times("total", [trip.total_ps for _, trip in shown]),
-                doc.counts("count", [trip.count for _, trip in shown], priority=1),
-                doc.names("copy to the host", [trip.d2h_op for _, trip in shown], priority=3),
-                doc.names("copy back", [trip.h2d_op for _, trip in shown], priority=2),
-            ),
-            row_count=len(trips),
-            rest=f"{view.command('analyze')} --format json",
-        ),
+        most_rows=BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows,
+        rest=f"{view.command('analyze')} --format json",
     )
+    title = "CPU ops between two ops on a GPU"
+    about = "their data is copied to the host and back"
+    return (doc.Subheading(title, about), *trips) if trips else ()
 
 
 def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
-    sources = sorted(
-        (source for row in rows for source in row.top_sources),
-        key=lambda source: (-source.exposed_ps, -source.total_ps),
-    )[: view.most_rows]
-    if not sources:
-        return ()
-    count = sum(row.source_count for row in rows)
-    return (
-        doc.Subheading("Ops and threads that issue copies"),
-        *doc.table(
-            "Copies by the op and thread that issue them",
-            (
-                doc.devices("device", [source.device for source in sources]),
-                doc.looks("direction", [look_of(CLASSES, source.direction) for source in sources]),
-                doc.names("op", [source.op for source in sources]),
-                doc.names("type", [source.op_type for source in sources], priority=6),
-                doc.names("thread", [thread_name(source.thread) for source in sources], priority=4),
-                doc.times("exposed", [source.exposed_ps for source in sources]),
-                doc.times("total", [source.total_ps for source in sources], priority=5),
-                doc.counts("count", [source.count for source in sources], priority=2),
-                doc.sizes("size", [source.bytes for source in sources], priority=3),
-            ),
-            row_count=count,
-            rest=view.command("show copies"),
+    sources = table(
+        "Copies by the op and thread that issue them",
+        sorted(
+            (source for row in rows for source in row.top_sources),
+            key=lambda source: (-source.exposed_ps, -source.total_ps),
         ),
+        (
+            DEVICE,
+            Shown("direction", lambda source: look_of(CLASSES, source.direction), kind="look"),
+            Shown("op", "op"),
+            Shown("type", "op_type", 6),
+            Shown("thread", lambda source: thread_name(source.thread), 4, "name"),
+            Shown("exposed", "exposed_ps"),
+            Shown("total", "total_ps", 5),
+            Shown("count", "count", 2),
+            Shown("size", "bytes", 3),
+        ),
+        most_rows=view.most_rows,
+        row_count=sum(row.source_count for row in rows),
+        rest=view.command("show copies"),
     )
+    return (doc.Subheading("Ops and threads that issue copies"), *sources) if sources else ()
 
 
 ANALYSIS: Final = Analysis[Transfers](

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import PurePath
-from typing import Final, TypeAlias
+from typing import Final
 
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.environment import Environment, HostEnvironment, compute
@@ -28,10 +27,19 @@ _SHOWN_HOSTS: Final = 3
 """Hosts that are named; more of them are counted."""
 _SEVERAL: Final = 2
 
+_SOFTWARE: Final = {
+    "Keras": "keras",
+    "tf_keras": "tf_keras",
+    "CUDA": "cuda",
+    "cuDNN": "cudnn",
+    "NCCL": "nccl",
+    "driver": "driver",
+    "Python": "python",
+}
+"""Versions that are shown, by display name the field."""
+
 PUBLIC_NAMES: Final = {"CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy"}
 """Classes by the name that scripts use for them."""
-
-_Fact: TypeAlias = Callable[[HostEnvironment], str | None]
 
 
 def environment_section(view: View, result: Environment) -> doc.Section | None:
@@ -43,25 +51,25 @@ def environment_section(view: View, result: Environment) -> doc.Section | None:
 
 def job_facts(environment: Environment) -> list[str]:
     """Strategy, batch, size of the model, precision and TensorFlow, a few words each."""
-    wanted = (_strategy, _batch, _parameters, _precision, _tensorflow)
-    return list(_facts(environment.hosts, wanted))
+    return list(_facts(environment.hosts, _job))
 
 
 def job_details(environment: Environment) -> list[str]:
     """Command, task, software, settings and variables, and the hosts without a sidecar."""
-    wanted = (_command, _task, _software, _reduction, _xla, _memory, _links)
-    details = [*_facts(environment.hosts, wanted), *_variables(environment.hosts)]
+    details = [*_facts(environment.hosts, _details), *_variables(environment.hosts)]
     if environment.unknown:
         details.append(f"no sidecar of {numbers.listed(environment.unknown, most=_SHOWN_HOSTS)}")
     return details
 
 
-def _facts(hosts: Sequence[HostEnvironment], wanted: Iterable[_Fact]) -> Iterator[str]:
-    for fact in wanted:
+def _facts(
+    hosts: Sequence[HostEnvironment], facts_of: Callable[[HostEnvironment], Iterable[str | None]]
+) -> Iterator[str]:
+    """The facts of the hosts, each once. `facts_of`: those of one host, in an order; None where one is not known."""
+    for texts in zip(*map(facts_of, hosts), strict=True):
         hosts_by_text: dict[str, list[str]] = {}
-        for host in hosts:
-            text = fact(host)
-            if text is not None:
+        for host, text in zip(hosts, texts, strict=True):
+            if text:
                 hosts_by_text.setdefault(text, []).append(host.host)
         yield from _by_host(hosts_by_text, len(hosts))
 
@@ -76,6 +84,23 @@ def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[s
         yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
 
 
+def _job(host: HostEnvironment) -> Iterator[str | None]:
+    """Strategy, batch, size of the model, precision and TensorFlow."""
+    yield _strategy(host)
+    batch = host.batch
+    is_split = batch.per_replica not in (None, batch.global_)
+    each = f" ({numbers.count(batch.per_replica)} per replica)" if is_split else ""
+    yield None if batch.global_ is None else f"batch {numbers.count(batch.global_)}{each}"
+    parameters = host.training.parameters
+    yield None if parameters is None else f"{_short(parameters)} parameters"
+    policies = host.precision.policy or {}
+    is_one = len(set(policies.values())) == 1
+    of_modules = ", ".join(f"{module} {policy}" for module, policy in policies.items())
+    yield f"Keras policy {next(iter(policies.values()))}" if is_one else of_modules
+    tensorflow = host.versions.tensorflow
+    yield None if tensorflow is None else f"TensorFlow {tensorflow}"
+
+
 def _strategy(host: HostEnvironment) -> str | None:
     strategy = host.strategy
     if strategy.class_ is None:
@@ -88,21 +113,6 @@ def _strategy(host: HostEnvironment) -> str | None:
     return f"{name} on {numbers.plural(strategy.replicas, 'replica')}"
 
 
-def _batch(host: HostEnvironment) -> str | None:
-    batch = host.batch
-    if batch.global_ is None:
-        return None
-    each = ""
-    if batch.per_replica not in (None, batch.global_):
-        each = f" ({numbers.count(batch.per_replica)} per replica)"
-    return f"batch {numbers.count(batch.global_)}{each}"
-
-
-def _parameters(host: HostEnvironment) -> str | None:
-    count = host.training.parameters
-    return None if count is None else f"{_short(count)} parameters"
-
-
 def _short(count: int) -> str:
     """`641`, `12.3 k`, `1.2 M`, `175.0 G`."""
     for factor, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -112,86 +122,43 @@ def _short(count: int) -> str:
     return str(count)
 
 
-def _precision(host: HostEnvironment) -> str | None:
-    policies = host.precision.policy or {}
-    if len(set(policies.values())) == 1:
-        return f"Keras policy {next(iter(policies.values()))}"
-    return ", ".join(f"{module} {policy}" for module, policy in policies.items()) or None
-
-
-def _tensorflow(host: HostEnvironment) -> str | None:
-    version = host.versions.tensorflow
-    return None if version is None else f"TensorFlow {version}"
-
-
-def _command(host: HostEnvironment) -> str | None:
-    if not host.command.script:
-        return None
-    script, *arguments = host.command.script
-    return shlex.join([PurePath(script).name, *arguments])
-
-
-def _task(host: HostEnvironment) -> str | None:
+def _details(host: HostEnvironment) -> Iterator[str | None]:
+    """Command, task, software, how gradients are summed, XLA, memory and links."""
+    script, *arguments = host.command.script or ("",)
+    yield shlex.join([PurePath(script).name, *arguments]) if script else None
     task = host.cluster
-    if task.role is None or task.index is None:
-        return None
-    count = (task.sizes or {}).get(task.role)
-    return f"{task.role} {task.index}" + ("" if count is None else f" of {count}")
-
-
-def _software(host: HostEnvironment) -> str | None:
-    versions = host.versions
-    parts = {
-        "Keras": versions.keras,
-        "tf_keras": versions.tf_keras,
-        "CUDA": versions.cuda,
-        "cuDNN": versions.cudnn,
-        "NCCL": versions.nccl,
-        "driver": versions.driver,
-        "Python": versions.python,
-    }
-    return ", ".join(f"{name} {version}" for name, version in parts.items() if version) or None
-
-
-def _reduction(host: HostEnvironment) -> str | None:
+    count = (task.sizes or {}).get(task.role or "")
+    of_all = "" if count is None else f" of {count}"
+    is_task = task.role is not None and task.index is not None
+    yield f"{task.role} {task.index}{of_all}" if is_task else None
+    versions = {name: getattr(host.versions, field) for name, field in _SOFTWARE.items()}
+    yield ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     strategy = host.strategy
-    if not strategy.is_used or (strategy.replicas or 0) < _SEVERAL:
-        return None
     packs = "" if strategy.packs is None else f" in {numbers.plural(strategy.packs, 'pack')}"
-    if strategy.cross_device_ops is None:
-        return None
-    return f"gradients summed by {strategy.cross_device_ops}{packs}"
-
-
-def _xla(host: HostEnvironment) -> str | None:
+    sums = strategy.is_used and (strategy.replicas or 0) >= _SEVERAL and strategy.cross_device_ops
+    yield f"gradients summed by {strategy.cross_device_ops}{packs}" if sums else None
     level = host.xla.auto_jit
-    return None if level in (None, "off") else f"XLA auto-clustering on ({level})"
-
-
-def _memory(host: HostEnvironment) -> str | None:
+    yield None if level in (None, "off") else f"XLA auto-clustering on ({level})"
     growth = {gpu.memory_growth for gpu in host.devices.physical or () if gpu.type == "GPU"}
-    return "memory growth on" if growth == {True} else None
-
-
-def _links(host: HostEnvironment) -> str | None:
+    yield "memory growth on" if growth == {True} else None
     links = {
         f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}"
         + (f" and {gpu.nvlinks.active} NVLinks" if gpu.nvlinks and gpu.nvlinks.active else "")
         for gpu in host.links.gpus or ()
         if gpu.pcie_generation_max is not None and gpu.pcie_width_max is not None
     }
-    return " or ".join(sorted(links)) or None
-
-
-def _variable(name: str, host: HostEnvironment) -> str | None:
-    value = (host.variables or {}).get(name)
-    return None if value is None else f"{name}={value}"
+    yield " or ".join(sorted(links))
 
 
 def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:
     names = sorted({name for host in hosts for name in host.variables or ()})
 
-    yield from _facts(hosts, (partial(_variable, name) for name in names[:SHOWN_VARIABLES]))
+    def shown(host: HostEnvironment) -> Iterator[str | None]:
+        for name in names[:SHOWN_VARIABLES]:
+            value = (host.variables or {}).get(name)
+            yield None if value is None else f"{name}={value}"
+
+    yield from _facts(hosts, shown)
     if len(names) > SHOWN_VARIABLES:
         yield numbers.plural(len(names) - SHOWN_VARIABLES, "more environment variable")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
@@ -20,6 +20,7 @@ from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, table
 
 GPU_SHARED: Final = Rule(
     code="gpu-shared",
@@ -143,12 +144,12 @@ def diagnose(context: Context, result: Nvml) -> Iterator[Finding]:
 
 def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
     keys = [row.device for row in rows]
-    processes = [(row.host, process) for row in rows for process in sharers(row)]
+    processes = [(row, process) for row in rows for process in sharers(row)]
     held_bytes = sum(process.memory_bytes or 0 for _, process in processes)
     computes = any((process.utilization_ratio or 0) >= SHARED_RATIO for _, process in processes)
     arguments: dict[str, Argument] = {
         "who": devices_argument(context, keys),
-        "others": Number(len({(host, of.pid) for host, of in processes}), "other process"),
+        "others": Number(len({(row.host, of.pid) for row, of in processes}), "other process"),
     }
     if held_bytes:
         arguments["memory"] = Size(held_bytes)
@@ -274,58 +275,56 @@ BRIEF_REASONS: Final = 4
 """Reasons for missing numbers in a brief document; mostly all GPUs have the same."""
 
 
+_COLUMNS: Final = (
+    DEVICE,
+    Shown("NVML busy", "nvml_busy_ratio"),
+    Shown("trace busy", "trace_busy_ratio", 1),
+    Shown("throttled", "throttled_ratio"),
+    Shown("SM clock", lambda row: _of_most(row.sm_clock_hz, row.sm_clock_max_hz, 1e6, "MHz"), 2),
+    Shown("power", lambda row: _of_most(row.power_watts, row.power_limit_watts, 1, "W"), 4),
+    Shown(
+        "memory",
+        lambda row: doc.ratio(row.memory_used_bytes, row.memory_total_bytes),
+        5,
+        "share",
+        "in use, of all processes together",
+    ),
+    Shown("memory used", "memory_used_bytes", 6),
+    Shown(
+        "other processes",
+        lambda row: None if row.other_processes is None else len(row.other_processes),
+        3,
+        "count",
+    ),
+)
+
+
 def nvml_section(view: View, result: Nvml) -> doc.Section | None:
     """A row per GPU, and why numbers are missing; nothing where NVML was not sampled."""
     if not result.devices:
         return None
-    rows = result.devices[: BRIEF_GPUS if view.is_brief else view.most_rows]
     reasons = [
-        *_reasons(
-            "NVML not compared with the trace",
-            ((row.device, row.not_compared) for row in result.devices),
-        ),
-        *_reasons(
-            "Other processes unknown", ((row.device, row.others_unknown) for row in result.devices)
-        ),
+        *_reasons("NVML not compared with the trace", result.devices, "not_compared"),
+        *_reasons("Other processes unknown", result.devices, "others_unknown"),
         *(f"No samples of {host}: {reason}." for host, reason in result.absent.items()),
     ]
+    samples = () if view.is_brief else (Shown("samples", "sample_count"),)
+    rows = table(
+        "GPUs by their driver",
+        result.devices,
+        (*_COLUMNS, *samples),
+        most_rows=BRIEF_GPUS if view.is_brief else view.most_rows,
+        rest="the JSON report",
+    )
+    remarks = doc.remarks(*reasons[: BRIEF_REASONS if view.is_brief else view.most_rows])
+    counts = sorted({row.sample_count for row in result.devices})
+    few = "" if len(counts) == 1 else f"{counts[0]} to "
     return doc.Section(
         "nvml",
         "GPU clocks, load and other processes",
-        (
-            *doc.table(
-                "GPUs by their driver",
-                _columns(view, rows),
-                row_count=len(result.devices),
-                rest="the JSON report",
-            ),
-            *doc.remarks(*reasons[: BRIEF_REASONS if view.is_brief else view.most_rows]),
-        ),
-        lead=f"Measured by NVML over the whole recording, {_samples(result.devices)} per GPU.",
+        (*rows, *remarks),
+        lead=f"Measured by NVML over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
     )
-
-
-def _samples(rows: Sequence[NvmlRow]) -> str:
-    fewest, most = min(row.sample_count for row in rows), max(row.sample_count for row in rows)
-    return numbers.plural(most, "sample") if fewest == most else f"{fewest} to {most} samples"
-
-
-def _columns(view: View, rows: Sequence[NvmlRow]) -> Iterator[doc.Column]:
-    yield doc.devices("device", [row.device for row in rows])
-    yield doc.shares("NVML busy", [row.nvml_busy_ratio for row in rows])
-    yield doc.shares("trace busy", [row.trace_busy_ratio for row in rows], priority=1)
-    yield doc.shares("throttled", [row.throttled_ratio for row in rows])
-    clocks = [_of_most(row.sm_clock_hz, row.sm_clock_max_hz, 1e6, "MHz") for row in rows]
-    yield doc.words("SM clock", clocks, priority=2)
-    powers = [_of_most(row.power_watts, row.power_limit_watts, 1, "W") for row in rows]
-    yield doc.words("power", powers, priority=4)
-    used = [doc.ratio(row.memory_used_bytes, row.memory_total_bytes) for row in rows]
-    yield doc.shares("memory", used, priority=5, meaning="in use, of all processes together")
-    yield doc.sizes("memory used", [row.memory_used_bytes for row in rows], priority=6)
-    others = [None if row.other_processes is None else len(row.other_processes) for row in rows]
-    yield doc.counts("other processes", others, priority=3)
-    if not view.is_brief:
-        yield doc.counts("samples", [row.sample_count for row in rows])
 
 
 def _of_most(value: float | None, most: float | None, unit: float, name: str) -> str | None:
@@ -336,12 +335,12 @@ def _of_most(value: float | None, most: float | None, unit: float, name: str) ->
     return f"{value / unit:.0f}{limit} {name}"
 
 
-def _reasons(label: str, reasons: Iterable[tuple[str, str | None]]) -> Iterator[str]:
+def _reasons(label: str, rows: Sequence[NvmlRow], field: str) -> Iterator[str]:
     """Each reason once, with all devices that have it."""
     keys: dict[str, list[str]] = {}
-    for device, reason in reasons:
-        if reason:
-            keys.setdefault(reason, []).append(device)
+    for row in rows:
+        if reason := getattr(row, field):
+            keys.setdefault(reason, []).append(row.device)
     for reason, same in keys.items():
         yield f"{label} on {numbers.joined_devices(same)}: {reason}."
 

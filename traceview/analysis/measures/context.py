@@ -44,10 +44,9 @@ TOP_OPS: Final = 10
 
 
 class Options(Struct, frozen=True):
-    """What a caller may ask for. `top`: op rows per device, None for all. `baseline`: a run on one device."""
+    """What a caller may ask for. `top`: op rows per device, None for all."""
 
     top: int | None = TOP_OPS
-    baseline: Trace | None = None
 
 
 class Analysis(Struct, Generic[R], frozen=True):

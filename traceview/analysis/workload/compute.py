@@ -1,34 +1,46 @@
-"""Compute: the types of ops that it consists of, what of it is in float64, and what gives the same in every step.
+"""Compute: what the compute of the steps consists of: types of ops, float64, constants, and what is no part of the model.
 
-That a schedule has no problem says nothing of the compute itself. Names of kernels show float64; of other ops the capture has
-looked at the graphs of the step functions.
+That a schedule has no problem says nothing of the compute itself. Names show what calls Python, prints, writes summaries,
+checks for NaN, works on text or updates variables; names of kernels show float64; of other ops the capture has looked at the
+graphs of the step functions. Each instant belongs to one op, so the kinds of a device add up to at most its compute.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.record import OpType, Picoseconds, Record, Share
+from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_names
-from traceview.trace.model import NONE
+from traceview.trace.device.op_phase import Phase, phases_of
+from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.model import NONE, Trace
 from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.kernel_names import NumberFormat
+from traceview.xplane.planes import ActivityClass
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
+
+OPTIMIZER: Final = "optimizer"
+
+OPTIMIZER_RATIO: Final = 0.50
+"""Of the GPU time: what the optimizer takes where the batch is small for the model; a choice of ours."""
+
+_KINDS: Final = (*(kind.value for kind in SideWork), OPTIMIZER)
+_SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
 
 
 class TypeOfCompute(Record, frozen=True):
@@ -43,6 +55,26 @@ class TypeOfCompute(Record, frozen=True):
     compute_ratio: Share
 
 
+class OpKind(Record, frozen=True):
+    """Ops of one kind on one device in the used steps.
+
+    Attributes:
+        kind: python: Python functions; printing: formatting and printing; summaries: tf.summary with what it
+            computes; checks: checks for NaN and infinity; text: ops on strings; optimizer: updates of the variables.
+        op_types: Types of these ops, the three that take longest.
+        count: Events that take time in the used steps.
+        ps_per_step: Compute of these ops, picoseconds, mean over the used steps, rounded down; each instant belongs to the
+            op that began first, and of the model if one of it runs.
+        compute_ratio: Its share of the compute of the device in the used steps.
+    """
+
+    kind: Annotated[str, one_of("python", "printing", "summaries", "checks", "text", "optimizer")]
+    op_types: tuple[OpType, ...]
+    count: Count
+    ps_per_step: Picoseconds
+    compute_ratio: Share
+
+
 class ComputeOfDevice(OfDevice, frozen=True):
     """What one device computes in the used steps.
 
@@ -51,12 +83,16 @@ class ComputeOfDevice(OfDevice, frozen=True):
         compute_ps_per_step: Its compute, picoseconds, mean over the used steps, rounded down.
         float64_ps_per_step: The part in float64, as names of kernels and graphs of step functions show it.
         constant_ps_per_step: The part in ops that read nothing but constants, as graphs of step functions show it.
+        kinds: What is no part of the model, by kind.
+        updates_sparse: Whether the optimizer ran ops for sparse gradients, those of an embedding.
     """
 
     op_types: tuple[TypeOfCompute, ...]
     compute_ps_per_step: Picoseconds
     float64_ps_per_step: Picoseconds
     constant_ps_per_step: Picoseconds
+    kinds: tuple[OpKind, ...]
+    updates_sparse: bool
 
 
 class Compute(Record, frozen=True):
@@ -91,18 +127,41 @@ def compute(context: Context) -> Compute | Skipped:
 def _of_device(
     context: Context, device: int, rows: Int64Array, by_type: Mapping[str, int]
 ) -> ComputeOfDevice:
-    duration_ps = context.ledger.columns.duration_ps[rows]
-    steps = context.ledger.steps_of_device[device] or 1
-    float64, constant = (
-        int(duration_ps[of[rows]].sum()) // steps
-        for of in (context.once(_float64_rows), context.once(_constant_rows))
+    ledger = context.ledger
+    steps = ledger.steps_of_device[device] or 1
+    compute_ps, float64_ps, constant_ps = (
+        int(ledger.columns.duration_ps[those].sum())
+        for those in (
+            rows,
+            rows[context.once(_float64_rows)[rows]],
+            rows[context.once(_constant_rows)[rows]],
+        )
     )
+    kind = context.once(_kind_of_row)[rows]
+    updates = _time_by_type(context, rows[kind == _KINDS.index(OPTIMIZER)])
     return ComputeOfDevice(
         *context.trace.identity(device),
         op_types=_largest(by_type),
-        compute_ps_per_step=int(duration_ps.sum()) // steps,
-        float64_ps_per_step=float64,
-        constant_ps_per_step=constant,
+        compute_ps_per_step=compute_ps // steps,
+        float64_ps_per_step=float64_ps // steps,
+        constant_ps_per_step=constant_ps // steps,
+        kinds=tuple(
+            _of_kind(context, number, rows[kind == number], steps, compute_ps)
+            for number in unique_ids(kind[kind != NONE]).tolist()
+        ),
+        updates_sparse=any(type_.startswith(_SPARSE_UPDATES) for type_ in updates),
+    )
+
+
+def _of_kind(context: Context, kind: int, rows: Int64Array, steps: int, compute_ps: int) -> OpKind:
+    columns = context.ledger.columns
+    ps = int(columns.duration_ps[rows].sum())
+    return OpKind(
+        kind=_KINDS[kind],
+        op_types=tuple(_longest(_time_by_type(context, rows))),
+        count=int(unique_ids(columns.event[rows]).size),
+        ps_per_step=ps // steps,
+        compute_ratio=ps / compute_ps if compute_ps else 0.0,
     )
 
 
@@ -143,7 +202,32 @@ def _time_by_op(context: Context, rows: Int64Array) -> dict[int, int]:
     return dict(zip(names.tolist(), sums.tolist(), strict=True))
 
 
-# Ops that graphs and kernels show
+# What ops are
+
+
+def _kind_of_row(context: Context) -> Int64Array:
+    """By row of the ledger the index of the kind of op that it is compute of; `NONE` for the model and other states."""
+    ledger = context.ledger
+    result = np.full(ledger.count, NONE, dtype=np.int64)
+    rows = np.flatnonzero(ledger.rows(states=(State.COMPUTE,)))
+    result[rows] = _kinds(context.trace)[ledger.columns.event[rows]]
+    return result
+
+
+def _kinds(trace: Trace) -> Int64Array:
+    """By device event the index of its kind, int64; `NONE` for the model and for what is no compute."""
+    columns = trace.device_columns
+    # The last place is that of `NONE`.
+    of_name = np.full(len(trace.names) + 1, NONE, dtype=np.int64)
+    for name in unique_ids(columns.op).tolist():
+        kind = None if name == NONE else side_work_of(trace.names[name])
+        if kind is not None:
+            of_name[name] = _KINDS.index(kind.value)
+    result: Int64Array = of_name[columns.op]
+    is_update = (phases_of(trace) == Phase.OPTIMIZER) & (result == NONE)
+    result[is_update] = _KINDS.index(OPTIMIZER)
+    result[columns.class_ != ActivityClass.COMPUTE] = NONE
+    return result
 
 
 def _float64_rows(context: Context) -> BoolArray:
@@ -239,34 +323,160 @@ CONSTANT: Final = Rule(
 )
 
 
-def diagnose(context: Context, _: Compute) -> Iterator[Finding]:
-    """Compute in float64, and compute of what never changes."""
-    shown_by_kernels = bool(context.once(_float64_kernels).any())
-    for rule, rows, lines in (
-        (FLOAT64, context.once(_float64_rows), {}),
-        (CONSTANT, context.once(_constant_rows), _constant_lines(context)),
-    ):
-        if rows.any():
-            chosen = np.flatnonzero(rows)
-            types = _longest(_time_by_type(context, chosen))
-            arguments: dict[str, Argument] = {}
-            if types:
-                arguments["ops"] = Ops((types[0],))
-            if lines:
-                by_op = _time_by_op(context, chosen)
-                longest = context.trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
-                line = lines.get(_graph_name(longest or ""))
-                if line is not None:
-                    arguments["line"] = Line(line)
-            finding = rule.of_rows(
-                context,
-                rows,
-                arguments=arguments,
-                confidence=("high", "" if rule is FLOAT64 and shown_by_kernels else "graph"),
-                evidence=[Evidence("op_type", type_, None, "") for type_ in types],
-            )
-            if finding is not None:
-                yield finding
+HOST_OP: Final = Rule(
+    code="host-op-in-step",
+    title="{who:spends/spend} {loss} in {ops}[, {line}]",
+    titles={
+        "py_function": "{who:spends/spend} {loss} in `tf.py_function`[, {line}]",
+        "numpy_function": "{who:spends/spend} {loss} in `tf.numpy_function`[, {line}]",
+        "python": "{who:spends/spend} {loss} in `tf.py_function` and `tf.numpy_function`[, {line}]",
+        "callback": "{who:spends/spend} {loss} in calls of Python inside the step, {names}",
+        "printing": "{who:spends/spend} {loss} in `tf.print` inside the step",
+        "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step",
+        "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`",
+        "all_checks": "{who:spends/spend} {loss} in `tf.debugging.enable_check_numerics`",
+        "text": "{who:spends/spend} {loss} in ops on strings, {ops}",
+    },
+    meaning=(
+        "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
+        "them. On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
+        "not count."
+    ),
+    notes={
+        "all_checks": (
+            "`tf.debugging.enable_check_numerics` adds one after every op, so ops that TensorFlow would fuse run one by one. "
+            "The loss is a lower bound."
+        )
+    },
+    action="Take them out of the step function: return the tensors and use them outside, every 100th step.",
+    actions={
+        "python": (
+            "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...)`.",
+            (
+                "Python's lock lets replicas run them only one after the other. What only needs the batch belongs into the "
+                "input pipeline; else return the tensors and call Python after the step."
+            ),
+        ),
+        "jax-python": (
+            "Write it in `jax.numpy`, or call Python on what the step returns.",
+            "The program waits for each call of Python, which needs its lock.",
+        ),
+        "jax-printing": (
+            "Return the values, and print them outside every 100th step.",
+            "The program waits until Python has printed them.",
+        ),
+        "printing": (
+            "Take `tf.print` out of the step function, or print a scalar.",
+            (
+                "Formatting a tensor takes longer than computing it. Return the tensor and print it outside every 100th "
+                "step: `if step % 100 == 0: print(float(loss))`."
+            ),
+        ),
+        "summaries": (
+            "Write summaries every 100th step: call a second `tf.function` that writes them.",
+            (
+                "Or wrap them in `tf.summary.record_if(step % 100 == 0)`. Scalars cost little; histograms sort every weight "
+                "into buckets."
+            ),
+        ),
+        "checks": (
+            "Remove the checks once the NaN is found.",
+            "Or train without them until the loss is NaN, and from the last checkpoint with them.",
+        ),
+        "text": (
+            "Move ops on strings into the input pipeline, `dataset.map(...)`.",
+            "There they run ahead of the step, beside the devices.",
+        ),
+    },
+    starts_at=(
+        "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time; only where the CPU is the device: on "
+        "GPUs it is `cpu-heavy-op`"
+    ),
+    metrics={"op_count": "ops in the used steps", "op_type": "type of op"},
+    states=(State.COMPUTE,),
+    explains=("straggler-gpu",),
+    example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",
+)
+
+OPTIMIZER_BOUND: Final = Rule(
+    code="optimizer-bound",
+    title="{who:spends/spend} {loss} in the optimizer[, {ops}]",
+    meaning=(
+        "The work of an optimizer depends on the number of parameters and not on the batch. Most of it can go, but one update "
+        "per step is needed."
+    ),
+    action="Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer.",
+    advice="An optimizer with less state, such as SGD, does less work per parameter.",
+    actions={
+        "sparse": (
+            "Train embeddings with `tf.keras.optimizers.SGD` without momentum: it updates only the rows that were looked up.",
+            (
+                "Their gradients are sparse (`tf.IndexedSlices`), but adaptive optimizers of Keras update the whole table. A "
+                "larger batch per replica needs fewer updates per example."
+            ),
+        )
+    },
+    starts_at="the optimizer takes {limit} of the GPU time",
+    limit=OPTIMIZER_RATIO,
+    metrics={"compute_ratio": "share of the compute", "op_type": "type of op"},
+    states=(State.COMPUTE,),
+    example="Both replicas spend 30.1 of 42.3 ms (71%) in the optimizer, ResourceApplyAdam",
+)
+
+_PYTHON_CALLS: Final = {
+    "EagerPyFunc": "py_function",
+    "PyFunc": "numpy_function",
+    "PyFuncStateless": "numpy_function",
+}
+"""By the type of an op the call that makes it (TensorFlow 2.21)."""
+
+_ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
+"""Checks that are added for every output of every op."""
+
+
+def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
+    """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
+    is_shown_by_kernels = bool(context.once(_float64_kernels).any())
+    every = [
+        _of_ops(
+            context,
+            FLOAT64,
+            context.once(_float64_rows),
+            ("high", "" if is_shown_by_kernels else "graph"),
+        ),
+        _of_ops(context, CONSTANT, context.once(_constant_rows), ("high", "graph")),
+    ]
+    kind_of_row = context.once(_kind_of_row)
+    for number, kind in enumerate(_KINDS):
+        devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
+        if devices:
+            make = _optimizer if kind == OPTIMIZER else _side_work
+            every.append(make(context, kind_of_row == number, devices))
+    yield from (finding for finding in every if finding is not None)
+
+
+def _of_ops(
+    context: Context, rule: Rule, rows: BoolArray, confidence: tuple[Confidence, str]
+) -> Finding | None:
+    """The finding about some ops, with the type and the line of those that take longest."""
+    if not rows.any():
+        return None
+    chosen = np.flatnonzero(rows)
+    types = _longest(_time_by_type(context, chosen))
+    arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
+    if rule is CONSTANT:
+        by_op = _time_by_op(context, chosen)
+        longest = context.trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
+        line = _constant_lines(context).get(_graph_name(longest or ""))
+        if line is not None:
+            arguments["line"] = Line(line)
+    return rule.of_rows(
+        context,
+        rows,
+        arguments=arguments,
+        confidence=confidence,
+        evidence=[Evidence("op_type", type_, None, "") for type_ in types],
+    )
 
 
 def _constant_lines(context: Context) -> dict[str, str | None]:
@@ -277,6 +487,79 @@ def _constant_lines(context: Context) -> dict[str, str | None]:
     return lines
 
 
+_Devices: TypeAlias = Sequence[tuple[ComputeOfDevice, OpKind]]
+
+
+def _side_work(context: Context, rows: BoolArray, devices: _Devices) -> Finding | None:
+    _, most = max(devices, key=lambda pair: pair[1].ps_per_step)
+    types = tuple(dict.fromkeys(type_ for _, ops in devices for type_ in ops.op_types))
+    title = most.kind
+    arguments: dict[str, Argument] = {"ops": Ops(most.op_types)}
+    if not types:
+        title, arguments["names"] = "callback", Ops(_names(context, rows))
+    elif most.kind == SideWork.PYTHON.value:
+        calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
+        title = calls.pop() if len(calls) == 1 else most.kind
+        lines = [
+            python.line
+            for row, _ in devices
+            if (python := context.python_of_input.get(row.host)) is not None
+        ]
+        if lines:
+            arguments["line"] = Line(lines[0])
+    is_bound = any(type_ in _ON_EVERY_OP for type_ in types)
+    if is_bound:
+        title = "all_checks"
+    return HOST_OP.of_rows(
+        context,
+        rows,
+        arguments=arguments,
+        evidence=_evidence(devices),
+        title=title,
+        action=most.kind,
+        notes=("all_checks",) if is_bound else (),
+        keeps_waiting=True,
+    )
+
+
+def _optimizer(context: Context, rows: BoolArray, devices: _Devices) -> Finding | None:
+    row, most = max(devices, key=lambda pair: pair[1].ps_per_step)
+    return OPTIMIZER_BOUND.of_rows(
+        context,
+        rows,
+        arguments={"ops": Ops(most.op_types[:1])} if most.op_types else {},
+        evidence=[
+            *(
+                Evidence("compute_ratio", ops.compute_ratio, None, row.device)
+                for row, ops in devices
+            ),
+            *(Evidence("op_type", type_, None, row.device) for type_ in most.op_types),
+        ],
+        action="sparse" if row.updates_sparse else "",
+    )
+
+
+def _evidence(devices: _Devices) -> list[Evidence]:
+    return [
+        *(Evidence("op_count", ops.count, None, row.device) for row, ops in devices),
+        *(
+            Evidence("op_type", type_, None, row.device)
+            for row, ops in devices
+            for type_ in ops.op_types
+        ),
+    ]
+
+
+def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
+    """The names of ops without a type, as HLO instructions are."""
+    trace, event = context.trace, context.ledger.columns.event[rows]
+    names = unique_ids(trace.device_columns.op[event]).tolist()
+    return tuple(trace.names.text(name) or "" for name in names[:TOP_TYPES])
+
+
 ANALYSIS: Final = Analysis[Compute](
-    "compute", compute=compute, rules=(FLOAT64, CONSTANT), diagnose=diagnose
+    "compute",
+    compute=compute,
+    rules=(FLOAT64, CONSTANT, HOST_OP, OPTIMIZER_BOUND),
+    diagnose=diagnose,
 )

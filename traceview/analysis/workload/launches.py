@@ -1,4 +1,4 @@
-"""Launches: how the host launches the kernels of each GPU: how many, how late, and from which threads.
+"""Launches: how the host launches the kernels of each GPU: how many, how late, and from how many threads.
 
 A launch is a call of the driver with the correlation id of a kernel. Its delay lasts until its first kernel starts
 and includes the wait in the queue of the stream; a long delay therefore means that the host runs ahead, which is
@@ -14,108 +14,33 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.activity import DeviceActivity
 from traceview.analysis.facts.kernels import EagerScopes, computing_gpus
-from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
+from traceview.analysis.facts.selection import covered_ps, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Number, Time
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import Int32Array, Int64Array, IntervalSet, places, union
-from traceview.base.record import (
-    Count,
-    DeviceKey,
-    ModuleName,
-    Picoseconds,
-    Record,
-    Share,
-    ThreadName,
-    one_of,
-)
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.record import Count, Picoseconds, Record, Share, one_of
 from traceview.base.stats import median_ps, p95_ps
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.trace.model import NONE, Step, Trace
+from traceview.document.columns import DEVICE, Shown, table
+from traceview.trace.model import NONE, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.host_names import is_graph_launch
 
 BLOCKED_CALL_PS: Final = 100 * PS_PER_US
 """A longer launch call was blocked: ordinary calls take 5 to 40 µs (TensorFlow's GPU guide)."""
 
-TOP_NAMES: Final = 5
-"""Threads and XLA programs per device in a report."""
-
 _MODES: Final = (
     (re.compile(r"tf_gpu_private_\d+(?:/|$)"), "gpu_private"),
     (re.compile(r"tf_gpu_shared(?:/|$)"), "gpu_shared"),
     (re.compile(r"tf_Compute(?:/|$)"), "global"),
 )
-
-
-class LaunchThread(Record, frozen=True):
-    """A thread that launches kernels of a device.
-
-    Attributes:
-        thread: Name of the thread.
-        call_count: Launch calls that it made for the device.
-    """
-
-    thread: ThreadName
-    call_count: Count
-
-
-class Contention(Record, frozen=True):
-    """Whether launching threads compete.
-
-    Attributes:
-        thread_count: Threads that launch kernels of the device.
-        overlap_ratio: Of the time in which any of them is in a launch call, the share in which two or more are;
-            null without calls.
-        shared_with: Keys of other devices for which one of these threads launches as well.
-    """
-
-    thread_count: Count
-    overlap_ratio: Share | None
-    shared_with: tuple[DeviceKey, ...]
-
-
-class GraphLaunches(Record, frozen=True):
-    """The CUDA graphs of a device.
-
-    Attributes:
-        launch_count: Graphs started.
-        kernel_count: Kernels of graphs whose kernels are recorded one by one.
-        kernels_per_launch: Median of these per graph; null without any.
-        opaque_count: Graphs recorded as one event.
-        opaque_ps: Union of these in the window, picoseconds.
-    """
-
-    launch_count: Count
-    kernel_count: Count
-    kernels_per_launch: Count | None
-    opaque_count: Count
-    opaque_ps: Picoseconds
-
-
-class XlaKernels(Record, frozen=True):
-    """Kernels of programs that XLA compiled.
-
-    Attributes:
-        kernel_count: Such kernels.
-        kernel_ratio: Share of the kernels.
-        compute_ratio: Share of the compute time.
-        modules: Names of the programs, the one with the longest kernels first; no more than five.
-        module_count: Programs with a name.
-    """
-
-    kernel_count: Count
-    kernel_ratio: Share
-    compute_ratio: Share
-    modules: tuple[ModuleName, ...]
-    module_count: Count
 
 
 class DeviceLaunches(OfDevice, frozen=True):
@@ -137,12 +62,15 @@ class DeviceLaunches(OfDevice, frozen=True):
             any.
         blocked_call_count: Calls that took more than 100 µs.
         thread_mode: TF_GPU_THREAD_MODE by the names of the launching threads; null where they do not show it.
-        threads: The launching threads, most calls first; no more than five.
-        contention: Whether launching threads compete.
+        thread_count: Threads that launch its kernels.
+        thread_overlap_ratio: Of the time in which any of them is in a launch call, the share in which two or more are;
+            null without calls.
         eager_call_count: Calls made by ops that ran one by one, outside of any graph; null where this is not
             recorded.
-        graphs: CUDA graphs.
-        xla: Kernels of programs that XLA compiled.
+        graph_count: CUDA graphs started.
+        opaque_count: CUDA graphs recorded as one event.
+        opaque_ps: Union of these in the window, picoseconds.
+        xla_compute_ratio: Share of the compute time in kernels of programs that XLA compiled.
     """
 
     kernel_count: Count
@@ -157,11 +85,18 @@ class DeviceLaunches(OfDevice, frozen=True):
     short_kernel_ratio: Share | None
     blocked_call_count: Count
     thread_mode: Annotated[str, one_of("gpu_private", "gpu_shared", "global")] | None
-    threads: tuple[LaunchThread, ...]
-    contention: Contention
+    thread_count: Count
+    thread_overlap_ratio: Share | None
     eager_call_count: Count | None
-    graphs: GraphLaunches
-    xla: XlaKernels
+    graph_count: Count
+    opaque_count: Count
+    opaque_ps: Picoseconds
+    xla_compute_ratio: Share
+
+    @property
+    def blocked_ratio(self) -> float | None:
+        """Share of the calls that were blocked."""
+        return doc.ratio(self.blocked_call_count, self.call_count)
 
 
 class Launches(Record, frozen=True):
@@ -183,185 +118,99 @@ class _Calls(Struct, frozen=True, eq=False):
     total_ps: Int64Array
 
 
-class _Launched(Struct, frozen=True, eq=False):
-    """Rows of the kernels and of the opaque graphs of one device, its calls, their threads, and the place of each call's."""
-
-    kernels: Int64Array
-    opaque: Int64Array
-    calls: _Calls
-    threads: Int64Array
-    place: Int64Array
-
-
-def compute(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
-) -> Launches | Skipped:
-    """The launches of each GPU in its window; `activities` by device index."""
-    computing = computing_gpus(trace, selection)
+def compute(context: Context) -> Launches | Skipped:
+    """The launches of each GPU in its window."""
+    trace = context.trace
+    computing = computing_gpus(trace, context.selection)
     if isinstance(computing, Skipped):
         return computing
-    run = _Run(trace, {index: rows for index, (_, rows) in computing.items()})
+    eager = EagerScopes(trace.host_columns, trace.names, trace.thread_of_line)
     return Launches(
-        tuple(
-            run.device(index, window, selection.used_of(window.host), activities[index])
-            for index, (window, _) in computing.items()
-        )
+        tuple(_row(context, eager, device, *of_gpu) for device, of_gpu in computing.items())
     )
 
 
-class _Run:
-    """All devices of a run, for threads may launch kernels of several of them."""
+def _row(
+    context: Context, eager: EagerScopes, device: int, window: Window, rows: Int64Array
+) -> DeviceLaunches:
+    """What one device launched; of all devices at once it would take a quarter of the memory of their columns."""
+    trace, events, host = context.trace, context.trace.device_columns, context.trace.host_columns
+    opaque, kernels = rows[events.opaque[rows]], rows[~events.opaque[rows]]
+    calls = _calls(trace, kernels)
+    delay = calls.first_start_ps - host.start_ps[calls.row]
+    lasted = host.duration_ps[calls.row]
+    is_shorter = calls.total_ps < lasted
+    steps = context.selection.used_of(window.host)
+    first, last = (places(events.start_ps[kernels], at) for at in step_bounds(steps))
+    threads, thread_of_call = unique_inverse(trace.thread_of_line[host.line[calls.row]])
+    of_thread = [calls.row[thread_of_call == place] for place in range(threads.size)]
+    compiled = kernels[events.module[kernels] != NONE]
+    compute_ps = covered_ps(context.activities[device].compute, window)
 
-    def __init__(self, trace: Trace, rows: dict[int, Int64Array]) -> None:
-        columns = trace.device_columns
-        self._trace = trace
-        self._thread = trace.thread_of_line
-        self._rows = rows
-        line = trace.host_columns.line
-        launches = {i: columns.launch[own[~columns.opaque[own]]] for i, own in rows.items()}
-        threads_of = {
-            i: unique_ids(self._thread[line[launch[launch != NONE]]])
-            for i, launch in launches.items()
-        }
-        self._keys = [trace.device_key(device) for device in range(len(trace.device_list))]
-        self._devices_of: dict[int, list[int]] = {}
-        for device, of_device in threads_of.items():
-            for thread in of_device.tolist():
-                self._devices_of.setdefault(thread, []).append(device)
-        self._place = {device: place for place, device in enumerate(threads_of)}
-        self._eager = EagerScopes(trace.host_columns, trace.names, self._thread)
+    def covered(those: Int64Array) -> int:
+        return covered_ps(union(events.start_ps[those], events.end_ps[those]), window)
 
-    def device(
-        self, index: int, window: Window, steps: tuple[Step, ...], activity: DeviceActivity
-    ) -> DeviceLaunches:
-        trace, columns, host = self._trace, self._trace.device_columns, self._trace.host_columns
-        launched = self._launched(index)
-        kernels, calls = launched.kernels, launched.calls
-        delay = calls.first_start_ps - host.start_ps[calls.row]
-        lasted = host.duration_ps[calls.row]
-        is_shorter = calls.total_ps < lasted
-        first, last = (places(columns.start_ps[kernels], at) for at in step_bounds(steps))
-        return DeviceLaunches(
-            *trace.identity(index),
-            kernel_count=int(kernels.size),
-            kernels_per_step=median_ps(last - first),
-            kernel_median_ps=median_ps(columns.duration_ps[kernels]),
-            unlinked_count=int(kernels.size - calls.kernel_count.sum()),
-            call_count=int(calls.row.size),
-            call_median_ps=median_ps(lasted),
-            delay_p50_ps=median_ps(np.maximum(delay, 0)),
-            delay_p95_ps=p95_ps(np.maximum(delay, 0)),
-            negative_delay_count=int((delay < 0).sum()),
-            short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
-            blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
-            thread_mode=self._mode(launched),
-            threads=self._threads(launched),
-            contention=self._contention(index, launched),
-            eager_call_count=self._eager.count(calls.row),
-            graphs=self._graphs(launched, window),
-            xla=self._xla(kernels, window, activity),
-        )
-
-    def _launched(self, index: int) -> _Launched:
-        """What one device launched; of all devices at once it would take a quarter of the memory of their columns."""
-        own, is_opaque = self._rows[index], self._trace.device_columns.opaque[self._rows[index]]
-        kernels = own[~is_opaque]
-        calls = _calls(self._trace, kernels)
-        threads, place = unique_inverse(self._thread[self._trace.host_columns.line[calls.row]])
-        return _Launched(kernels, own[is_opaque], calls, threads, place)
-
-    # Threads
-
-    def _call_counts(self, launched: _Launched) -> list[tuple[int, int]]:
-        """Threads and their calls, most calls first."""
-        counts = np.bincount(launched.place, minlength=launched.threads.size).tolist()
-        pairs = zip(launched.threads.tolist(), counts, strict=True)
-        return sorted(pairs, key=lambda pair: (-pair[1], self._name(pair[0])))
-
-    def _name(self, thread: int) -> str:
-        """The name that TensorFlow gave a thread, which may have a line of calls besides its own."""
-        names = [self._trace.lines[line].name for line in np.flatnonzero(self._thread == thread)]
-        own = [name for name in names if not name.startswith("Host Threads/")]
-        return (own or names)[0]
-
-    def _mode(self, launched: _Launched) -> str | None:
-        for thread, _ in self._call_counts(launched):
-            for pattern, mode in _MODES:
-                if pattern.match(self._name(thread)):
-                    return mode
-        return None
-
-    def _threads(self, launched: _Launched) -> tuple[LaunchThread, ...]:
-        counts = self._call_counts(launched)[:TOP_NAMES]
-        return tuple(LaunchThread(self._name(thread), count) for thread, count in counts)
-
-    def _contention(self, index: int, launched: _Launched) -> Contention:
-        host, rows = self._trace.host_columns, launched.calls.row
-        own, place = launched.threads, launched.place
-        others = {other for thread in own.tolist() for other in self._devices_of[thread]}
-        sharing = sorted(others - {index}, key=self._place.__getitem__)
-        by_thread = [
-            union(host.start_ps[calls], host.end_ps[calls])
-            for calls in (rows[place == thread] for thread in range(own.size))
-        ]
-        return Contention(
-            int(own.size),
-            _overlap_ratio(by_thread),
-            tuple(map(self._keys.__getitem__, sharing)),
-        )
-
-    # Graphs and programs
-
-    def _graphs(self, launched: _Launched, window: Window) -> GraphLaunches:
-        columns, calls, opaque = self._trace.device_columns, launched.calls, launched.opaque
-        names, place = unique_inverse(self._trace.host_columns.name[calls.row])
-        is_graph = np.array([is_graph_launch(self._trace.names[int(n)]) for n in names], np.bool_)
-        of_graph = calls.kernel_count[is_graph[place]]
-        covered = union(columns.start_ps[opaque], columns.end_ps[opaque])
-        return GraphLaunches(
-            launch_count=int(of_graph.size + opaque.size),
-            kernel_count=int(of_graph.sum()),
-            kernels_per_launch=median_ps(of_graph),
-            opaque_count=int(opaque.size),
-            opaque_ps=covered_ps(covered, window),
-        )
-
-    def _xla(self, kernels: Int64Array, window: Window, activity: DeviceActivity) -> XlaKernels:
-        columns = self._trace.device_columns
-        compiled = kernels[columns.module[kernels] != NONE]
-        covered = union(columns.start_ps[compiled], columns.end_ps[compiled])
-        compute_ps = covered_ps(activity.compute, window)
-        modules = _longest(columns.module[compiled], columns.duration_ps[compiled])
-        named = [name for module in modules if (name := self._trace.names.text(module))]
-        return XlaKernels(
-            kernel_count=int(compiled.size),
-            kernel_ratio=compiled.size / kernels.size if kernels.size else 0.0,
-            compute_ratio=covered_ps(covered, window) / compute_ps if compute_ps else 0.0,
-            modules=tuple(named[:TOP_NAMES]),
-            module_count=len(named),
-        )
+    return DeviceLaunches(
+        *trace.identity(device),
+        kernel_count=int(kernels.size),
+        kernels_per_step=median_ps(last - first),
+        kernel_median_ps=median_ps(events.duration_ps[kernels]),
+        unlinked_count=int(kernels.size - calls.kernel_count.sum()),
+        call_count=int(calls.row.size),
+        call_median_ps=median_ps(lasted),
+        delay_p50_ps=median_ps(np.maximum(delay, 0)),
+        delay_p95_ps=p95_ps(np.maximum(delay, 0)),
+        negative_delay_count=int((delay < 0).sum()),
+        short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
+        blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
+        thread_mode=_mode(trace, dict(zip(threads.tolist(), map(len, of_thread), strict=True))),
+        thread_count=int(threads.size),
+        thread_overlap_ratio=_overlap_ratio(
+            [union(host.start_ps[own], host.end_ps[own]) for own in of_thread]
+        ),
+        eager_call_count=eager.count(calls.row),
+        graph_count=_graph_count(trace, calls.row) + int(opaque.size),
+        opaque_count=int(opaque.size),
+        opaque_ps=covered(opaque),
+        xla_compute_ratio=covered(compiled) / compute_ps if compute_ps else 0.0,
+    )
 
 
 def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
-    columns = trace.device_columns
-    linked = kernels[columns.launch[kernels] != NONE]
-    launch = columns.launch[linked]
+    events = trace.device_columns
+    linked = kernels[events.launch[kernels] != NONE]
+    launch = events.launch[linked]
     # The calls for a device are close together: counted from the first, their rows are small numbers.
     lowest = launch.min() if launch.size else 0
     row, place = unique_inverse(launch - lowest)
     row = row + lowest
     first = np.zeros(row.size, dtype=np.int64)
     # In order of start: written from last to first, the start of the first kernel of a call remains.
-    first[place[::-1]] = columns.start_ps[linked][::-1]
-    total = SWEEPS.totals(place, columns.duration_ps[linked], row.size)
+    first[place[::-1]] = events.start_ps[linked][::-1]
+    total = SWEEPS.totals(place, events.duration_ps[linked], row.size)
     return _Calls(row, np.bincount(place, minlength=row.size), first, total)
 
 
-def _longest(ids: Int32Array, duration_ps: Int64Array) -> list[int]:
-    """The distinct ids, the one with the longest sum of durations first."""
-    distinct, place = unique_inverse(ids)
-    total = SWEEPS.totals(place, duration_ps, distinct.size)
-    return [int(distinct[i]) for i in np.argsort(-total, kind="stable")]
+def _graph_count(trace: Trace, calls: Int64Array) -> int:
+    """How many of these calls start a CUDA graph whose kernels are recorded one by one."""
+    names, place = unique_inverse(trace.host_columns.name[calls])
+    is_graph = np.array([is_graph_launch(trace.names[int(name)]) for name in names], np.bool_)
+    return int(is_graph[place].sum())
+
+
+def _mode(trace: Trace, call_counts: dict[int, int]) -> str | None:
+    """The mode that the names of threads show, of those with most calls first."""
+    names: dict[int, str] = {}
+    for thread in call_counts:
+        of_lines = [
+            trace.lines[line].name for line in np.flatnonzero(trace.thread_of_line == thread)
+        ]
+        # A thread may have a line of calls besides that with its own name.
+        own = [name for name in of_lines if not name.startswith("Host Threads/")]
+        names[thread] = (own or of_lines)[0]
+    ranked = sorted(call_counts, key=lambda thread: (-call_counts[thread], names[thread]))
+    shown = (mode for thread in ranked for known, mode in _MODES if known.match(names[thread]))
+    return next(shown, None)
 
 
 def _overlap_ratio(unions: Sequence[IntervalSet]) -> float | None:
@@ -395,17 +244,17 @@ OPAQUE_CUDA_GRAPH: Final = Rule(
 
 def _diagnose(context: Context, result: Launches) -> Iterator[Finding]:
     """CUDA graphs of which only the whole is recorded."""
-    rows = [row for row in result.devices if row.graphs.opaque_count]
+    rows = [row for row in result.devices if row.opaque_count]
     if not rows:
         return
     keys = [row.device for row in rows]
     yield OPAQUE_CUDA_GRAPH.finding(
         arguments={
             "who": devices_argument(context, keys),
-            "graphs": Number(sum(row.graphs.opaque_count for row in rows), "CUDA graph"),
-            "longest": Time(max(row.graphs.opaque_ps for row in rows)),
+            "graphs": Number(sum(row.opaque_count for row in rows), "CUDA graph"),
+            "longest": Time(max(row.opaque_ps for row in rows)),
         },
-        evidence=[Evidence("opaque_count", row.graphs.opaque_count, 0, row.device) for row in rows],
+        evidence=[Evidence("opaque_count", row.opaque_count, 0, row.device) for row in rows],
         devices=keys,
         notes=("longest",),
     )
@@ -413,9 +262,25 @@ def _diagnose(context: Context, result: Launches) -> Iterator[Finding]:
 
 # Section
 
-
 NOTABLE_RATIO: Final = 0.01
 """Share of the launch calls, or of the time in them, from which a note says that they are slow."""
+
+_COLUMNS: Final = (
+    DEVICE,
+    Shown("kernels per step", "kernels_per_step", 1, "count"),
+    Shown("kernels", "kernel_count", 8),
+    Shown("median kernel", "kernel_median_ps", 3),
+    Shown("median call", "call_median_ps", 7),
+    Shown("median delay", "delay_p50_ps"),
+    Shown("p95 delay", "delay_p95_ps", 5),
+    Shown(
+        "kernels shorter than launch",
+        "short_kernel_ratio",
+        6,
+        meaning="launch calls whose kernels together ran shorter than the call itself",
+    ),
+    Shown("thread mode", "thread_mode", 4, meaning="TF_GPU_THREAD_MODE"),
+)
 
 
 def launches_section(view: View, result: Launches) -> doc.Section | None:
@@ -427,42 +292,17 @@ def launches_section(view: View, result: Launches) -> doc.Section | None:
         "launches",
         "Launches",
         (
-            *_launches(
-                rows[: view.most_rows], len(rows), f"{view.command('analyze')} --format json"
+            *table(
+                "Launches by device",
+                rows,
+                _COLUMNS,
+                most_rows=view.most_rows,
+                rest=f"{view.command('analyze')} --format json",
             ),
             *doc.remarks(_range(others)),
             *doc.notes(*_notes(result.devices)),
         ),
         lead="Delay: from a launch call to the start of its kernel, with the wait in the queue of the stream.",
-    )
-
-
-def _launches(rows: Sequence[DeviceLaunches], row_count: int, rest: str) -> tuple[doc.Table, ...]:
-    return doc.table(
-        "Launches by device",
-        (
-            doc.devices("device", [row.device for row in rows]),
-            doc.counts("kernels per step", [row.kernels_per_step for row in rows], priority=1),
-            doc.counts("kernels", [row.kernel_count for row in rows], priority=8),
-            doc.times("median kernel", [row.kernel_median_ps for row in rows], priority=3),
-            doc.times("median call", [row.call_median_ps for row in rows], priority=7),
-            doc.times("median delay", [row.delay_p50_ps for row in rows]),
-            doc.times("p95 delay", [row.delay_p95_ps for row in rows], priority=5),
-            doc.shares(
-                "kernels shorter than launch",
-                [row.short_kernel_ratio for row in rows],
-                priority=6,
-                meaning="launch calls whose kernels together ran shorter than the call itself",
-            ),
-            doc.names(
-                "thread mode",
-                [row.thread_mode for row in rows],
-                priority=4,
-                meaning="TF_GPU_THREAD_MODE",
-            ),
-        ),
-        row_count=row_count,
-        rest=rest,
     )
 
 
@@ -476,38 +316,35 @@ def _range(rows: Sequence[DeviceLaunches]) -> str | None:
 
 def _notes(devices: Sequence[DeviceLaunches]) -> Iterator[str]:
     """A sentence for each kind of unusual launches, with the devices that have them."""
-    rows = [row for row in devices if (_blocked_ratio(row) or 0.0) >= NOTABLE_RATIO]
-    if rows:
-        yield (
-            f"Blocked launches on {_keys(rows)}: {numbers.share_range(map(_blocked_ratio, rows))} of the calls took "
-            f"more than {numbers.time(BLOCKED_CALL_PS)}."
-        )
-    rows = [row for row in devices if (row.contention.overlap_ratio or 0.0) >= NOTABLE_RATIO]
-    if rows:
-        most = max(row.contention.thread_count for row in rows)
-        overlaps = numbers.share_range(row.contention.overlap_ratio for row in rows)
+    if rows := _with(devices, "blocked_ratio", NOTABLE_RATIO):
+        blocked = numbers.share_range(row.blocked_ratio for row in rows)
+        limit = numbers.time(BLOCKED_CALL_PS)
+        yield f"Blocked launches on {_keys(rows)}: {blocked} of the calls took more than {limit}."
+    if rows := _with(devices, "thread_overlap_ratio", NOTABLE_RATIO):
+        most = max(row.thread_count for row in rows)
+        overlaps = numbers.share_range(row.thread_overlap_ratio for row in rows)
         yield (
             f"Up to {most} threads launch the kernels of {_keys(rows)}, two or more at once for {overlaps} of the time "
             "in launch calls."
         )
-    rows = [row for row in devices if row.eager_call_count]
-    if rows:
+    if rows := _with(devices, "eager_call_count"):
         count = sum(row.eager_call_count or 0 for row in rows)
         yield f"Eager ops made {numbers.plural(count, 'launch', 'launches')} on {_keys(rows)}, outside of any graph."
-    rows = [row for row in devices if row.graphs.launch_count]
-    if rows:
-        count = sum(row.graphs.launch_count for row in rows)
-        opaque_count = sum(row.graphs.opaque_count for row in rows)
+    if rows := _with(devices, "graph_count"):
+        count = sum(row.graph_count for row in rows)
+        opaque_count = sum(row.opaque_count for row in rows)
         opaque = f"; {numbers.count(opaque_count)} recorded without kernels" if opaque_count else ""
         yield f"{numbers.plural(count, 'CUDA graph')} launched on {_keys(rows)}{opaque}."
-    rows = [row for row in devices if row.xla.kernel_count]
-    if rows:
-        shares_of_compute = numbers.share_range(row.xla.compute_ratio for row in rows)
-        yield f"XLA programs take {shares_of_compute} of the compute on {_keys(rows)}."
+    if rows := _with(devices, "xla_compute_ratio"):
+        shares = numbers.share_range(row.xla_compute_ratio for row in rows)
+        yield f"XLA programs take {shares} of the compute on {_keys(rows)}."
 
 
-def _blocked_ratio(row: DeviceLaunches) -> float | None:
-    return doc.ratio(row.blocked_call_count, row.call_count)
+def _with(
+    devices: Sequence[DeviceLaunches], field: str, least: float = 0.0
+) -> list[DeviceLaunches]:
+    """The devices of which a number is known, not 0, and not below `least`."""
+    return [row for row in devices if (value := getattr(row, field)) and value >= least]
 
 
 def _keys(rows: Sequence[DeviceLaunches]) -> str:
@@ -516,7 +353,7 @@ def _keys(rows: Sequence[DeviceLaunches]) -> str:
 
 ANALYSIS: Final = Analysis[Launches](
     "launches",
-    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    compute=compute,
     join=lambda hosts: Launches(hosts.rows(lambda result: result.devices)),
     rules=(OPAQUE_CUDA_GRAPH,),
     diagnose=_diagnose,

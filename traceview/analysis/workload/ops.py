@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Annotated, Final
 
 import numpy as np
+from msgspec import convert
 
 from traceview.analysis.facts.of_hosts import OfHosts
 from traceview.analysis.facts.selection import Selection, rows_in
-from traceview.analysis.measures.context import Analysis, View
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.intervals import Int64Array
 from traceview.base.record import (
@@ -25,9 +27,12 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.trace.device.ops import OpTable, op_table
-from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.device.table import Table
+from traceview.trace.frames import event_tables
+from traceview.trace.model import Trace
 
 TITLE: Final = "Top ops"
 
@@ -74,6 +79,12 @@ class OpRow(Record, frozen=True):
     p95_ps: Picoseconds
     share_ratio: float | None
     bytes: Count | None
+
+    @property
+    def kernel_of_op(self) -> str | None:
+        """The kernel beside an op; what has no op is named by its kernel already."""
+        is_named = self.op in (None, self.kernel)
+        return None if is_named or self.kernel is None else self.kernel.removeprefix("void ")
 
 
 class OpTypeRow(Record, frozen=True):
@@ -128,17 +139,17 @@ def table_in_window(trace: Trace, selection: Selection) -> OpTable:
     return op_table(trace, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64))
 
 
-def compute(trace: Trace, selection: Selection, top: int | None) -> TopOps | Skipped:
-    """The `top` rows of each device by total time; None for all."""
+def compute(context: Context) -> TopOps | Skipped:
+    """The top rows of each device by total time, as many as the options say."""
+    trace, top = context.trace, context.options.top
     if trace.device_columns.count == 0:
         return Skipped("no device events")
-    table = table_in_window(trace, selection)
-    rank = np.arange(table.device.size) - np.searchsorted(table.device, table.device)
-    chosen = range(table.count.size) if top is None else np.flatnonzero(rank < top).tolist()
-    rows = tuple(_row(trace, table, index) for index in chosen)
-    return TopOps(
-        rows, int(table.count.size), int(table.count.size) - len(rows), _types(trace, table, top)
-    )
+    groups = table_in_window(trace, context.selection)
+    row_count = int(groups.count.size)
+    rank = np.arange(row_count) - np.searchsorted(groups.device, groups.device)
+    chosen = np.flatnonzero(rank < (row_count if top is None else top)).tolist()
+    rows = tuple(convert(row, OpRow) for row in event_tables.ops(trace, groups).at(chosen).rows())
+    return TopOps(rows, row_count, row_count - len(rows), _types(trace, groups, top))
 
 
 def join(hosts: OfHosts[TopOps]) -> TopOps:
@@ -151,23 +162,23 @@ def join(hosts: OfHosts[TopOps]) -> TopOps:
     )
 
 
-def _types(trace: Trace, table: OpTable, top: int | None) -> tuple[OpTypeRow, ...]:
+def _types(trace: Trace, groups: OpTable, top: int | None) -> tuple[OpTypeRow, ...]:
     """The `top` types of each device."""
     places: dict[tuple[int, int, str], list[int]] = {}
-    for place, type_ in enumerate(table.type):
+    for place, type_ in enumerate(groups.type):
         if type_ is not None:
-            key = (int(table.device[place]), int(table.class_[place]), type_)
+            key = (int(groups.device[place]), int(groups.class_[place]), type_)
             places.setdefault(key, []).append(place)
     by_device: dict[int, list[OpTypeRow]] = {}
     for (device, class_, type_), of_type in places.items():
-        share = float(table.share_ratio[of_type].sum())
+        share = float(groups.share_ratio[of_type].sum())
         row = OpTypeRow(
             device=trace.device_key(device),
             class_=trace.class_name(class_),
             op_type=type_,
             op_count=len(of_type),
-            count=int(table.count[of_type].sum()),
-            total_ps=int(table.total_ps[of_type].sum()),
+            count=int(groups.count[of_type].sum()),
+            total_ps=int(groups.total_ps[of_type].sum()),
             share_ratio=None if math.isnan(share) else share,
         )
         by_device.setdefault(device, []).append(row)
@@ -175,25 +186,6 @@ def _types(trace: Trace, table: OpTable, top: int | None) -> tuple[OpTypeRow, ..
         row
         for _, rows in sorted(by_device.items())
         for row in sorted(rows, key=lambda row: -row.total_ps)[:top]
-    )
-
-
-def _row(trace: Trace, table: OpTable, index: int) -> OpRow:
-    share, size = float(table.share_ratio[index]), int(table.bytes[index])
-    return OpRow(
-        device=trace.device_key(int(table.device[index])),
-        class_=trace.class_name(int(table.class_[index])),
-        op=table.name[index],
-        op_type=table.type[index],
-        kernel=table.kernel[index],
-        count=int(table.count[index]),
-        total_ps=int(table.total_ps[index]),
-        self_ps=int(table.self_ps[index]),
-        mean_ps=int(table.mean_ps[index]),
-        median_ps=int(table.median_ps[index]),
-        p95_ps=int(table.p95_ps[index]),
-        share_ratio=None if math.isnan(share) else share,
-        bytes=None if size == UNKNOWN_BYTES else size,
     )
 
 
@@ -215,7 +207,9 @@ def section(view: View, result: TopOps) -> doc.Section | None:
             blocks.append(doc.Subheading(devices[0], same))
             if not view.is_brief:
                 blocks += _types_table(devices[0], result.types)
-            blocks += _table(devices[0], kept, is_brief=view.is_brief)
+            # On a terminal the names get the room.
+            shown_columns = [each for each in _OPS if not view.is_brief or each.priority < 5]
+            blocks += table(f"Ops of {devices[0]}", kept, shown_columns)
     shares: dict[str, float] = {}
     for row in shown:
         shares[row.device] = shares.get(row.device, 0.0) + (row.share_ratio or 0.0)
@@ -224,12 +218,7 @@ def section(view: View, result: TopOps) -> doc.Section | None:
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
         blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", view.command("show ops")))
-    return doc.Section(
-        "ops",
-        TITLE,
-        tuple(blocks),
-        lead=_LEAD,
-    )
+    return doc.Section("ops", TITLE, tuple(blocks), lead=_LEAD)
 
 
 def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
@@ -244,13 +233,52 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
     return list(groups.values())
 
 
-def _shares(ratios: Sequence[float | None]) -> doc.Column:
-    return doc.shares(
-        "share",
-        ratios,
-        priority=1,
-        meaning="of the time in which the device computes; ops that overlap count more than once",
+_SHARE: Final = Shown(
+    "share",
+    "share_ratio",
+    1,
+    meaning="of the time in which the device computes; ops that overlap count more than once",
+)
+_CLASS: Final = Shown("class", lambda row: look_of(CLASSES, row.class_), 4, "look")
+_TYPES: Final = (
+    Shown("type of op", "op_type"),
+    Shown("total", "total_ps"),
+    _SHARE,
+    Shown("ops", "op_count", 2),
+    Shown("count", "count", 3),
+    _CLASS,
+)
+_OPS: Final = (
+    Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
+    Shown("total", "total_ps"),
+    _SHARE,
+    Shown("count", "count", 3),
+    _CLASS,
+    Shown("mean", "mean_ps", 5),
+    Shown("p95", "p95_ps", 6, meaning="95th percentile"),
+    Shown("type", "op_type", 7),
+    Shown("kernel", "kernel_of_op", 2, "name"),
+)
+
+
+_ROWS: Final = (
+    Shown("op", itemgetter("op"), kind="name"),
+    Shown("kernel", lambda row: row["kernel"] and row["kernel"].removeprefix("void "), kind="name"),
+    Shown("total", itemgetter("total_ps"), kind="time"),
+    Shown("share", itemgetter("share_ratio"), kind="share"),
+    Shown("count", itemgetter("count"), 1, "count"),
+    Shown("class", lambda row: look_of(CLASSES, row["class"]), 2, "look"),
+)
+
+
+def op_rows_section(device: str, rows: Table) -> doc.Section:
+    """All ops and kernels of a device."""
+    is_above_all = any(share is not None and share > 1 for share in rows["share_ratio"])
+    blocks: tuple[doc.Block, ...] = (
+        *table("Ops and kernels", list(rows.rows()), _ROWS),
+        *doc.remarks(SHARE_ABOVE_ALL if is_above_all else None),
     )
+    return doc.Section(f"ops-{device}", device, blocks)
 
 
 def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ...]:
@@ -258,53 +286,12 @@ def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ..
     rows = [row for row in types if row.device == device]
     if all(row.op_count == 1 for row in rows):
         return ()
-    return doc.table(
-        f"Types of ops of {device}",
-        (
-            doc.names("type of op", [row.op_type for row in rows]),
-            doc.times("total", [row.total_ps for row in rows]),
-            _shares([row.share_ratio for row in rows]),
-            doc.counts("ops", [row.op_count for row in rows], priority=2),
-            doc.counts("count", [row.count for row in rows], priority=3),
-            doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
-        ),
-        row_count=len(rows),
-    )
-
-
-def _table(device: str, rows: Sequence[OpRow], *, is_brief: bool) -> tuple[doc.Table, ...]:
-    """What has no op is named by its kernel. A brief table leaves the room to the names."""
-    kernels = [row.kernel and row.kernel.removeprefix("void ") for row in rows]
-    details = (
-        doc.times("mean", [row.mean_ps for row in rows], priority=5),
-        doc.times("p95", [row.p95_ps for row in rows], priority=6, meaning="95th percentile"),
-        doc.names("type", [row.op_type for row in rows], priority=7),
-    )
-    return doc.table(
-        f"Ops of {device}",
-        (
-            doc.names("op or kernel", [row.op or row.kernel for row in rows]),
-            doc.times("total", [row.total_ps for row in rows]),
-            _shares([row.share_ratio for row in rows]),
-            doc.counts("count", [row.count for row in rows], priority=3),
-            doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=4),
-            *(() if is_brief else details),
-            doc.names(
-                "kernel",
-                [
-                    kernel if row.op not in (None, row.kernel) else None
-                    for row, kernel in zip(rows, kernels, strict=True)
-                ],
-                priority=2,
-            ),
-        ),
-        row_count=len(rows),
-    )
+    return table(f"Types of ops of {device}", rows, _TYPES)
 
 
 ANALYSIS: Final = Analysis[TopOps](
     "ops",
-    compute=lambda context: compute(context.trace, context.selection, context.options.top),
+    compute=compute,
     join=join,
     sections=(section,),
     title_if_absent=TITLE,

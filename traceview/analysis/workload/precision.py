@@ -7,12 +7,11 @@ whose names show no precision are `unknown`, as those made by XLA and CUDA graph
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Final
 
-from traceview.analysis.facts.activity import DeviceActivity
 from traceview.analysis.facts.kernels import KernelNames, computing_gpus, kernel_names
-from traceview.analysis.facts.selection import Selection, covered_ps
+from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
@@ -32,6 +31,7 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, table
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import Device, Trace
 from traceview.trace.windows import Window
@@ -96,10 +96,7 @@ class DevicePrecision(OfDevice, frozen=True):
     """
 
     compute_ps: Picoseconds
-    precision_ps: dict[
-        Annotated[str, one_of("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")],
-        Picoseconds,
-    ]
+    precision_ps: dict[Annotated[str, one_of(*PRECISIONS)], Picoseconds]
     low_precision_ratio: Share
     unknown_ratio: Share
     has_tensor_cores: bool | None
@@ -123,20 +120,12 @@ class Precision(Record, frozen=True):
     devices: tuple[DevicePrecision, ...]
 
 
-def compute(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
-) -> Precision | Skipped:
-    """The precision of the kernels of each GPU in its window; `activities` by device index."""
-    computing = computing_gpus(trace, selection)
+def compute(context: Context) -> Precision | Skipped:
+    """The precision of the kernels of each GPU in its window."""
+    computing = computing_gpus(context.trace, context.selection)
     if isinstance(computing, Skipped):
         return computing
-    shown = trace.once(kernel_names)
-    return of_devices(
-        tuple(
-            _row(trace, index, window, kernels, shown, activities[index])
-            for index, (window, kernels) in computing.items()
-        )
-    )
+    return of_devices(tuple(_row(context, device, *of_gpu) for device, of_gpu in computing.items()))
 
 
 def of_devices(rows: tuple[DevicePrecision, ...]) -> Precision:
@@ -149,22 +138,16 @@ def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _row(
-    trace: Trace,
-    device: int,
-    window: Window,
-    kernels: Int64Array,
-    shown: KernelNames,
-    activity: DeviceActivity,
-) -> DevicePrecision:
-    columns = trace.device_columns
-    names = columns.name[kernels]
-    compute_ps = covered_ps(activity.compute, window)
+def _row(context: Context, device: int, window: Window, kernels: Int64Array) -> DevicePrecision:
+    trace, shown = context.trace, context.trace.once(kernel_names)
+    events = trace.device_columns
+    names = events.name[kernels]
+    compute_ps = covered_ps(context.activities[device].compute, window)
 
     def lasted(which: BoolArray) -> int:
         if which.all():
             return compute_ps
-        covered = union(columns.start_ps[kernels[which]], columns.end_ps[kernels[which]])
+        covered = union(events.start_ps[kernels[which]], events.end_ps[kernels[which]])
         return covered_ps(covered, window)
 
     precision = shown.precision[names]
@@ -176,23 +159,19 @@ def _row(
         before = so_far
     tensor_core = shown.tensor_core[names]
     tensor_core_ps = lasted(tensor_core)
-    has_tensor_cores = _has_tensor_cores(
-        trace.device_list[device], is_shown=bool(tensor_core.any())
-    )
+    has_cores = _has_tensor_cores(trace.device_list[device], is_shown=bool(tensor_core.any()))
     could = shown.is_matrix[names] & ~tensor_core & is_in(precision, _WITH_TENSOR_CORES)
-    ordinary = (
-        _ordinary_kernels(trace, kernels[could], shown, compute_ps) if has_tensor_cores else []
-    )
+    ordinary = _ordinary_kernels(trace, kernels[could], shown, compute_ps) if has_cores else []
     return DevicePrecision(
         *trace.identity(device),
         compute_ps=compute_ps,
         precision_ps=by_precision,
         low_precision_ratio=_ratio(sum(by_precision[name] for name in LOW_PRECISIONS), compute_ps),
         unknown_ratio=_ratio(by_precision["unknown"], compute_ps),
-        has_tensor_cores=has_tensor_cores,
+        has_tensor_cores=has_cores,
         tensor_core_ps=tensor_core_ps,
         tensor_core_ratio=_ratio(tensor_core_ps, compute_ps),
-        ordinary_ps=lasted(could) if has_tensor_cores else None,
+        ordinary_ps=lasted(could) if has_cores else None,
         ordinary_kernels=tuple(ordinary[:TOP_KERNELS]),
         ordinary_kernel_count=len(ordinary),
     )
@@ -229,16 +208,16 @@ def _ordinary_kernels(
     trace: Trace, kernels: Int64Array, shown: KernelNames, compute_ps: int
 ) -> list[OrdinaryKernel]:
     """One entry per op and kernel, the longest first."""
-    columns = trace.device_columns
+    events = trace.device_columns
     # Replicas have ops of their own with one name: their counts and times are added.
     groups: dict[tuple[str | None, str | None, int], tuple[int, int]] = {}
-    for members in groups_of(columns.op[kernels], columns.name[kernels]):
+    for members in groups_of(events.op[kernels], events.name[kernels]):
         rows_of_op = kernels[members]
-        text = trace.names.text(int(columns.op[rows_of_op[0]]))
+        text = trace.names.text(int(events.op[rows_of_op[0]]))
         op_and_type = (None, None) if text is None else split_op(text)
-        key = (*op_and_type, int(columns.name[rows_of_op[0]]))
+        key = (*op_and_type, int(events.name[rows_of_op[0]]))
         count, total = groups.get(key, (0, 0))
-        total += int(columns.duration_ps[rows_of_op].sum())
+        total += int(events.duration_ps[rows_of_op].sum())
         groups[key] = (count + members.size, total)
     rows = [
         OrdinaryKernel(
@@ -382,21 +361,16 @@ def precision_section(view: View, result: Precision) -> doc.Section | None:
     if not result.devices:
         return None
     rows, others = view.split(result.devices)
-    everything = f"{view.command('analyze')} --format json"
+    rest = f"{view.command('analyze')} --format json"
+    shown = (*_COLUMNS, *_by_precision(result.devices))
+    most_rows = view.most_rows
     return doc.Section(
         "precision",
         "Precision",
         (
-            *doc.table(
-                "Compute time by precision",
-                _columns(rows[: view.most_rows], _ranked(result.devices)),
-                row_count=len(rows),
-                rest=everything,
-            ),
+            *table("Compute time by precision", rows, shown, most_rows=most_rows, rest=rest),
             *doc.remarks(_range(others)),
-            *_ordinary(
-                result.devices, BRIEF_KERNELS if view.is_brief else view.most_rows, everything
-            ),
+            *_ordinary(result.devices, BRIEF_KERNELS if view.is_brief else most_rows, rest),
         ),
         lead=_lead(result),
     )
@@ -408,24 +382,38 @@ def _lead(result: Precision) -> str:
     return f"{numbers.share(result.tensor_core_ratio)} of the compute runs on tensor cores."
 
 
-def _ranked(rows: Sequence[DevicePrecision]) -> list[str]:
-    """The precisions that occur, the one with most compute time first."""
-    totals = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
-    return sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
-
-
-def _columns(rows: Sequence[DevicePrecision], ranked: Sequence[str]) -> Iterator[doc.Column]:
-    yield doc.devices("device", [row.device for row in rows])
-    yield doc.times("compute", [row.compute_ps for row in rows], priority=2)
-    yield doc.shares(
+_COLUMNS: Final = (
+    DEVICE,
+    Shown("compute", "compute_ps", 2),
+    Shown(
         "tensor cores",
-        ["none" if row.has_tensor_cores is False else row.tensor_core_ratio for row in rows],
+        lambda row: "none" if row.has_tensor_cores is False else row.tensor_core_ratio,
+        kind="share",
         meaning="compute in kernels whose names show that they use tensor cores",
-    )
-    yield doc.shares("16 bits or less", [row.low_precision_ratio for row in rows], priority=1)
+    ),
+    Shown("16 bits or less", "low_precision_ratio", 1),
+)
+_KERNEL_COLUMNS: Final = (
+    Shown("op", "op"),
+    Shown("type", "op_type", 4),
+    Shown("kernel", "kernel", 3),
+    Shown("precision", "precision", kind="words"),
+    Shown("count", "count", 2),
+    Shown("total", "total_ps"),
+    Shown("share", "share_ratio", 1),
+)
+
+
+def _by_precision(rows: Sequence[DevicePrecision]) -> Iterator[Shown]:
+    """A column per precision that occurs, the one with most compute time first."""
+
+    def share_of(name: str) -> Callable[[DevicePrecision], float | None]:
+        return lambda row: doc.ratio(row.precision_ps.get(name, 0), row.compute_ps)
+
+    totals = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
+    ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
     for place, name in enumerate(ranked):
-        parts = [doc.ratio(row.precision_ps.get(name, 0), row.compute_ps) for row in rows]
-        yield doc.shares(name, parts, priority=place and place + 2)
+        yield Shown(name, share_of(name), place and place + 2, "share")
 
 
 def _range(rows: Sequence[DevicePrecision]) -> str | None:
@@ -443,23 +431,16 @@ def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tup
     worst = max(rows, key=lambda row: row.ordinary_ps or 0)
     if not worst.ordinary_ps:
         return ()
-    kernels = worst.ordinary_kernels[:most_rows]
     share = numbers.share(doc.ratio(worst.ordinary_ps, worst.compute_ps))
     return (
         doc.Subheading(
             f"{share} of the compute on {worst.device} could use tensor cores and does not"
         ),
-        *doc.table(
+        *table(
             "Products off the tensor cores",
-            (
-                doc.names("op", [kernel.op for kernel in kernels]),
-                doc.names("type", [kernel.op_type for kernel in kernels], priority=4),
-                doc.names("kernel", [kernel.kernel for kernel in kernels], priority=3),
-                doc.words("precision", [kernel.precision for kernel in kernels]),
-                doc.counts("count", [kernel.count for kernel in kernels], priority=2),
-                doc.times("total", [kernel.total_ps for kernel in kernels]),
-                doc.shares("share", [kernel.share_ratio for kernel in kernels], priority=1),
-            ),
+            worst.ordinary_kernels,
+            _KERNEL_COLUMNS,
+            most_rows=most_rows,
             row_count=worst.ordinary_kernel_count,
             rest=rest,
         ),
@@ -468,7 +449,7 @@ def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tup
 
 ANALYSIS: Final = Analysis[Precision](
     "precision",
-    compute=lambda context: compute(context.trace, context.selection, context.activities),
+    compute=compute,
     join=lambda hosts: of_devices(hosts.rows(lambda result: result.devices)),
     rules=(LOW_PRECISION_UNUSED,),
     diagnose=_diagnose,

@@ -12,24 +12,18 @@ from traceview.base.text import shell_path, shell_word
 from traceview.base.timing import stage
 from traceview.cli.hang import show_hangs
 from traceview.cli.options import (
-    Baseline,
     Devices,
     Force,
     Full,
     Ignore,
     Output,
     Redact,
-    Run,
-    Salvage,
     Select,
-    Steps,
     Subject,
     Width,
-    Window,
-    WindowChoice,
-    Workers,
     device_names,
     format_option,
+    reads_run,
 )
 from traceview.cli.output import Target, format_of
 from traceview.cli.report_source import Source
@@ -45,23 +39,18 @@ class Format(str, Enum):
     json = "json"
 
 
+@reads_run
 def analyze(
     context: typer.Context,
     logdir: Subject,
     full: Full = False,
     device: Devices = None,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
     format_: Annotated[Format | None, format_option("terminal", "json")] = None,
     output: Output = None,
     force: Force = False,
     redact: Redact = False,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     width: Width = None,
 ) -> None:
     """Show how busy each device was, with what, and what to change.
@@ -71,18 +60,7 @@ def analyze(
     target = Target.of(output, force=force, source=logdir)
     format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
     as_json = format_ is Format.json
-    source = Source.of(
-        context,
-        logdir,
-        run=run,
-        steps=steps,
-        window=window,
-        baseline=baseline,
-        select=select,
-        ignore=ignore,
-        salvage=salvage,
-        workers=workers,
-    )
+    source = Source.of(context, logdir)
     try:
         report = source.report(top=None if as_json else TERMINAL_TOP)
     except TraceNotFoundError:
@@ -115,5 +93,5 @@ def analyze(
             asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
         else:
             place = "" if redact else str(logdir)
-            asked = Invocation(logdir=place, is_salvaged=salvage, options=options)
+            asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
         target.write_report(report, width, is_full=full, invocation=asked)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from enum import Enum
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Final
 
 from traceview.base.errors import UsageError
 from traceview.cli.options import Width, argument, option
@@ -58,20 +59,20 @@ def explain(
     Target(None).write_section(section, width)
 
 
+_RECORDS: Final = {
+    Kind.comparison: ("gate.result", "JudgedComparison"),
+    Kind.gate: ("gate.result", "GateResult"),
+    Kind.history: ("history", "History"),
+}
+"""By kind the module below `traceview.comparison` and the record in it."""
+
+
 def _schema(kind: Kind) -> str:
     """The JSON Schema: keys, units, meanings."""
     from traceview.report.saved import schema_of, schema_text
 
-    if kind is Kind.comparison:
-        from traceview.comparison.gate.result import JudgedComparison
-
-        return schema_of(JudgedComparison, "traceview comparison")
-    if kind is Kind.gate:
-        from traceview.comparison.gate.result import GateResult
-
-        return schema_of(GateResult, "traceview gate")
-    if kind is Kind.history:
-        from traceview.comparison.history import History
-
-        return schema_of(History, "traceview history")
-    return schema_text()
+    if kind is Kind.report:
+        return schema_text()
+    module, name = _RECORDS[kind]
+    record = getattr(import_module(f"traceview.comparison.{module}"), name)
+    return schema_of(record, f"traceview {kind.value}")

@@ -14,14 +14,9 @@ from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
     Logdir,
-    Run,
-    Salvage,
-    Steps,
-    Window,
-    WindowChoice,
-    Workers,
     flag,
     option,
+    reads_run,
 )
 from traceview.cli.output import Bundle, Target
 from traceview.cli.report_source import Source
@@ -48,6 +43,7 @@ _OF_TABLES: Final = (".csv", ".parquet")
 _JSON: Final = ".json"
 
 
+@reads_run
 def export(
     context: typer.Context,
     logdir: Logdir,
@@ -65,11 +61,6 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, flag("Replace what exists.", "--force")] = False,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
     """Write a run for Perfetto, or as tables.
@@ -85,25 +76,31 @@ def export(
             "an export holds every name of the trace and cannot be redacted",
             hint="traceview report --redact writes a report with pseudonyms",
         )
-    if output is not None and to is Format.perfetto:
+    is_folder = to is not Format.perfetto
+    if output is not None and not is_folder:
         _check_ending(output)
     output = Path(_NAMES[to]) if output is None else output
-    is_folder = to in (Format.parquet, Format.csv)
-    files = [f"{name}.{to.value}" for name in TABLES]
-    bundle = _folder(output, files, force) if is_folder else None
-    target = None if bundle else _file(output, force, logdir)
+    bundle: Bundle | None = None
+    target: Target | None = None
+    if is_folder:
+        if str(output) == "-":
+            raise UsageError("tables need a folder: -o DIR")
+        bundle = Bundle(output, [f"{name}.{to.value}" for name in TABLES], force)
+        bundle.check()
+    else:
+        target = Target.of(output, force=force, source=logdir)
+        if target.is_terminal:
+            raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
     if to is Format.parquet:
         check_pyarrow("--to parquet")
-    source = Source.of(
-        context, logdir, run=run, steps=steps, window=window, salvage=salvage, workers=workers
-    )
+    source = Source.of(context, logdir)
     with source.analyzed_context() as (analyzed, made), stage("writing"):
         trace = analyzed.trace
         if bundle:
             bundle.write(_tables(to, analyzed, made))
         elif target:
             target.write_parts(_parts(output, analyzed, made))
-    if trace.other_runs and run is None:
+    if trace.other_runs and source.run is None:
         count = len(trace.other_runs) + 1
         typer.echo(
             f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
@@ -123,21 +120,6 @@ def _check_ending(output: Location) -> None:
         )
     if ending == _JSON:
         raise UsageError(f"-o {output}: a trace is no JSON", hint="-o trace.pftrace")
-
-
-def _folder(output: Location, files: list[str], force: bool) -> Bundle:
-    if str(output) == "-":
-        raise UsageError("tables need a folder: -o DIR")
-    bundle = Bundle(output, files, force)
-    bundle.check()
-    return bundle
-
-
-def _file(output: Location, force: bool, logdir: Location) -> Target:
-    target = Target.of(output, force=force, source=logdir)
-    if target.is_terminal:
-        raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
-    return target
 
 
 def _parts(output: Location, context: Context, report: Report) -> Iterator[bytes]:

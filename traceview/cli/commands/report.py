@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,19 +11,14 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
-    Baseline,
     Ignore,
     Redact,
-    Run,
-    Salvage,
     Select,
-    Steps,
     Subject,
-    Window,
-    WindowChoice,
-    Workers,
     flag,
     option,
+    reads_run,
+    word_of,
 )
 from traceview.cli.output import Bundle, Target, checked_place
 from traceview.cli.report_source import Source
@@ -34,6 +28,7 @@ from traceview.store.address import location_of
 if TYPE_CHECKING:
     from traceview.report.model import Report
 
+_NAMES: Final = tuple(document.name for document in DOCUMENTS)
 _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
@@ -46,6 +41,7 @@ class Viewer(str, Enum):
     perfetto = "perfetto"
 
 
+@reads_run
 def report(
     context: typer.Context,
     logdir: Subject,
@@ -63,8 +59,9 @@ def report(
         str | None,
         option(
             "NAME",
-            f"One document: {', '.join(document.name for document in DOCUMENTS)}.",
+            f"One document: {', '.join(_NAMES)}.",
             "--format",
+            parser=word_of("--format", _NAMES),
         ),
     ] = None,
     viewer: Annotated[
@@ -72,16 +69,10 @@ def report(
         option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
-    run: Run = None,
-    steps: Steps = None,
-    window: WindowChoice = Window.auto,
-    baseline: Baseline = None,
     select: Select = None,
     ignore: Ignore = None,
     redact: Redact = False,
     force: Annotated[bool, flag("Replace files that exist.", "--force")] = False,
-    salvage: Salvage = False,
-    workers: Workers = "1",
 ) -> None:
     """Write the report of a run as documents, or open it in a browser.
 
@@ -90,18 +81,7 @@ def report(
 
     Example: traceview report logs/ -o report
     """
-    source = Source.of(
-        context,
-        logdir,
-        run=run,
-        steps=steps,
-        window=window,
-        baseline=baseline,
-        select=select,
-        ignore=ignore,
-        salvage=salvage,
-        workers=workers,
-    )
+    source = Source.of(context, logdir)
     if viewer is not None:
         if output is not None or format_ is not None:
             raise UsageError("--open and -o or --format exclude each other")
@@ -163,12 +143,8 @@ def _made(source: Source, is_redacted: bool) -> Report:
 
 def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
     """The document of `--format`, else of the ending of `path`; None where neither names one."""
-    if name is None:
-        suffix = "" if path is None or path.is_dir() else path.suffix.lower()
-        return next((document for document in DOCUMENTS if document.suffix == suffix), None)
-    by_name = {document.name: document for document in DOCUMENTS}
-    if name.lower() in by_name:
-        return by_name[name.lower()]
-    near = get_close_matches(name.lower(), by_name, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"formats: {', '.join(by_name)}"
-    raise UsageError(f"--format {name}: no such format", hint=hint)
+    suffix = "" if path is None or path.is_dir() else path.suffix.lower()
+    return next(
+        (each for each in DOCUMENTS if name == each.name or (not name and each.suffix == suffix)),
+        None,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,26 +15,20 @@ from traceview.cli.options import (
     Devices,
     Force,
     Output,
-    Run,
-    Salvage,
-    Steps,
     Width,
-    Window,
-    WindowChoice,
-    Workers,
     argument,
     device_names,
     format_option,
     given_options,
-    hosts_read_by,
     listed,
     logdir_of,
     option,
     picoseconds,
-    step_range,
+    reads_run,
     word_of,
 )
 from traceview.cli.output import Target
+from traceview.cli.report_source import Source
 from traceview.cli.table import (
     Answer,
     Choice,
@@ -51,7 +44,6 @@ from traceview.document.sanitize import sanitize
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
-    from traceview.trace.windows import StepRange, WindowKind
 
 RUNS: Final = "runs"
 HANG: Final = "hang"
@@ -67,6 +59,7 @@ _OF_FILES: Final = ("sort", "top", "columns")
 _OF_ALL: Final = ("table", "logdir", "format_", "output", "force", "width")
 
 
+@reads_run
 def show(
     context: typer.Context,
     table: Annotated[
@@ -87,7 +80,6 @@ def show(
         ),
     ],
     device: Devices = None,
-    steps: Steps = None,
     state: Annotated[
         list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
     ] = None,
@@ -104,10 +96,6 @@ def show(
     format_: Annotated[Format | None, format_option("terminal", "csv", "json", "parquet")] = None,
     output: Output = None,
     force: Force = False,
-    run: Run = None,
-    window: WindowChoice = Window.auto,
-    salvage: Salvage = False,
-    workers: Workers = "1",
     width: Width = None,
 ) -> None:
     """Show a table of a run: gaps, steps, devices, ops and others.
@@ -131,20 +119,19 @@ def show(
         _show_hang(target, logdir, format_, width)
         return
     if table == RUNS:
-        from traceview.cli.tables import run_answer
+        from traceview.cli.rows import run_answer
 
         answer = run_answer(logdir, choice)
         target.write_parts(content(target, format_, answer, names, width))
     else:
-        chosen_steps = step_range(steps)
-        hosts = hosts_read_by(workers, are_asked=table == "findings")
-        with hosts as readers, _reading(logdir, run, readers):
-            trace = _loaded(logdir, run, salvage, readers)
-            answer = _answer(table, trace, device, choice, window.value, chosen_steps, readers)
+        source = Source.of(context, logdir)
+        with source.trace(are_asked=table == "findings") as (trace, readers):
+            _warn(trace)
+            answer = _answer(table, trace, device, choice, source, readers)
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, names, width))
-    for remark in answer.remarks:
-        typer.echo(f"traceview: {remark}", err=True)
+    if answer.remark:
+        typer.echo(f"traceview: {answer.remark}", err=True)
     if answer.code:
         raise typer.Exit(answer.code)
 
@@ -181,25 +168,12 @@ def _states(table: str, given: list[str] | None) -> tuple[str, ...]:
     return tuple(map(read, listed(given)))
 
 
-def _reading(
-    logdir: Location, run: str | None, readers: Readers | None
-) -> AbstractContextManager[None]:
-    """Shows the progress while it is open."""
-    from traceview.cli.progress import reading
-
-    return reading(logdir, run, is_here=readers is None)
-
-
-def _loaded(logdir: Location, run: str | None, salvage: bool, readers: Readers | None) -> Trace:
-    """The run, of whose damage standard error says what the rows lack."""
-    from traceview.trace.reading.load import load
-
-    trace = load(logdir, run=run, salvage=salvage, readers=readers)
+def _warn(trace: Trace) -> None:
+    """Say on standard error what the rows lack because a file is damaged."""
     for problem in trace.problems:
         if problem.code == "damaged-file":
             damage = f"damaged, so events and whole devices may be lost: {problem.text}"
             typer.echo(f"traceview: {sanitize(damage)}", err=True)
-    return trace
 
 
 def _answer(
@@ -207,13 +181,14 @@ def _answer(
     trace: Trace,
     device: list[str] | None,
     choice: Choice,
-    window: WindowKind,
-    steps: StepRange | None,
+    source: Source,
     readers: Readers | None,
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
+    from traceview.cli.rows import answer_of
 
+    window, steps = source.choices["window"], source.choices["steps"]
     request = Request(
         trace,
         select(trace, window, steps),
@@ -224,7 +199,7 @@ def _answer(
         steps=steps,
         readers=readers,
     )
-    answer = TABLES[table].make(request)
+    answer = answer_of(table, request)
     return replace(answer, about=_about(request), head=tuple(_head(request)))
 
 

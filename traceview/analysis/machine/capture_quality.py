@@ -1,11 +1,11 @@
-"""Judges how far a capture can be trusted, and lists what is missing from it."""
+"""Judges how far a capture can be trusted: what is missing from it, and what that leaves complete."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
@@ -21,7 +21,6 @@ from traceview.trace.model import (
     damaged_hosts,
     is_damaged_throughout,
 )
-from traceview.trace.sidecar.environment import TracerOptions
 from traceview.trace.strategy.roles import (
     Role,
     missing_steps,
@@ -59,7 +58,6 @@ HARMLESS: Final = frozenset(
         "clock-inversion",
         "missing-steps",
         "newer-run-unreadable",
-        "options-ignored",
         "sidecar-fields",
         "unrecorded-task",
     )
@@ -143,36 +141,35 @@ def compute(trace: Trace) -> Capture:
     """What the capture holds and lacks, host by host."""
     missing = missing_steps(trace)
     hosts = tuple(_host(trace, index, missing[index]) for index in range(len(trace.hosts)))
-    missing_workers = tasks_without_file(trace)
     of_steps = frozenset(missing_tasks(trace.hosts))
+    missing_workers = tasks_without_file(trace)
     others = [task for task in unrecorded_tasks(trace.hosts) if task not in of_steps]
-    problems = [
+    lacks = "of the cluster was not recorded"
+    apart = f"{lacks}; it makes no step together with the others"
+    problems = (
         *trace.problems,
+        *(Problem("missing-host", f"{task} {lacks}") for task in missing_workers),
+        *(Problem("unrecorded-task", f"{task} {apart}") for task in others),
         *(
-            Problem("missing-host", f"{task} of the cluster was not recorded")
-            for task in missing_workers
+            Problem(code, text, host.name)
+            for index, host in enumerate(trace.hosts)
+            for code, text in _host_problems(trace, index, host, hosts[index])
         ),
-        *(
-            Problem(
-                "unrecorded-task",
-                f"{task} of the cluster was not recorded; it makes no step together with the others",
-            )
-            for task in others
-        ),
-    ]
-    for index, host in enumerate(trace.hosts):
-        problems += _host_problems(trace, index, host, hosts[index])
-    absent = tuple(str(task) for task in (*missing_workers, *others))
+    )
     # A file without a checksum is one of which nothing can be read.
     unread_count = sum(file.sha256 is None for file in trace.files)
-    absent_count = unread_count + len(missing_workers)
-    return Capture(_quality(trace, problems), tuple(problems), hosts, absent, absent_count)
+    return Capture(
+        quality=_quality(trace, problems),
+        problems=problems,
+        hosts=hosts,
+        unrecorded_tasks=tuple(str(task) for task in (*missing_workers, *others)),
+        absent_host_count=unread_count + len(missing_workers),
+    )
 
 
 def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
-    host = trace.hosts[index]
-    role = role_of(host)
-    columns = trace.device_columns
+    host, columns = trace.hosts[index], trace.device_columns
+    role, sidecar = role_of(host), host.sidecar
     devices = [columns.rows_of(device) for device in trace.devices_of_host[index]]
     kernel_count = unlinked = 0
     for rows in devices:
@@ -190,19 +187,14 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         errors=host.errors,
         warnings=host.warnings,
-        overhead_ratio=None if host.sidecar is None else host.sidecar.overhead_ratio,
+        overhead_ratio=sidecar.overhead_ratio if sidecar else None,
         clock_inversion_count=sum(_clock_inversions(trace, rows) for rows in devices),
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
         clock=host.clock,
         missing_steps=missing,
-        python_cost_ratio=_python_cost_ratio(host),
+        python_cost_ratio=sidecar.python.cost_ratio if sidecar and sidecar.python else None,
     )
-
-
-def _python_cost_ratio(host: Host) -> float | None:
-    samples = host.sidecar.python if host.sidecar is not None else None
-    return samples.cost_ratio if samples is not None else None
 
 
 def _clock_inversions(trace: Trace, rows: slice) -> int:
@@ -213,38 +205,40 @@ def _clock_inversions(trace: Trace, rows: slice) -> int:
     return int((start[is_linked] < launched).sum())
 
 
-def _host_problems(trace: Trace, index: int, host: Host, capture: HostCapture) -> list[Problem]:
-    problems = []
+def _host_problems(
+    trace: Trace, index: int, host: Host, capture: HostCapture
+) -> Iterator[tuple[str, str]]:
+    """The code and the text of each problem of one host."""
     devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
-    planes = [d for d in devices if d.kind != "replica"]
-    if not planes and host.name in damaged_hosts(trace):
+    plane_count = sum(device.kind != "replica" for device in devices)
+    if not plane_count and host.name in damaged_hosts(trace):
         text = "the file is damaged before any device plane: what its devices did is lost"
-        problems.append(Problem("devices-unknown", text, host.name))
-    elif not planes:
-        problems.append(Problem("no-gpu-plane", "no GPU plane was recorded", host.name))
+        yield "devices-unknown", text
+    elif not plane_count:
+        yield "no-gpu-plane", "no GPU plane was recorded"
     elif capture.device_event_count == 0:
-        text = f"{numbers.plural(len(planes), 'device plane')}, none with an event"
-        problems.append(Problem("gpu-planes-empty", text, host.name))
+        planes = numbers.plural(plane_count, "device plane")
+        yield "gpu-planes-empty", f"{planes}, none with an event"
     if host.dropped_event_count:
-        text = f"the tracer dropped {numbers.plural(host.dropped_event_count, 'event')}"
-        problems.append(Problem("events-dropped", text, host.name))
-    problems += [Problem("profiler-error", text, host.name) for text in host.errors]
+        events = numbers.plural(host.dropped_event_count, "event")
+        yield "events-dropped", f"the tracer dropped {events}"
+    yield from (("profiler-error", text) for text in host.errors)
     if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
-        text = f"{numbers.share(capture.unlinked_ratio)} of the kernels have no recorded launch"
-        problems.append(Problem("unlinked-kernels", text, host.name))
+        share = numbers.share(capture.unlinked_ratio)
+        yield "unlinked-kernels", f"{share} of the kernels have no recorded launch"
     if capture.clock_inversion_count > INVERSION_RATIO * capture.device_event_count:
-        text = f"{numbers.plural(capture.clock_inversion_count, 'GPU event')} start before their launch: "
-        text += "the clocks of host and GPU disagree, so launch delays cannot be trusted"
-        problems.append(Problem("clock-inversion", text, host.name))
+        events = numbers.plural(capture.clock_inversion_count, "GPU event")
+        yield (
+            "clock-inversion",
+            f"{events} start before their launch: the clocks of host and GPU disagree, so launch delays cannot be trusted",
+        )
     if capture.missing_steps:
-        text = f"{_step_list(capture.missing_steps)} recorded on other hosts and not on this one"
-        problems.append(Problem("missing-steps", text, host.name))
+        steps = _step_list(capture.missing_steps)
+        yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
     late = _late_training(host)
     if late is not None:
-        problems.append(Problem("late-training", late, host.name))
-    for option in ignored_options(trace, index):
-        problems.append(Problem("options-ignored", f"TensorFlow ignored {option}", host.name))
-    return problems + _cut_steps(trace, index, host)
+        yield "late-training", late
+    yield from _cut_steps(trace, index)
 
 
 def _late_training(host: Host) -> str | None:
@@ -276,7 +270,7 @@ def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
     return tasks[: max(len(tasks) - unread, 0)] if unread else tasks
 
 
-def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
+def _cut_steps(trace: Trace, index: int) -> Iterator[tuple[str, str]]:
     """Work of the first step launched before the capture, and of the last one still queued at its end."""
     columns, calls = trace.device_columns, trace.host_columns
     rows = trace.device_rows(index)
@@ -285,26 +279,25 @@ def _cut_steps(trace: Trace, index: int, host: Host) -> list[Problem]:
     launch = columns.launch[rows]
     early, launch = rows[launch == NONE], launch[launch != NONE]
     if launch.size == 0:
-        return []
-    problems = []
+        return
     launched = calls.start_ps[launch]
     early = early[columns.start_ps[early] < launched.min()]
     if early.size:
         events = numbers.plural(int(early.size), "device event")
-        text = f"{events} launched before the capture began"
-        problems.append(Problem("cut-first-step", text, host.name))
+        yield "cut-first-step", f"{events} launched before the capture began"
     with_id = calls.stat("correlation_id").among(calls.rows_of_host(index)).row
     launch_names = unique_ids(calls.name[launch])
     unanswered = with_id[~is_in(with_id, launch) & is_in(calls.name[with_id], launch_names)]
     late = unanswered[calls.start_ps[unanswered] > launched.max()]
     if late.size:
         launches = numbers.plural(int(late.size), "launch", "launches")
-        text = f"{launches} at the end without a device event: the work was still queued"
-        problems.append(Problem("cut-last-step", text, host.name))
-    return problems
+        yield (
+            "cut-last-step",
+            f"{launches} at the end without a device event: the work was still queued",
+        )
 
 
-def _quality(trace: Trace, problems: list[Problem]) -> Quality:
+def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
     codes = {problem.code for problem in problems}
     if trace.device_columns.count == 0:
         return "unusable"
@@ -345,65 +338,3 @@ def _coordinates(host: Host) -> bool:
 def gpus_expected(trace: Trace, host: str | None) -> bool:
     """Whether threads for GPUs or errors of the profiler show that a host used GPUs."""
     return any((h.gpus_expected or bool(h.errors)) for h in trace.hosts if h.name == host)
-
-
-# Options that TensorFlow ignored
-#
-# TensorFlow 2.20 and 2.21 accept options and use their defaults. The sidecar holds what was asked for; what was in
-# force is in the sidecar or, from 2.21 on, in the trace. Where neither holds it, the release may be known to ignore all
-# options, or the Python tracer was asked for and left no event: names of its events start with `$`.
-
-DEFAULT_LEVELS: Final = {"host_tracer_level": 2, "device_tracer_level": 1, "python_tracer_level": 0}
-"""The levels that TensorFlow uses by default (measured with 2.20 and 2.21)."""
-
-_PYTHON_LEVEL: Final = "python_tracer_level"
-_PYTHON_EVENT: Final = b"$"
-
-
-class IgnoredOption(Struct, frozen=True):
-    """One option of one host. `in_force`: the level recorded; None where only `evidence` shows it."""
-
-    host: str
-    name: str
-    asked: int
-    in_force: int | None
-    evidence: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.asked} was asked for, {self.evidence}"
-
-
-def ignored_options(trace: Trace, host: int) -> tuple[IgnoredOption, ...]:
-    """The options of a host that provably had no effect; none where it is unknown what was asked for."""
-    entry = trace.hosts[host]
-    if entry.sidecar is None:
-        return ()
-    options = entry.sidecar.environment.options
-    in_force = entry.tracer_levels if options.in_force is None else options.in_force
-    ignored = []
-    for name, asked in (options.asked or {}).items():
-        level = (in_force or {}).get(name)
-        if level is None:
-            reason = _without_record(trace, host, options, name, asked)
-        else:
-            reason = None if level == asked else f"{level} was in force"
-        if reason is not None:
-            ignored.append(IgnoredOption(entry.name, name, asked, level, reason))
-    return tuple(ignored)
-
-
-def _without_record(
-    trace: Trace, host: int, options: TracerOptions, name: str, asked: int
-) -> str | None:
-    """What shows that an option was ignored where the level in force is not recorded; None if nothing does."""
-    if options.is_ignored and asked != DEFAULT_LEVELS.get(name, asked):
-        return "and this TensorFlow takes none"
-    if name == _PYTHON_LEVEL and asked > 0 and not _has_python_events(trace, host):
-        return "and there is no event of the Python tracer"
-    return None
-
-
-def _has_python_events(trace: Trace, host: int) -> bool:
-    columns = trace.host_columns
-    names = unique_ids(columns.name[columns.host == host]).tolist()
-    return any(trace.names[name].startswith(_PYTHON_EVENT) for name in names)

@@ -1,0 +1,560 @@
+"""Capture: how far the recording can be trusted: what makes it incomplete, its hosts and their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from traceview.analysis.machine.capture_quality import (
+    NAMED_STEPS_OR_TASKS,
+    Capture,
+    HostCapture,
+    compute,
+    gpus_expected,
+    tasks_without_file,
+)
+from traceview.analysis.measures.context import Analysis, View
+from traceview.analysis.measures.device_report import DeviceTime, named_devices
+from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.step_report import Steps
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Files, Hosts, Number, Tasks
+from traceview.base.text import enumerated
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import Shown, table
+from traceview.document.vocabulary import QUALITIES, look_of
+from traceview.trace.model import Problem, SourceFile, Trace, is_damaged_throughout
+
+NO_GPU_PLANE: Final = Rule(
+    code="no-gpu-plane",
+    severity="critical",
+    other_severities=("info",),
+    starts_at="a host without any device plane; information on a run without GPUs",
+    title="No GPU plane was recorded on {hosts}, though GPUs were in use",
+    titles={"cpu": "{hosts} recorded a run on CPUs only"},
+    meaning=(
+        "The GPU tracer did not start, so the trace says nothing about GPUs. Nothing else in the file shows that."
+    ),
+    notes={
+        "cpu": "No thread serves a GPU. The report shows what ran on the CPU of each host as devices.",
+        "no-op": "No op that ran inside of a graph was recorded on a CPU either, so the report has no device there.",
+    },
+    action="Check that CUPTI loads and may be used: `traceview capture --check`.",
+    advice=(
+        "The driver must not restrict profiling to administrators, and no other profiler (nsys, DCGM) may hold CUPTI."
+    ),
+    actions={
+        "cpu": (
+            "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
+            "",
+        ),
+        "jax-cpu": ("If this job should run on GPUs, check `jax.devices()`.", ""),
+    },
+    metrics={"device_plane_count": "GPU planes in the file"},
+    example="No GPU plane was recorded on host0, though GPUs were in use",
+)
+
+GPU_PLANES_EMPTY: Final = Rule(
+    code="gpu-planes-empty",
+    is_of_absence=True,
+    severity="critical",
+    starts_at="GPU planes of a host, none with an event",
+    title="The GPU planes of {hosts} hold no event",
+    meaning="The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
+    action="Capture while steps run, for more than one step.",
+    advice="Read the profiler's log for errors of CUPTI.",
+    metrics={"device_event_count": "events on devices"},
+    example="The GPU planes of host0 hold no event",
+)
+
+EVENTS_DROPPED: Final = Rule(
+    code="events-dropped",
+    severity="warning",
+    starts_at="any dropped event",
+    title="The tracer dropped {count} on {hosts}",
+    meaning=(
+        "The tracer's buffers were full. From then on times and counts are too low; these steps are left out of the "
+        "statistics."
+    ),
+    action="Capture fewer steps.",
+    metrics={"dropped_event_count": "dropped events"},
+    example="The tracer dropped 1,200 events on host0",
+)
+
+CUPTI_MISSING: Final = Rule(
+    code="cupti-missing",
+    severity="critical",
+    starts_at="the error `Failed to load libcupti` in the trace of a host",
+    title="CUPTI did not load on {hosts}: no GPU event was recorded",
+    meaning=(
+        "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it. The trace says "
+        "nothing about GPUs."
+    ),
+    action="Install the CUPTI of the CUDA that TensorFlow was built with: `pip install 'tensorflow[and-cuda]'`.",
+    advice=(
+        "Its package alone is `nvidia-cuda-cupti-cu12`. With a CUDA toolkit: `export "
+        "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
+    ),
+    metrics={"error": "message of the profiler"},
+    example="CUPTI did not load on host0: no GPU event was recorded",
+)
+
+PROFILER_ERROR: Final = Rule(
+    code="profiler-error",
+    severity="warning",
+    starts_at="any error of the profiler in the trace",
+    title="The profiler reported {count} on {hosts}",
+    meaning="The profiler wrote an error into the trace; what it could not record is missing.",
+    action="Read the message: missing privileges and a second profiler are the usual reasons.",
+    metrics={"error": "message of the profiler"},
+    example="The profiler reported 1 error on host0",
+)
+
+DAMAGED_FILE: Final = Rule(
+    code="damaged-file",
+    severity="warning",
+    other_severities=("critical",),
+    starts_at="any trace file that cannot be read as a whole; critical where no host of the run has a whole one",
+    title="The file of {hosts} is cut off: events and whole devices may be lost",
+    titles={
+        "damaged": "The file of {hosts} is damaged in {places}: events and whole devices may be lost",
+        "unread": "{files} could not be read",
+    },
+    meaning=(
+        "What could not be read is missing from every number of the report. That a device, a step or an op is not "
+        "there shows nothing about it, and no finding is made of it."
+    ),
+    notes={
+        "no-device": "What its GPUs did, if it has any, is lost.",
+        "unread": "No number of this report includes that host.",
+    },
+    action="Copy the file again, or capture again and let the profiler finish before copying.",
+    metrics={"damage": "damage"},
+    example="The file of host1 is cut off: events and whole devices may be lost",
+)
+
+DUPLICATE_HOST_FILE: Final = Rule(
+    code="duplicate-host-file",
+    severity="warning",
+    starts_at="any two host files with the same bytes",
+    title="{files} hold the same bytes and count as one host",
+    meaning="A file was copied, or one host overwrote the trace of another.",
+    action="Remove the copy; if two hosts were meant, capture again with a file name for each.",
+    metrics={"sha256": "SHA-256"},
+    example="a.xplane.pb and b.xplane.pb hold the same bytes and count as one host",
+)
+
+MISSING_HOST: Final = Rule(
+    code="missing-host",
+    severity="warning",
+    starts_at="any worker or chief of the cluster without a file in the run",
+    title="The run lacks {tasks}: {count} of {all} of the cluster",
+    meaning=(
+        "`TF_CONFIG` names more processes that train together than the run has files for. What their devices did is "
+        "unknown; the device that all others wait for may be among them. Only `traceview capture` records the size of "
+        "a cluster."
+    ),
+    action="Capture on all of them at the same steps, into one folder: `traceview capture --out DIR`.",
+    advice="Files that lie elsewhere can be copied into the folder of the run.",
+    metrics={"role": "not recorded"},
+    example="The run lacks worker 3: 1 of 4 processes of the cluster",
+)
+
+
+def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
+    """Findings about the capture itself."""
+    without_cupti = [
+        host
+        for host in result.hosts
+        if any("failed to load libcupti" in error.lower() for error in host.errors)
+        and not _has_plane_events(trace, host.host)
+    ]
+    explained = {host.host for host in without_cupti}
+
+    def with_problem(code: str) -> list[str]:
+        hosts = [row.host or "" for row in result.problems if row.code == code]
+        return [host for host in hosts if host not in explained]
+
+    if without_cupti:
+        yield CUPTI_MISSING.finding(
+            arguments={"hosts": _hosts(without_cupti)}, evidence=_errors(without_cupti)
+        )
+    yield from _no_gpu_plane(trace, with_problem("no-gpu-plane"))
+    if empty := with_problem("gpu-planes-empty"):
+        yield GPU_PLANES_EMPTY.finding(
+            arguments={"hosts": Hosts(tuple(empty))},
+            evidence=[Evidence("device_event_count", 0, None, host) for host in empty],
+        )
+    yield from (_duplicate(file) for file in trace.files if file.duplicate_of)
+    yield from _damaged(trace, result.problems)
+    yield from _missing(trace, len(result.hosts))
+    if dropped := [host for host in result.hosts if host.dropped_event_count]:
+        count = sum(host.dropped_event_count for host in dropped)
+        yield EVENTS_DROPPED.finding(
+            arguments={"hosts": _hosts(dropped), "count": Number(count, "event")},
+            evidence=[
+                Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
+                for host in dropped
+            ],
+        )
+    if failed := [host for host in result.hosts if host.errors and host.host not in explained]:
+        errors = _errors(failed)
+        yield PROFILER_ERROR.finding(
+            arguments={"hosts": _hosts(failed), "count": Number(len(errors), "error")},
+            evidence=errors,
+        )
+
+
+def _hosts(hosts: Sequence[HostCapture]) -> Hosts:
+    return Hosts(tuple(host.host for host in hosts))
+
+
+def _errors(hosts: Sequence[HostCapture]) -> list[Evidence]:
+    return [Evidence("error", error, None, host.host) for host in hosts for error in host.errors]
+
+
+def _no_gpu_plane(trace: Trace, hosts: Sequence[str]) -> Iterator[Finding]:
+    """One finding about hosts that used GPUs, and one about those that have none."""
+    using = [host for host in hosts if gpus_expected(trace, host)]
+    cpu_only = [host for host in hosts if host not in using]
+    with_device = {trace.hosts[device.host].name for device in trace.device_list}
+    for chosen, key in ((using, ""), (cpu_only, "cpu")):
+        if chosen:
+            yield NO_GPU_PLANE.finding(
+                title=key,
+                action=key,
+                notes=[] if not key else ["cpu" if with_device.issuperset(chosen) else "no-op"],
+                severity="info" if key else None,
+                arguments={"hosts": Hosts(tuple(chosen))},
+                evidence=[Evidence("device_plane_count", 0, None, host) for host in chosen],
+            )
+
+
+def _duplicate(file: SourceFile) -> Finding:
+    names = (file.name, file.duplicate_of or "")
+    return DUPLICATE_HOST_FILE.finding(
+        arguments={"files": Files(names)},
+        evidence=[Evidence("sha256", file.sha256 or "", None, " and ".join(names))],
+    )
+
+
+def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
+    """One finding per file, however many places in it are damaged."""
+    damage: dict[str, list[Problem]] = {}
+    for problem in problems:
+        if problem.code == "damaged-file":
+            damage.setdefault(problem.host or "", []).append(problem)
+    unread = {file.host: file.name for file in trace.files if file.sha256 is None}
+    with_plane = {
+        trace.hosts[device.host].name for device in trace.device_list if device.kind != "replica"
+    }
+    for host, places in damage.items():
+        is_cut_off = any("cut off" in place.text for place in places)
+        is_unread = host in unread
+        yield DAMAGED_FILE.finding(
+            title="unread" if is_unread else "" if is_cut_off else "damaged",
+            notes=["unread"] if is_unread else [] if host in with_plane else ["no-device"],
+            severity="critical" if not is_unread and is_damaged_throughout(trace) else None,
+            arguments={
+                "hosts": Hosts((host,)),
+                "places": Number(len(places), "place"),
+                **({"files": Files((unread[host],))} if is_unread else {}),
+            },
+            evidence=[Evidence("damage", place.text, None, host) for place in places],
+        )
+
+
+def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
+    tasks = tuple(map(str, tasks_without_file(trace)))
+    if tasks:
+        yield MISSING_HOST.finding(
+            arguments={
+                "tasks": Tasks(tasks),
+                "count": Number(len(tasks)),
+                "all": Number(len(tasks) + host_count, "process"),
+            },
+            evidence=[
+                Evidence("role", task, None, "TF_CONFIG") for task in tasks[:NAMED_STEPS_OR_TASKS]
+            ],
+        )
+
+
+def _has_plane_events(trace: Trace, host: str) -> bool:
+    """Whether a GPU or TPU of the host recorded an event."""
+    return any(
+        device.kind != "replica"
+        and trace.hosts[device.host].name == host
+        and trace.device_columns.rows_of(index).stop > trace.device_columns.rows_of(index).start
+        for index, device in enumerate(trace.device_list)
+    )
+
+
+# Sections
+
+BRIEF_HOSTS: Final = 8
+"""Hosts with a row in a brief document; those with a problem come first."""
+BRIEF_PROBLEMS: Final = 10
+"""The worst come first; a damaged run may have hundreds."""
+
+_SHOWN_STEPS: Final = 4
+"""Numbers of steps that are listed; more of them are counted."""
+_SHOWN_TASKS: Final = 8
+"""Tasks that are named, a usual cluster whole; more of them are counted."""
+_IN_JSON: Final = "the JSON report"
+_CLOCK_METHODS: Final = {
+    "collectives": "by collectives",
+    "profile_start": "by profile start",
+    "none": "not comparable",
+}
+_TOPICS: Final = {
+    "input": "input pipeline",
+    "lanes": "events of the timeline",
+    "outside_view": "GPU clocks, load and other processes",
+    "idle": "idle time",
+}
+"""What results are called where their key does not say it."""
+
+
+def hosts_section(view: View, result: Capture) -> doc.Section | None:
+    """A row per host of a run of several: its task, its steps, and how its clock was aligned."""
+    hosts = result.hosts
+    if len(hosts) < 2:
+        return None
+    shown = _worth_showing(view, hosts, BRIEF_HOSTS if view.is_brief else view.most_rows)
+    others = [host for host in hosts if host not in shown]
+    absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
+    return doc.Section(
+        "hosts",
+        "Hosts",
+        (
+            *table("Hosts", shown, _host_columns(view)),
+            *doc.notes(f"Not recorded: {absent}." if absent else None),
+            *doc.remarks(_range_of(view, others) if others else None),
+        ),
+        lead=clock_sentence(hosts),
+    )
+
+
+def clock_sentence(hosts: Sequence[HostCapture]) -> str:
+    """How the clocks of the hosts were aligned, and how well the ends of collectives agree."""
+    clocks = [host.clock for host in hosts if host.clock is not None]
+    if any(clock.method == "none" for clock in clocks):
+        return "Some clocks could not be aligned: times of those hosts cannot be compared with the others'."
+    spreads = [clock.residual_ps for clock in clocks if clock.residual_ps is not None]
+    if not spreads:
+        return "Clocks aligned by the start of each profile; no collective shows how far they are apart."
+    most = max(clock.residual_max_ps or 0 for clock in clocks)
+    spread = f"{numbers.time(max(spreads))}, at most {numbers.time(most)}"
+    if any(clock.method == "collectives" for clock in clocks):
+        return f"Clocks aligned by the ends of collectives: spread {spread}."
+    return f"Clocks agree within the spread of collective ends: {spread}."
+
+
+def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[HostCapture]:
+    """Hosts that lack steps, then hosts with unusual devices or a finding, then those with the largest offset."""
+    if len(hosts) <= most:
+        return list(hosts)
+    times = view.record("device_time", DeviceTime)
+    rows = times.devices if times else ()
+    statuses = [row.status for row in rows]
+    usual = max(statuses, key=statuses.count, default="")
+    named = set(named_devices(view.findings))
+    unusual = {row.host for row in rows if row.status != usual or row.device in named}
+    first = sorted(
+        hosts,
+        key=lambda host: (
+            not host.missing_steps,
+            host.host not in unusual,
+            -abs(_offset(host) or 0),
+        ),
+    )[:most]
+    return [host for host in hosts if host in first]
+
+
+def _host_columns(view: View) -> tuple[Shown, ...]:
+    times, steps = view.record("device_time", DeviceTime), view.record("steps", Steps)
+    device_hosts = [row.host for row in (times.devices if times else ())]
+    step_hosts = [row.host for row in (steps.steps if steps else ())]
+    return (
+        Shown("host", "host"),
+        Shown("role", "role", 1),
+        Shown("devices", lambda host: device_hosts.count(host.host), 6, "count"),
+        Shown("steps", lambda host: step_hosts.count(host.host), 5, "count"),
+        Shown("busy", lambda host: _busy(view, [host]), 3, "share"),
+        Shown("clock aligned", lambda host: host.clock and _CLOCK_METHODS[host.clock.method], 2),
+        Shown(
+            "clock moved by",
+            _offset,
+            kind="time",
+            meaning="what collectives added to the times of the host",
+        ),
+        Shown(
+            "drift per second",
+            lambda host: host.clock and host.clock.drift_ps_per_s,
+            4,
+            "time",
+            meaning="what its clock gained on that of the reference",
+        ),
+        Shown(
+            "steps missing",
+            lambda host: enumerated([str(step) for step in host.missing_steps], _SHOWN_STEPS),
+        ),
+    )
+
+
+def _offset(host: HostCapture) -> int | None:
+    """What collectives added to the times of a host; None where its clock is not comparable."""
+    return None if host.clock is None or host.clock.method == "none" else host.clock.offset_ps
+
+
+def _busy(view: View, hosts: Sequence[HostCapture]) -> str:
+    """Between which shares the devices of the hosts are busy."""
+    times = view.record("device_time", DeviceTime)
+    keys = {host.host for host in hosts}
+    return numbers.share_range(
+        row.busy_ratio for row in (times.devices if times else ()) if row.host in keys
+    )
+
+
+def _range_of(view: View, hosts: Sequence[HostCapture]) -> str:
+    """Between which values the hosts without a row lie."""
+    sentence = f"{numbers.plural(len(hosts), 'other host')}: busy {_busy(view, hosts)}"
+    offsets = sorted(offset for host in hosts if (offset := _offset(host)) is not None)
+    if offsets:
+        sentence += f", clock moved by {_signed(offsets[0])} to {_signed(offsets[-1])}"
+    return f"{sentence}; {_IN_JSON} has all hosts."
+
+
+def _signed(ps: int) -> str:
+    return f"{'-' if ps < 0 else '+' if ps else ''}{numbers.time(abs(ps))}"
+
+
+def capture_section(view: View, result: Capture) -> doc.Section | None:
+    """What limits the capture, which results are absent and why, and what each host recorded."""
+    is_limited = bool(result.problems) or result.quality != "ok"
+    overhead = _overhead_sentence(view, result.hosts)
+    if view.is_brief and not is_limited and not overhead:
+        return None
+    blocks: tuple[doc.Block, ...] = (
+        *_problems(view, result),
+        *doc.remarks(overhead, _python_sentence(result.hosts)),
+    )
+    if not view.is_brief:
+        blocks = (*blocks, *_absent_results(view.skipped), *_recordings(view, result.hosts))
+    quality = look_of(QUALITIES, result.quality).words
+    lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
+    return doc.Section("capture", "Capture quality", blocks, lead=lead)
+
+
+def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
+    shown = result.problems[: BRIEF_PROBLEMS if view.is_brief else view.most_rows]
+    has_several_hosts = len(result.hosts) > 1
+    sentences = [
+        problem.text + (f" (host {problem.host})" if has_several_hosts and problem.host else "")
+        for problem in shown
+    ]
+    more = len(result.problems) - len(shown)
+    rest = f"{numbers.plural(more, 'more problem')}: see {_IN_JSON}." if more else None
+    return (*doc.notes(*sentences), *doc.remarks(rest))
+
+
+def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
+    """The largest overhead of the profiler that exceeds how much steps vary; else how much they vary."""
+    measured = measured_overhead(view, hosts)
+    if measured is not None:
+        return f"Profiler overhead: {numbers.share(measured)} of a step without it."
+    ratios = {host.host: host.overhead_ratio for host in hosts if host.overhead_ratio is not None}
+    if not ratios:
+        return None
+    # The profiler makes no step shorter: where they were, they vary by that.
+    spreads = _step_spreads(view)
+    variation = max(max(spreads.get(host, 0.0), -ratio) for host, ratio in ratios.items())
+    return (
+        f"Profiler overhead: not measurable, because step times vary by {numbers.share(variation)}."
+    )
+
+
+def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
+    """The largest overhead that exceeds how much the steps of its host vary; None where none does."""
+    spreads = _step_spreads(view)
+    measured = [
+        host.overhead_ratio
+        for host in hosts
+        if host.overhead_ratio is not None and host.overhead_ratio > spreads.get(host.host, 0.0)
+    ]
+    return max(measured, default=None)
+
+
+def _python_sentence(hosts: Sequence[HostCapture]) -> str | None:
+    """The largest cost of sampling Python."""
+    ratios = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
+    if not ratios:
+        return None
+    return f"Sampling Python stacks took {numbers.share(max(ratios))} of one core."
+
+
+def _step_spreads(view: View) -> dict[str, float]:
+    """By host how much its steps vary without the profiler, as a share of a step."""
+    recorded = view.record("environment", Environment)
+    return {
+        host.host: host.overhead.spread_ratio
+        for host in (recorded.hosts if recorded else ())
+        if host.overhead.spread_ratio is not None
+    }
+
+
+def _absent_results(skipped: Mapping[str, str]) -> tuple[doc.Block, ...]:
+    sentences = [
+        f"{_TOPICS.get(name, name.replace('_', ' '))}: {reason}" for name, reason in skipped.items()
+    ]
+    return (doc.Subheading("Not in this report"), *doc.notes(*sentences)) if sentences else ()
+
+
+def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[doc.Block, ...]:
+    recordings = table(
+        "What each host recorded",
+        hosts,
+        (
+            Shown("host", "host"),
+            Shown("recorded", "duration_ps"),
+            Shown("events", "event_count"),
+            Shown("on devices", "device_event_count", 1),
+            Shown("dropped", "dropped_event_count"),
+            Shown("kernels without launch", "unlinked_ratio", 2),
+            Shown(
+                "profiler overhead",
+                lambda host: _overhead(view, host),
+                3,
+                "share",
+                meaning="how much longer a step took with the profiler",
+            ),
+        ),
+        most_rows=view.most_rows,
+        rest=_IN_JSON,
+    )
+    return (doc.Subheading("Recorded by each host"), *recordings) if recordings else ()
+
+
+def _overhead(view: View, host: HostCapture) -> float | str | None:
+    measured = measured_overhead(view, [host])
+    return "not measurable" if measured is None and host.overhead_ratio is not None else measured
+
+
+ANALYSIS: Final = Analysis[Capture](
+    "capture",
+    compute=lambda context: compute(context.trace),
+    rules=(
+        NO_GPU_PLANE,
+        GPU_PLANES_EMPTY,
+        EVENTS_DROPPED,
+        CUPTI_MISSING,
+        PROFILER_ERROR,
+        DAMAGED_FILE,
+        DUPLICATE_HOST_FILE,
+        MISSING_HOST,
+    ),
+    diagnose=lambda context, result: diagnose(context.trace, result),
+    sections=(hosts_section, capture_section),
+)

@@ -1,0 +1,353 @@
+"""Makes the tables of `traceview show`: their rows, and what a terminal shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.analysis.exchange import balance, collectives, transfers
+from traceview.analysis.gpu_time import device_time, steps
+from traceview.analysis.gpu_time import input as input_topic
+from traceview.analysis.gpu_time.idle import gap_table_section
+from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
+from traceview.analysis.measures.collectives import collective_table
+from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.idle_report import gap_table
+from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
+from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.workload.ops import op_rows_section, table_in_window
+from traceview.base.errors import TraceFormatError
+from traceview.base.location import Location
+from traceview.cli.table import Answer, Choice, Request, arranged
+from traceview.cli.tables import TABLES
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import Shown
+from traceview.document.columns import table as shown_table
+from traceview.document.phrase import Token, phrase
+from traceview.trace.device.table import (
+    Table,
+    flags,
+    floats,
+    integers,
+    record_columns,
+    table,
+    texts,
+)
+from traceview.trace.frames import event_tables
+from traceview.trace.host.pipeline import InputStage
+from traceview.trace.reading.locate import FileSummary, find_runs, newest_readable, summarize
+from traceview.xplane.source import NOT_A_TRACE
+
+
+class Rows(Struct, frozen=True):
+    """The rows of a table before they are sorted, and how many there are with those that were left out.
+
+    `remark`: why rows are missing. `order`: how they are sorted already. `sections`: what a terminal shows of those that
+    are chosen of them; the rows themselves without it.
+    """
+
+    table: Table
+    count: int
+    remark: str = ""
+    order: str = ""
+    sections: Callable[[Table], Iterable[doc.Section | None]] | None = None
+
+
+class _OfTopic(Struct, frozen=True):
+    """A table of the result of a topic. Where nothing is chosen a terminal shows what the topic says of all devices.
+
+    `make`: its rows, none without a result. `compute`: the result, if the table needs more than a report holds. `order`: as of
+    `Rows`.
+    """
+
+    topic: Analysis[Any]
+    make: Callable[[Any], Table]
+    compute: Callable[[Context], Any] | None = None
+    order: str = ""
+
+    def __call__(self, request: Request) -> Rows:
+        """The rows of the devices that were asked for."""
+        context = request.context
+        result = self.compute(context) if self.compute else context.result(self.topic)
+        record = None if isinstance(result, Skipped) else result
+        rows = self.make(record)
+        remark = result.reason if isinstance(result, Skipped) else ""
+
+        def sections(_: Table) -> Iterator[doc.Section | None]:
+            return (section_of(request.view, record) for section_of in self.topic.sections)
+
+        is_whole = record is not None and not request.choice.is_made and not request.has_chosen
+        return Rows(rows, rows.count, remark, self.order, sections if is_whole else None)
+
+
+def answer_of(name: str, request: Request) -> Answer:
+    """The rows of a table that are asked for."""
+    kind, choice = TABLES[name], request.choice
+    made = _ROWS[name](request)
+    every, sections = made.table, made.sections
+    if kind.state and choice.states:
+        every = every.where(kind.state, choice.states)
+    if any(column.name == "device" for column in every.columns):
+        every = every.where("device", request.devices)
+    is_ranked = bool(choice.sort or choice.top)
+    # Unsorted steps are shown from both ends.
+    has_ends = name == "steps" and not is_ranked
+    rows = chosen = arranged(
+        every,
+        replace(choice, sort=choice.sort or kind.sort),
+        length=kind.length,
+        within=kind.within,
+        things=kind.things,
+        top=choice.top_or(kind.top) if kind.top and not has_ends else None,
+    )
+    if has_ends and choice.is_terminal:
+        rows = first_and_last(chosen)
+    return Answer(
+        rows=rows,
+        sections=None if sections is None else lambda: sections(chosen),
+        left_out_count=made.count - rows.count,
+        order="" if choice.sort else made.order,
+        remark=made.remark,
+    )
+
+
+def _gaps(request: Request) -> Rows:
+    """When a device did nothing, longest first, and what its launching thread was in."""
+    choice, trace, idle = request.choice, request.trace, request.context.idle
+    # A row has a dozen texts, so only those that are shown are made.
+    rows, left_out_count = gap_table(
+        request.context,
+        devices=request.devices,
+        states=choice.states,
+        least_ps=choice.least_ps,
+        top=None if choice.sort else choice.top_or(TABLES["gaps"].top),
+    )
+    starts_ps = {
+        trace.device_key(device): request.selection.windows[trace.device_list[device].host].start_ps
+        for device in idle.gaps
+    }
+    return Rows(
+        rows,
+        rows.count + left_out_count,
+        "" if idle.gaps else "the trace holds no device event",
+        "longest first",
+        lambda rows: [gap_table_section(rows, starts_ps, choice.states)],
+    )
+
+
+def _steps(request: Request) -> Rows:
+    """How long each step took, and the states of each device in it."""
+    result = request.context.result(steps.ANALYSIS)
+    rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
+    remark = ""
+    if isinstance(result, Skipped):
+        remark = result.reason
+    elif not rows.count:
+        count = numbers.plural(result.count, "step")
+        remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
+    return Rows(
+        rows, rows.count, remark, sections=lambda rows: step_sections(rows, request.view.others)
+    )
+
+
+def _ops(request: Request) -> Rows:
+    """Each op and kernel of each device with its times, the longest first."""
+    rows = event_tables.ops(request.trace, table_in_window(request.trace, request.selection))
+    columns = (
+        texts(column.name, column.cells()) if column.kind == "category" else column
+        for column in rows.columns
+    )
+    return Rows(
+        table(rows.name, *columns),
+        rows.count,
+        "" if rows.count else "the trace holds no device event in the window",
+        "share is of the device's compute time",
+        lambda rows: (
+            op_rows_section(device, rows.where("device", (device,)))
+            for device in dict.fromkeys(rows["device"])
+        ),
+    )
+
+
+def _stages(result: input_topic.Input | None) -> Table:
+    """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
+    return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
+
+
+def _sources(result: Transfers | None) -> Table:
+    """Each op or thread that issues copies, longest exposed first: those while which the GPU does nothing else."""
+    sources = [source for row in (result.devices if result else ()) for source in row.top_sources]
+    return table("copies", *record_columns(CopySource, sources))
+
+
+def _collectives(request: Request) -> Rows:
+    """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
+    choice, context = request.choice, request.context
+    top = choice.top_or(TABLES["collectives"].top)
+    is_ranked = choice.sort or choice.least_ps
+    rows, left_out_count = collective_table(
+        request.trace,
+        request.selection,
+        context.collectives,
+        request.devices,
+        None if is_ranked else top,
+    )
+    result = context.result(collectives.ANALYSIS)
+
+    def sections(rows: Table) -> Iterator[doc.Section | None]:
+        view = request.view
+        if not isinstance(result, Skipped):
+            yield collectives.collectives_section(view, result)
+        places = enumerate(zip(rows["device"], rows["is_last"], strict=True))
+        shown = [at for at, (key, is_last) in places if is_last or key not in view.others]
+        yield collectives.collective_rows_section(rows.at(shown))
+
+    is_shortened = top is not None and left_out_count and not is_ranked
+    return Rows(
+        rows,
+        rows.count + left_out_count,
+        result.reason if isinstance(result, Skipped) and not rows.count else "",
+        "longest waiting first" if is_shortened else "",
+        sections,
+    )
+
+
+def _findings(request: Request) -> Rows:
+    """Each finding of the report, the one that costs most first."""
+    every, states = request.report.findings, set(request.choice.states)
+    shown = [
+        finding
+        for finding in every
+        if (not states or (finding.loss and not states.isdisjoint(finding.loss.states)))
+        and (not finding.devices or not request.devices.isdisjoint(finding.devices))
+    ]
+    losses = [finding.loss for finding in shown]
+    rows = table(
+        "findings",
+        texts("code", [finding.code for finding in shown]),
+        texts("severity", [finding.severity for finding in shown]),
+        floats("gpu_time_ratio", [loss.gpu_time_ratio if loss else None for loss in losses]),
+        texts("title", [finding.title for finding in shown]),
+        texts("devices", [", ".join(finding.devices) or None for finding in shown]),
+        integers("ps_per_step", [loss.ps_per_step if loss else None for loss in losses]),
+        texts("states", [", ".join(loss.states) if loss else None for loss in losses]),
+        texts("confidence", [finding.confidence for finding in shown]),
+        texts("action", [finding.action for finding in shown]),
+    )
+    return Rows(rows, len(every), sections=_finding_sections)
+
+
+def _finding_sections(rows: Table) -> Iterator[doc.Section]:
+    """A line per finding."""
+    lines = []
+    for row in rows.rows():
+        ratio = row["gpu_time_ratio"]
+        share = "" if ratio is None else f", {numbers.percent(ratio)} of the GPU time"
+        code = Token(row["code"], "code")
+        lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
+    hint = "`traceview explain CODE` says what one means." if lines else None
+    blocks: tuple[doc.Block, ...] = (*doc.notes(*lines), *doc.remarks(hint))
+    yield doc.Section("findings", "Findings", blocks, lead="" if lines else "No finding.")
+
+
+_ROWS: Final[dict[str, Callable[[Request], Rows]]] = {
+    "gaps": _gaps,
+    "steps": _steps,
+    "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
+    "ops": _ops,
+    "input": _OfTopic(
+        input_topic.ANALYSIS,
+        _stages,
+        lambda context: input_topic.compute(context, None),
+        "most work first",
+    ),
+    "copies": _OfTopic(
+        transfers.ANALYSIS,
+        _sources,
+        lambda context: transfers_of(context, None),
+        "longest exposed first",
+    ),
+    "collectives": _collectives,
+    "balance": _OfTopic(balance.ANALYSIS, balance.balance_table),
+    "findings": _findings,
+}
+
+
+# The runs of a log directory
+
+
+def run_answer(logdir: Location, choice: Choice) -> Answer:
+    """A row per host file of each run below a log directory; the exit code is that of an unreadable trace if none can be read."""
+    every = [summarize(run) for run in find_runs(logdir)]
+    newest = newest_readable(every)
+    chosen = None if newest is None else every[newest].name
+    files = [(run, file) for run in every for file in run.files]
+    rows = table(
+        "runs",
+        texts("run", [run.name for run, _ in files]),
+        flags("is_default", [run.name == chosen for run, _ in files], is_optional=False),
+        texts("host", [file.host for _, file in files]),
+        integers("started_ns", [file.profile_start_ns for _, file in files]),
+        integers("duration_ns", [file.duration_ns for _, file in files]),
+        texts("devices", [" ".join(file.device_names) for _, file in files]),
+        texts("devices_with_events", [" ".join(f.device_names_with_lines) for _, f in files]),
+        integers("bytes", [file.bytes for _, file in files]),
+        texts("damage", [file.damage for _, file in files]),
+    )
+    shown = arranged(rows, choice, things=("run",))
+    names = list(dict.fromkeys(shown["run"]))
+    of_names = [pair for name in names for pair in files if pair[0].name == name]
+    return Answer(
+        rows=shown,
+        sections=lambda: [_run_section([(run.name, file) for run, file in of_names], chosen)],
+        left_out_count=rows.count - shown.count,
+        about={"logdir": str(logdir)},
+        code=TraceFormatError.exit_code if chosen is None else 0,
+    )
+
+
+def _run_section(files: Sequence[tuple[str, FileSummary]], chosen: str | None) -> doc.Section:
+    """A row per file; `chosen`: the name of the run that `analyze` reads by default, None if none can be read."""
+    first = dict(reversed([(run, file) for run, file in files]))
+
+    def name_of(row: tuple[str, FileSummary]) -> str:
+        """The name of a run in its first row, with a star if it is the one to read."""
+        run, file = row
+        return f"{'*' if run == chosen else ' '} {run}" if first[run] is file else ""
+
+    def length_ps(row: tuple[str, FileSummary]) -> int | None:
+        return None if row[1].duration_ns is None else row[1].duration_ns * 1000
+
+    columns = (
+        Shown("run", name_of, kind="name"),
+        Shown("started", lambda row: numbers.date(row[1].profile_start_ns), 2),
+        Shown("length", length_ps, 3, "time"),
+        Shown("host", lambda row: row[1].host, 1, "name"),
+        Shown("devices", lambda row: _devices_in(row[1])),
+        Shown("size", lambda row: row[1].bytes, 4, "bytes"),
+    )
+    remark = (
+        "No run can be read."
+        if chosen is None
+        else "* is the run that `traceview analyze` reads by default; `--run NAME` chooses another."
+    )
+    damage = [f"{run}, {file.host}: {file.damage}" for run, file in files if file.damage]
+    return doc.Section(
+        "runs",
+        "Runs",
+        (*shown_table("Runs", files, columns), *doc.notes(*damage), *doc.remarks(remark)),
+    )
+
+
+def _devices_in(file: FileSummary) -> str:
+    if file.damage is not None:
+        return NOT_A_TRACE if file.damage.startswith(NOT_A_TRACE) else "damaged"
+    if not file.device_names:
+        return "no GPU"
+    kinds = [name.partition(":")[0] for name in file.device_names]
+    counts = " + ".join(numbers.plural(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
+    return f"{counts}, {len(file.device_names_with_lines)} with events"
