@@ -33,9 +33,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.document import model as doc
-from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, State
-from traceview.ledger.table import Ledger
 from traceview.trace.host.gap_evidence import Surroundings
 from traceview.trace.model import NONE
 
@@ -150,8 +148,8 @@ def _row(context: Context, device: int, top: int | None) -> IdleRow:
     trace, ledger, gaps = context.trace, context.ledger, gaps_of(context, device)
     entry = trace.device_list[device]
     longest = gaps.at(longest_first(gaps.duration_ps, top))
-    own = [(place, step) for place, step in enumerate(ledger.steps) if step.host == entry.host]
-    of_steps = _idle_in_steps(ledger, device)
+    own = ledger.steps_of(device)
+    of_steps = ledger.states_of_steps(device, only_idle=True)
     used_count = ledger.steps_of_device[device]
     window = context.selection.window_of_device(trace, device)
     return IdleRow(
@@ -164,30 +162,17 @@ def _row(context: Context, device: int, top: int | None) -> IdleRow:
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
         states=_by_state({s: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
         states_per_step=_by_state(
-            dict(enumerate((of_steps[:, ledger.is_used].sum(axis=1) // used_count).tolist()))
+            dict(enumerate((of_steps[:, ledger.is_used[own]].sum(axis=1) // used_count).tolist()))
         )
         if used_count
         else None,
         gaps=tuple(gap_rows(context, longest)),
         left_out_gap_count=gaps.number.size - longest.number.size,
         steps=tuple(
-            IdleInStep(
-                step.number,
-                int(of_steps[:, place].sum()),
-                _by_state(dict(enumerate(of_steps[:, place].tolist()))),
-            )
-            for place, step in own
+            IdleInStep(step.number, sum(states), _by_state(dict(enumerate(states))))
+            for step, states in zip(ledger.steps[own], of_steps.T.tolist(), strict=True)
         ),
     )
-
-
-def _idle_in_steps(ledger: Ledger, device: int) -> Int64Array:
-    """The idle time of a device by state and step of the ledger, int64 `[states, steps]`."""
-    own, columns = ledger.rows_of(device), ledger.columns
-    rows = own.start + np.flatnonzero((columns.activity[own] == IDLE) & (columns.step[own] != NONE))
-    result = np.zeros((len(State), len(ledger.steps)), dtype=np.int64)
-    np.add.at(result, (columns.state[rows], columns.step[rows]), columns.duration_ps[rows])
-    return result
 
 
 def _by_state(picoseconds: Mapping[int, int]) -> dict[str, int]:

@@ -41,7 +41,7 @@ from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.ledger.table import Ledger
 from traceview.trace.device.copies import Copies, copies_of
 from traceview.trace.device.op_names import split_op
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Recording, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -201,10 +201,9 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
     copies = _inside(trace, copies_of(trace), spans)
     reads, trips = blocking_reads(trace, copies), round_trips(trace, copies)
     exposed = _exposed(context.ledger, copies)
-    device_of_copy = trace.device_columns.device[copies.row]
     rows = []
     for index, span in spans.items():
-        of_device = np.flatnonzero(device_of_copy == index)
+        of_device = _of_device(trace, copies, index)
         own = _subset(copies, of_device)
         sources = _sources(trace, index, own, exposed[of_device])
         rows.append(
@@ -239,9 +238,15 @@ def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
     start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
     kept = [np.empty(0, dtype=np.int64)]
     for index, span in spans.items():
-        own = np.flatnonzero(columns.device[copies.row] == index)
+        own = _of_device(trace, copies, index)
         kept.append(own[rows_in(start[own], end[own], span.window)])
     return _subset(copies, np.sort(np.concatenate(kept)))
+
+
+def _of_device(trace: Trace, copies: Copies, device: int) -> Int64Array:
+    """The numbers of the copies of a device; they are in the order of device events."""
+    own = trace.device_columns.rows_of(device)
+    return np.arange(*np.searchsorted(copies.row, (own.start, own.stop)).tolist())
 
 
 def _subset(copies: Copies, index: Int64Array) -> Copies:
@@ -306,12 +311,17 @@ def _histogram(size: Int64Array) -> tuple[int, ...]:
     return tuple(np.bincount(place, minlength=len(SIZE_BOUNDS_BYTES) + 1).tolist())
 
 
+def _streams(trace: Recording) -> Int64Array:
+    """The number of the stream of each line."""
+    return np.array([line.id for line in trace.lines], dtype=np.int64)
+
+
 def _blocking_kernel_count(trace: Trace, device: int, window: Window, rows: Int64Array) -> int:
     """Kernels in the window that start within `BLOCKING_PS` after one of these copies on another stream."""
     columns, all_rows = trace.device_columns, trace.device_columns.rows_of(device)
     if rows.size == 0:
         return 0
-    stream = np.array([line.id for line in trace.lines], dtype=np.int64)
+    stream = trace.once(_streams)
     by_end = rows[np.argsort(columns.end_ps[rows], kind="stable")]
     end, of_copy = columns.end_ps[by_end], stream[columns.line[by_end]]
     # Most kernels start long after any copy.

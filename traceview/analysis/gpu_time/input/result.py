@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-import numpy as np
-
 from traceview.analysis.facts.input_supply import InputShard, InputSupply, input_supplies
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Skipped, Verdict
@@ -195,8 +193,7 @@ def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
     waited = {device: ledger.by_state(device, is_input).get(State.INPUT, 0) for device in devices}
     most = max(waited, key=lambda device: waited[device])
     of_steps = ledger.states_of_steps(most)[State.INPUT]
-    own = np.array([step.host == host for step in ledger.steps], dtype=np.bool_)
-    return most, dict(enumerate(of_steps[own].tolist())), waited[most]
+    return most, dict(enumerate(of_steps.tolist())), waited[most]
 
 
 def _steps(context: Context, host: int, waits: _Waits) -> list[InputStep]:

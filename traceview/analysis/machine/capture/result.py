@@ -405,5 +405,5 @@ def _without_record(
 
 def _has_python_events(trace: Trace, host: int) -> bool:
     columns = trace.host_columns
-    names = unique_ids(columns.name[columns.host == host]).tolist()
+    names = unique_ids(columns.name[columns.rows_of_host(host)]).tolist()
     return any(trace.names[name].startswith(_PYTHON_EVENT) for name in names)
