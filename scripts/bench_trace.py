@@ -1,6 +1,6 @@
-"""How does one get a large trace to measure on? Eight GPUs in training, written as wire bytes.
+"""How does one get a large trace to measure on? GPUs in training, in any shape, written as wire bytes.
 
-About 1.4 million events and 6 million stats in about 115 MB: eight replicas of one step function,
+By default about 1.4 million events and 6 million stats in about 115 MB: eight replicas of one step function,
 each with its executor thread, its op events with the launches inside, allocator events, kernels
 with all stats of the current CUDA tracer, all-reduces, an input pipeline and step markers. The same
 call always gives the same bytes. The message classes would need minutes, joined byte strings need
@@ -13,26 +13,49 @@ import argparse
 import random
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-GPU_COUNT = 8
-STEP_COUNT = 51
-OPS_PER_STEP = 650
-KERNELS_PER_OP = 2
-COLLECTIVES_PER_STEP = 8
 KERNEL_NAME_COUNT = 240
 ALLOCATION_EVERY = 6
 INPUT_STAGES = ("Prefetch", "Prefetch::BatchV2", "Prefetch::BatchV2::ParallelMapV2")
 
 US = 10**6
 MS = 10**9
-STEP_PS = 52 * MS
+AROUND_OPS_PS = 13 * MS
 OP_PS = 60 * US
 LAUNCH_PS = 9 * US
 STAMP_NS = 237_916
 START_NS = 1_760_000_000_000_000_000
 MASK = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What one host records.
+
+    `ops` of a step on each GPU, with `kernels` of about `kernel_us` each, dealt out to `streams`. `pool_threads`: workers of
+    the input pipeline. `has_markers`: of steps. `is_eager`: ops are called from Python one by one. `is_jax`: kernels are of
+    XLA programs, called from JAX. `host`: its number, by which runs of several hosts tell files apart.
+    """
+
+    steps: int = 51
+    gpus: int = 8
+    ops: int = 650
+    kernels: int = 2
+    kernel_us: float = 26
+    collectives: int = 8
+    streams: int = 1
+    pool_threads: int = 4
+    has_markers: bool = True
+    is_eager: bool = False
+    is_jax: bool = False
+    host: int = 0
+
+    @property
+    def step_ps(self) -> int:
+        """From the start of a step to that of the next."""
+        return AROUND_OPS_PS + self.ops * OP_PS
 
 
 def varint(value: int) -> bytes:
@@ -136,19 +159,19 @@ class _Op:
     kernels: tuple[int, ...]
 
 
-def _ops(rng: random.Random) -> list[_Op]:
+def _ops(rng: random.Random, shape: Shape) -> list[_Op]:
     types = ("MatMul", "AddV2", "Mul", "Conv2D", "BiasAdd", "Softmax", "Cast", "ResourceApplyAdam")
     ops = []
-    for index in range(OPS_PER_STEP):
+    for index in range(shape.ops):
         type_ = rng.choice(types)
         part = "gradient_tape/" if index % 2 else ""
         scope = (
             f"{part}model/encoder/layer_{index // 27}/attention/dense_{index % 27}/{type_}:{type_}"
         )
         rows, width = rng.choice((128, 256, 384)), rng.choice((768, 1024))
-        shape = f"(float32[64,{rows},{width}];float32[{width},{width}];float32[{width}])"
-        kernels = tuple(rng.randrange(KERNEL_NAME_COUNT) for _ in range(KERNELS_PER_OP))
-        ops.append(_Op(scope, shape, kernels))
+        inputs = f"(float32[64,{rows},{width}];float32[{width},{width}];float32[{width}])"
+        kernels = tuple(rng.randrange(KERNEL_NAME_COUNT) for _ in range(shape.kernels))
+        ops.append(_Op(scope, inputs, kernels))
     return ops
 
 
@@ -165,17 +188,19 @@ class _Replica:
     """One GPU with its host thread; writes step after step."""
 
     def __init__(
-        self, ordinal: int, host: PlaneBytes, ops: list[_Op], names: list[str], seed: int
+        self, ordinal: int, host: PlaneBytes, ops: list[_Op], names: list[str], shape: Shape
     ) -> None:
         self.ordinal = ordinal
         self.host = host
+        self.shape = shape
         self.plane = PlaneBytes(f"/device:GPU:{ordinal}", ordinal)
         self.host_events: list[Timed] = []
-        self.kernels: list[Timed] = []
+        self.kernels: list[list[Timed]] = [[] for _ in range(shape.streams)]
         self.copies: list[Timed] = []
         self.collectives: list[Timed] = []
-        self._rng = random.Random(seed)
-        self._correlation_id = ordinal * 1_000_000
+        self._rng = random.Random(ordinal)
+        per_step = shape.ops * shape.kernels + shape.collectives + 1
+        self._correlation_id = ordinal * max(1_000_000, shape.steps * per_step)
         self._held = 2_000_000_000
         self._prepare(ops, names)
 
@@ -207,9 +232,11 @@ class _Replica:
             + plane.double("theoretical_occupancy_pct", 50 + number % 3 * 12.5)
             + plane.int64("occupancy_min_grid_size", 160)
             + plane.int64("occupancy_suggested_block_size", threads)
-            + plane.ref("tf_op", prefix + op.scope)
-            + plane.text("shape", op.shape)
         )
+        if self.shape.is_jax:
+            stats += plane.ref("hlo_op", f"fusion.{number}") + plane.ref("hlo_module", "jit_step")
+        else:
+            stats += plane.ref("tf_op", prefix + op.scope) + plane.text("shape", op.shape)
         return _number(self.host, name), _number(plane, name), stats
 
     def _link(self, head: bytes) -> bytes:
@@ -285,12 +312,15 @@ class _Replica:
                 link = self._launch(launch, call_ps)
                 free_ps = max(call_ps + 9 * US, free_ps + US)
                 duration_ps = 8 * US + rng.randrange(36_000) * 1000
-                self.kernels.append(event(kernel, free_ps, duration_ps, link + kernel_stats))
-                free_ps += duration_ps
+                duration_ps = int(duration_ps * self.shape.kernel_us / 26)
+                stream = self.kernels[number % self.shape.streams]
+                stream.append(event(kernel, free_ps, duration_ps, link + kernel_stats))
+                # Streams beside each other overlap.
+                free_ps += duration_ps // self.shape.streams
             at_ps += OP_PS
-        for position in range(COLLECTIVES_PER_STEP):
+        for position in range(self.shape.collectives):
             free_ps = self._all_reduce(at_ps + (2 + position * 50) * US, free_ps, position + 1)
-        at_ps += (COLLECTIVES_PER_STEP + 1) * 50 * US
+        at_ps += (self.shape.collectives + 1) * 50 * US
         stats = (
             host.int64("id", 7_000_000 + index)
             + host.int64("iter_num", 0)
@@ -306,7 +336,9 @@ class _Replica:
         thread_id = 5_000_000_000_000 + self.ordinal
         name = f"tf_gpu_private_{self.ordinal}/{thread_id}"
         self.host.add_line(thread_id, name, self.host_events)
-        plane.add_line(20, "Stream #20(Compute)", self.kernels)
+        for stream, kernels in enumerate(self.kernels):
+            number = 20 if not stream else 22 + stream
+            plane.add_line(number, f"Stream #{number}(Compute)", kernels)
         plane.add_line(21, "Stream #21(MemcpyH2D)", self.copies)
         plane.add_line(22, "Stream #22(Compute)", self.collectives)
         for stat in _gpu_stats(plane):
@@ -332,16 +364,25 @@ def function_key(step: int, ordinal: int) -> int:
     return 2**63 + step * 64 + ordinal
 
 
-def _python_thread(host: PlaneBytes, step_count: int) -> list[Timed]:
+def _python_thread(host: PlaneBytes, shape: Shape) -> list[Timed]:
     events = []
-    for index in range(step_count):
-        start_ps = index * STEP_PS
-        marker = host.int64("_r", 1) + host.int64("step_num", index)
-        events.append(event(_number(host, "train"), start_ps, STEP_PS - 200 * US, marker))
+    step_ps = shape.step_ps
+    for index in range(shape.steps):
+        start_ps = index * step_ps
+        if shape.has_markers:
+            marker = host.int64("_r", 1) + host.int64("step_num", index)
+            events.append(event(_number(host, "train"), start_ps, step_ps - 200 * US, marker))
+        if shape.is_eager:
+            events += _eager_ops(host, start_ps, shape)
+            continue
+        if shape.is_jax:
+            name = _number(host, "PjitFunction(step)")
+            events.append(event(name, start_ps + 40 * US, step_ps - 300 * US, b""))
+            continue
         call = host.text("tf_function_call", "notTraced-nonXla") + host.int64("tracing_count", 1)
         name = _number(host, "distributed_train_step")
-        events.append(event(name, start_ps + 40 * US, STEP_PS - 300 * US, call))
-        for ordinal in range(GPU_COUNT):
+        events.append(event(name, start_ps + 40 * US, step_ps - 300 * US, call))
+        for ordinal in range(shape.gpus):
             run = (
                 host.int64("id", 7_000_000 + index)
                 + host.int64("_r", 1)
@@ -350,6 +391,19 @@ def _python_thread(host: PlaneBytes, step_count: int) -> list[Timed]:
             )
             at_ps = start_ps + (120 + ordinal * 14) * US
             events.append(event(_number(host, "FunctionRun"), at_ps, 9 * US, run))
+    return events
+
+
+def _eager_ops(host: PlaneBytes, start_ps: int, shape: Shape) -> list[Timed]:
+    """The ops of a step, each called from Python: three events inside each other."""
+    events = []
+    for number in range(shape.ops):
+        at_ps = start_ps + 100 * US + number * OP_PS
+        for inside, name in enumerate(("EagerExecute: MatMul", "EagerLocalExecute: MatMul")):
+            length_ps = OP_PS - (5 + 4 * inside) * US
+            events.append(event(_number(host, name), at_ps + inside * US, length_ps, b""))
+        kernel = _number(host, "EagerKernelExecute")
+        events.append(event(kernel, at_ps + 3 * US, OP_PS - 20 * US, b""))
     return events
 
 
@@ -365,12 +419,12 @@ def _input_stage(host: PlaneBytes, index: int, stage: int) -> bytes:
     )
 
 
-def _input_thread(host: PlaneBytes, step_count: int, ordinal: int) -> list[Timed]:
+def _input_thread(host: PlaneBytes, shape: Shape, ordinal: int) -> list[Timed]:
     """One `tf_data_iterator_get_next` thread: a short wait per step, the stages nested inside."""
     events = []
     wait = _number(host, "IteratorGetNextAsOptionalOp::DoCompute")
-    for index in range(step_count):
-        start_ps = index * STEP_PS + (200 + ordinal * 3) * US
+    for index in range(shape.steps):
+        start_ps = index * shape.step_ps + (200 + ordinal * 3) * US
         stats = host.int64("id", 7_000_000 + index) + host.int64("iter_num", 0)
         events.append(event(wait, start_ps, 80 * US, stats))
         for stage, name in enumerate(INPUT_STAGES):
@@ -381,75 +435,97 @@ def _input_thread(host: PlaneBytes, step_count: int, ordinal: int) -> list[Timed
     return events
 
 
-def _map_thread(host: PlaneBytes, step_count: int, thread: int) -> list[Timed]:
-    """One worker of the private thread pool: 40 parsed elements per step, back to back."""
+def _map_thread(host: PlaneBytes, shape: Shape, thread: int) -> list[Timed]:
+    """One worker of the private thread pool: parsed elements, back to back, 40 of each step of the default shape."""
     events = []
     produce = _number(host, "ParallelMapProduce")
     run = _number(host, "InstantiatedCapturedFunction::Run")
-    for index in range(step_count):
-        for element in range(40):
-            start_ps = index * STEP_PS + element * 1200 * US
-            key = host.int64("element_id", (index * 40 + element) * 4 + thread)
+    count = shape.step_ps // (1300 * US)
+    for index in range(shape.steps):
+        for element in range(count):
+            start_ps = index * shape.step_ps + element * 1200 * US
+            key = host.int64("element_id", (index * count + element) * 4 + thread)
             events.append(event(produce, start_ps, 1100 * US, key))
             function = host.int64("id", 880_000 + thread)
             events.append(event(run, start_ps + 10 * US, 1000 * US, function))
     return events
 
 
-def _host_threads(host: PlaneBytes, step_count: int) -> None:
-    host.add_line(1, "python3", _python_thread(host, step_count))
-    for ordinal in range(GPU_COUNT):
+def _host_threads(host: PlaneBytes, shape: Shape) -> None:
+    host.add_line(1, "python3", _python_thread(host, shape))
+    for ordinal in range(shape.gpus):
         number = 6_000_000_000_000 + ordinal
-        events = _input_thread(host, step_count, ordinal)
+        events = _input_thread(host, shape, ordinal)
         host.add_line(number, f"tf_data_iterator_get_next_as_optional/{number}", events)
-    for thread in range(4):
+    for thread in range(shape.pool_threads):
         number = 6_100_000_000_000 + thread
-        events = _map_thread(host, step_count, thread)
+        events = _map_thread(host, shape, thread)
         host.add_line(number, f"tf_data_private_threadpool/{number}", events)
 
 
-def _environment(step_count: int) -> bytes:
+def environment(shape: Shape) -> bytes:
+    """The plane that says when the profile started and stopped; hosts start a microsecond after each other."""
     plane = PlaneBytes("Task Environment", 0)
-    stop_ns = START_NS + (step_count + 1) * STEP_PS // 1000
-    plane.plane_stat(plane.uint64("profile_start_time", START_NS))
+    start_ns = START_NS + 1000 * shape.host
+    stop_ns = start_ns + (shape.steps + 1) * shape.step_ps // 1000
+    plane.plane_stat(plane.uint64("profile_start_time", start_ns))
     plane.plane_stat(plane.uint64("profile_stop_time", stop_ns))
     return plane.done()
 
 
-def trace_bytes(step_count: int = STEP_COUNT) -> Iterable[bytes]:
-    """The trace in pieces, one plane each, in the order TensorFlow stores them."""
+def recorded_bytes(shape: Shape) -> Iterable[bytes]:
+    """The planes of host and devices, one each, in the order TensorFlow stores them."""
     rng = random.Random(20)
-    ops, names = _ops(rng), _kernel_names(rng)
+    ops, names = _ops(rng, shape), _kernel_names(rng)
     host = PlaneBytes("/host:CPU", 0)
-    _host_threads(host, step_count)
+    _host_threads(host, shape)
     devices = []
-    for ordinal in range(GPU_COUNT):
-        replica = _Replica(ordinal, host, ops, names, seed=ordinal)
-        for index in range(step_count):
-            replica.step(index, index * STEP_PS)
+    for ordinal in range(shape.gpus):
+        replica = _Replica(ordinal, host, ops, names, shape)
+        for index in range(shape.steps):
+            replica.step(index, index * shape.step_ps)
         devices.append(replica.finish())
     yield host.done()
     yield from devices
-    yield _environment(step_count)
+
+
+def trace_bytes(shape: Shape) -> Iterable[bytes]:
+    """The trace in pieces."""
+    yield from recorded_bytes(shape)
+    yield environment(shape)
     yield block(4, b"bench-host")
 
 
-def write_trace(path: Path, step_count: int = STEP_COUNT) -> Path:
+def write_trace(path: Path, shape: Shape) -> Path:
     """Store the trace, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        file.writelines(trace_bytes(step_count))
+        file.writelines(trace_bytes(shape))
     return part.rename(path)
 
 
+def write_hosts(folder: Path, shape: Shape, count: int) -> Path:
+    """Store traces of several hosts, which record the same and start one after another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded = b"".join(recorded_bytes(shape))
+    for number in range(count):
+        with (folder / f"host{number}.xplane.pb").open("wb") as file:
+            name = block(4, f"host{number}".encode())
+            file.writelines((recorded, environment(replace(shape, host=number)), name))
+    return folder
+
+
 def main() -> None:
-    """`python -m scripts.bench_trace PATH [--steps N]`."""
+    """`python -m scripts.bench_trace PATH [--steps N] [--gpus N] [--ops N]`."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench_trace", description=__doc__)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--steps", type=int, default=STEP_COUNT)
+    parser.add_argument("--steps", type=int, default=Shape.steps)
+    parser.add_argument("--gpus", type=int, default=Shape.gpus)
+    parser.add_argument("--ops", type=int, default=Shape.ops)
     arguments = parser.parse_args()
-    print(write_trace(arguments.path, arguments.steps))
+    shape = Shape(steps=arguments.steps, gpus=arguments.gpus, ops=arguments.ops)
+    print(write_trace(arguments.path, shape))
 
 
 if __name__ == "__main__":

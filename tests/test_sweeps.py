@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from traceview.base import sweeps_reference
-from traceview.base.intervals import union
+from traceview.base.intervals import largest_between, union
 from traceview.base.sweeping import SWEEPS
 
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
@@ -77,6 +77,40 @@ def test_last_open_is_the_last_that_ends_later(
         for at, moment in zip(limits, times, strict=True)
     ]
     assert found.tolist() == expected
+
+
+@both
+@pytest.mark.parametrize("stretched", [1, 700])
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9) | st.just(40)), max_size=14),
+    st.lists(st.integers(-1, 50), max_size=8, unique=True),
+)
+def test_touching_events_are_those_of_a_loop(
+    sweeps: ModuleType, stretched: int, events: list[tuple[int, int]], edges: list[int]
+) -> None:
+    # Many events, so that some are skipped in blocks.
+    events = sorted((begin, begin + size) for begin, size in events for _ in range(stretched))
+    edges = sorted(edges)[: len(edges) // 2 * 2]
+    spans = list(zip(edges[::2], edges[1::2], strict=True))
+    start, end = np.array(events, dtype=np.int64).reshape(-1, 2).T.copy()
+    first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
+    found = sweeps.touching(start, end, sweeps.reaches(end), first, last)
+    assert found.tolist() == [
+        place
+        for place, (begin, finish) in enumerate(events)
+        if any(begin < high and finish > low for low, high in spans)
+    ]
+
+
+@given(
+    st.lists(st.integers(-5, 5), max_size=9),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=9),
+)
+def test_the_largest_between_two_places(values: list[int], spans: list[tuple[int, int]]) -> None:
+    spans = [(min(low, len(values)), min(high, len(values))) for low, high in spans]
+    first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
+    found = largest_between(np.array(values, dtype=np.int64), first, last, -2)
+    assert found.tolist() == [max(-2, *values[low:high], -2) for low, high in spans]
 
 
 @both

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench_trace import START_NS, trace_bytes, varint
+from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
 from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
@@ -164,7 +164,7 @@ def test_an_unreadable_host_is_a_problem_as_in_one_process(
 
 
 def large_hosts(logdir: Path) -> Path:
-    content = b"".join(trace_bytes(4))
+    content = b"".join(trace_bytes(Shape(steps=4)))
     folder = logdir / "plugins" / "profile" / "run"
     folder.mkdir(parents=True)
     for host in range(8):

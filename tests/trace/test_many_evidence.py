@@ -99,7 +99,7 @@ def test_the_clearest_event_covers_most_and_is_the_shortest_of_those(
     found = sweeps.clearest(
         start,
         end,
-        np.maximum.accumulate(end),
+        sweeps.reaches(end),
         shows.astype(np.uint16),
         begin,
         finish,

@@ -313,9 +313,9 @@ def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> Non
 
 def test_a_part_is_smaller_than_its_file(tmp_path: Path) -> None:
     """What no analysis reads stays where the file is."""
-    from scripts.bench_trace import write_trace
+    from scripts.bench_trace import Shape, write_trace
 
-    path = write_trace(tmp_path / "a.xplane.pb", 2)
+    path = write_trace(tmp_path / "a.xplane.pb", Shape(steps=2))
     stream = io.BytesIO()
     send(stream, read_host(path))
     assert stream.tell() < 0.8 * path.stat().st_size

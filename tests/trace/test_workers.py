@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scripts.bench_trace import START_NS, trace_bytes, varint
+from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
 from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
@@ -76,7 +76,7 @@ def eventually(is_true: Callable[[], object]) -> None:
 @pytest.fixture
 def large_hosts(tmp_path: Path) -> Path:
     """Six hosts that take a while to read."""
-    content = b"".join(trace_bytes(4))
+    content = b"".join(trace_bytes(Shape(steps=4)))
     folder = tmp_path / "logs" / "plugins" / "profile" / "run"
     folder.mkdir(parents=True)
     for host in range(6):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench_trace import write_trace
+from scripts.bench_trace import Shape, write_trace
 from traceview.xplane import decode_reference
 from traceview.xplane.read import DECODER
 
@@ -32,7 +32,7 @@ print(int(peak) * 1024)
     reason="measures the compiled decoder, from /proc",
 )
 def test_peak_memory_of_an_analysis(tmp_path: Path) -> None:
-    path = write_trace(tmp_path / "plugins" / "profile" / "run" / "a.xplane.pb", STEPS)
+    path = write_trace(tmp_path / "plugins" / "profile" / "run" / "a.xplane.pb", Shape(steps=STEPS))
     size = path.stat().st_size
     assert 25 * MB < size < 40 * MB
     done = subprocess.run(

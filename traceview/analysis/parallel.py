@@ -10,7 +10,7 @@ computes the others; both meet in the middle.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, get_ident
 from typing import Any, Final
@@ -154,14 +154,15 @@ _FEWEST_PER_DEVICE: Final = 20_000
 def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
     """These topics in the order in which the first thread asks for them.
 
-    First the path, which needs the causes and the ledger; last those that the second thread begins with.
+    First the path and others that need the causes and the ledger; last those that the second thread begins with.
     """
-    alone = [topic for topic in topics if topic not in (path.ANALYSIS, *_TOPICS)]
-    return [path.ANALYSIS, *alone, *(topic for topic in reversed(_TOPICS) if topic in topics)]
+    beside = [topic for topic in reversed(_TOPICS) if topic in topics]
+    alone = [topic for topic in topics if topic not in beside]
+    return [*sorted(alone, key=lambda topic: topic is not path.ANALYSIS), *beside]
 
 
 @contextmanager
-def computed_beside(context: Context) -> Iterator[None]:
+def computed_beside(context: Context, is_wanted: Callable[[Analysis[Any]], bool]) -> Iterator[None]:
     """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count
@@ -180,7 +181,8 @@ def computed_beside(context: Context) -> Iterator[None]:
                 if ended.is_set():
                     return
                 with suppress(Exception):
-                    context.result(topic)
+                    if is_wanted(topic):
+                        context.result(topic)
 
     # Ctrl-C does not wait for it.
     thread = Thread(target=compute_topics, daemon=True)

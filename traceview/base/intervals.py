@@ -83,6 +83,15 @@ def places(values: Int64Array, times: npt.ArrayLike, *, right: bool = False) -> 
     return found.reshape(np.shape(times))
 
 
+def largest_between(
+    values: Int64Array, first: Int64Array, last: Int64Array, least: int
+) -> Int64Array:
+    """The largest of the values from each place of `first` up to that of `last`, at least `least`; int64 `[spans]`."""
+    bounds = np.stack((first, np.maximum(first, last)), axis=1).reshape(-1)
+    largest: Int64Array = np.maximum.reduceat(np.append(values, least), bounds)[::2]
+    return np.where(first < last, np.maximum(largest, least), least)
+
+
 def _contiguous(times: npt.ArrayLike) -> Int64Array:
     return np.ascontiguousarray(times, dtype=np.int64)
 

@@ -12,10 +12,18 @@ _Ids = npt.NDArray[np.integer]
 def places(values: _Int64Array, times: _Int64Array, right: bool) -> _Int64Array: ...
 def covered_before(start: _Int64Array, covered: _Int64Array, times: _Int64Array) -> _Int64Array: ...
 def merged(start: _Int64Array, end: _Int64Array) -> tuple[_Int64Array, _Int64Array] | None: ...
+def reaches(end: _Int64Array) -> _Int64Array: ...
+def touching(
+    start: _Int64Array,
+    end: _Int64Array,
+    latest: _Int64Array,
+    span_start: _Int64Array,
+    span_end: _Int64Array,
+) -> _Int64Array: ...
 def clearest(
     start: _Int64Array,
     end: _Int64Array,
-    reach: _Int64Array,
+    latest: _Int64Array,
     shows: npt.NDArray[np.uint16],
     span_start: _Int64Array,
     span_end: _Int64Array,

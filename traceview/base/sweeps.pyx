@@ -129,10 +129,138 @@ def merged(const int64_t[::1] start, const int64_t[::1] end):
     return starts[:count].copy(), totals[: count + 1].copy()
 
 
+cdef struct Reaches:
+    # The latest ends of each 32 events, then of each 32 of those, and so on up to one.
+    const int64_t* end
+    const int64_t* latest
+    int64_t levels
+    # 32 to the power of 13 is more than any number of events.
+    int64_t offset[13]
+    int64_t size[13]
+
+
+def reaches(const int64_t[::1] end):
+    """The latest ends of each 32 events, of each 32 of those, and so on, up to one number: what `touching` skips by."""
+    cdef int64_t size = end.shape[0], total = 0, below = size, i, first = 0, at = 0
+    while below > 1:
+        below = (below + 31) // 32
+        total += below
+    result = np.full(total, INT64_MIN, dtype=np.int64)
+    cdef int64_t[::1] latest = result
+    with nogil:
+        if size > 1:
+            for i in range(size):
+                if end[i] > latest[i >> 5]:
+                    latest[i >> 5] = end[i]
+            below = (size + 31) // 32
+            at = below
+            while below > 1:
+                for i in range(below):
+                    if latest[first + i] > latest[at + (i >> 5)]:
+                        latest[at + (i >> 5)] = latest[first + i]
+                first = at
+                below = (below + 31) // 32
+                at += below
+    return result
+
+
+cdef inline void set_reaches(
+    Reaches* of, const int64_t[::1] end, const int64_t[::1] latest
+) noexcept nogil:
+    cdef int64_t below = end.shape[0], total = 0
+    of.end = &end[0] if below else NULL
+    of.latest = &latest[0] if latest.shape[0] else NULL
+    of.levels = 0
+    while below > 1:
+        below = (below + 31) // 32
+        of.offset[of.levels] = total
+        of.size[of.levels] = below
+        of.levels += 1
+        total += below
+
+
+cdef inline int64_t next_reaching(
+    const Reaches* of, int64_t place, int64_t last, int64_t time
+) noexcept nogil:
+    # The first event from a place on, and before `last`, that ends after a time; `last` without one.
+    cdef int64_t level, block
+    while place < last:
+        if place & 31 or not of.levels:
+            if of.end[place] > time:
+                return place
+            place += 1
+            continue
+        level, block = 0, place >> 5
+        while True:
+            if block >= of.size[level]:
+                return last
+            if of.latest[of.offset[level] + block] > time:
+                if level == 0:
+                    break
+                level -= 1
+                block <<= 5
+            else:
+                block += 1
+                while not block & 31 and level + 1 < of.levels:
+                    block >>= 5
+                    level += 1
+        place = block << 5
+        while place < last:
+            if of.end[place] > time:
+                return place
+            place += 1
+            if not place & 31:
+                break
+    return last
+
+
+def touching(
+    const int64_t[::1] start,
+    const int64_t[::1] end,
+    const int64_t[::1] latest,
+    const int64_t[::1] span_start,
+    const int64_t[::1] span_end,
+):
+    """The places of the events that overlap a span: they begin before its end and end after its start; ascending int64.
+
+    The events are sorted by start, and `latest` is what `reaches` makes of their ends; the spans are sorted and disjoint.
+    """
+    cdef int64_t i, place, last = 0, found, count = 0, room = 1024
+    cdef int64_t size = start.shape[0], spans = span_start.shape[0]
+    result = np.empty(room, dtype=np.int64)
+    cdef int64_t[::1] out = result
+    cdef Reaches of
+    if size == 0 or spans == 0:
+        return result[:0]
+    set_reaches(&of, end, latest)
+    i = 0
+    place = 0
+    while i < spans:
+        if count == room:
+            room *= 2
+            result = _longer(result, room)
+            out = result
+        with nogil:
+            while i < spans and count < room:
+                if place >= last:
+                    # What begins before the end of the span before this one is looked at no more.
+                    last = place_of(&start[0], size, span_end[i], False, last)
+                found = next_reaching(&of, place, last, span_start[i])
+                if found < last:
+                    out[count] = found
+                    count += 1
+                    place = found + 1
+                else:
+                    place = last
+                if place >= last:
+                    i += 1
+    return result[:count].copy()
+
+
 def clearest(
     const int64_t[::1] start,
     const int64_t[::1] end,
-    const int64_t[::1] reach,
+    const int64_t[::1] latest,
     const uint16_t[::1] shows,
     const int64_t[::1] span_start,
     const int64_t[::1] span_end,
@@ -141,43 +269,43 @@ def clearest(
 ):
     """The event that covers most of each span, of those that show what is wanted of it; -1 without one.
 
-    `start`, `end`: of events sorted by start; `reach`: the latest end up to each. An event counts for a span if `shows` and
+    `start`, `end`: of events sorted by start; `latest`: their `reaches`. An event counts for a span if `shows` and
     `wanted` share a bit. Of those that cover `nearly` as much as the one that covers most the shortest counts, of equal
     ones the last begun, of those the first.
     """
-    cdef int64_t i, place, first, last, low, high, most, overlap, best
+    cdef int64_t i, place, last, low, high, most, overlap, best
+    cdef Reaches of
     cdef int64_t count = start.shape[0], queries = span_start.shape[0]
     result = np.empty(queries, dtype=np.int64)
     if queries == 0 or count == 0:
         result[:] = -1
         return result
     cdef int64_t[::1] found = result
-    cdef const int64_t* starts = &start[0]
-    cdef const int64_t* reaches = &reach[0]
-    first = last = 0
+    set_reaches(&of, end, latest)
+    last = 0
     with nogil:
         for i in range(queries):
-            first = place_of(reaches, count, span_start[i], True, first)
-            last = place_of(starts, count, span_end[i], False, last)
+            last = place_of(&start[0], count, span_end[i], False, last)
             most = -1
-            for place in range(first, last):
-                if end[place] > span_start[i] and shows[place] & wanted[i]:
+            place = next_reaching(&of, 0, last, span_start[i])
+            while place < last:
+                if shows[place] & wanted[i]:
                     low = start[place] if start[place] > span_start[i] else span_start[i]
                     high = end[place] if end[place] < span_end[i] else span_end[i]
                     if high - low > most:
                         most = high - low
+                place = next_reaching(&of, place + 1, last, span_start[i])
             best = -1
-            for place in range(first, last):
-                if end[place] > span_start[i] and shows[place] & wanted[i]:
+            place = next_reaching(&of, 0, last, span_start[i])
+            while place < last:
+                if shows[place] & wanted[i]:
                     low = start[place] if start[place] > span_start[i] else span_start[i]
                     high = end[place] if end[place] < span_end[i] else span_end[i]
-                    if <double> (high - low) < nearly * <double> most:
-                        continue
-                    if best >= 0:
-                        overlap = (end[place] - start[place]) - (end[best] - start[best])
-                        if overlap > 0 or (overlap == 0 and start[place] <= start[best]):
-                            continue
-                    best = place
+                    if <double> (high - low) >= nearly * <double> most:
+                        overlap = 0 if best < 0 else (end[place] - start[place]) - (end[best] - start[best])
+                        if best < 0 or overlap < 0 or (overlap == 0 and start[place] > start[best]):
+                            best = place
+                place = next_reaching(&of, place + 1, last, span_start[i])
             found[i] = best
     return result
 

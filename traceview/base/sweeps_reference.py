@@ -54,10 +54,30 @@ def merged(start: _Int64Array, end: _Int64Array) -> tuple[_Int64Array, _Int64Arr
     return merged_start, covered
 
 
+def reaches(end: _Int64Array) -> _Int64Array:
+    """What `touching` and `clearest` skip events by: the latest end up to each."""
+    return np.maximum.accumulate(end)
+
+
+def touching(
+    start: _Int64Array,
+    end: _Int64Array,
+    latest: _Int64Array,
+    span_start: _Int64Array,
+    span_end: _Int64Array,
+) -> _Int64Array:
+    """The places of the events that overlap a span: they begin before its end and end after its start; ascending int64.
+
+    The events are sorted by start, and `latest` is what `reaches` makes of their ends; the spans are sorted and disjoint.
+    """
+    next_start = np.append(span_start, np.iinfo(np.int64).max)
+    return np.flatnonzero(next_start[np.searchsorted(span_end, start, side="right")] < end)
+
+
 def clearest(
     start: _Int64Array,
     end: _Int64Array,
-    reach: _Int64Array,
+    latest: _Int64Array,
     shows: npt.NDArray[np.uint16],
     span_start: _Int64Array,
     span_end: _Int64Array,
@@ -66,12 +86,12 @@ def clearest(
 ) -> _Int64Array:
     """The event that covers most of each span, of those that show what is wanted of it; -1 without one.
 
-    `start`, `end`: of events sorted by start; `reach`: the latest end up to each. An event counts for a span if `shows` and
+    `start`, `end`: of events sorted by start; `latest`: their `reaches`. An event counts for a span if `shows` and
     `wanted` share a bit. Of those that cover `nearly` as much as the one that covers most the shortest counts, of equal
     ones the last begun, of those the first.
     """
     result = np.full(span_start.size, -1, dtype=np.int64)
-    first = np.searchsorted(reach, span_start, side="right").tolist()
+    first = np.searchsorted(latest, span_start, side="right").tolist()
     last = np.searchsorted(start, span_end, side="left").tolist()
     spans = zip(first, last, span_start.tolist(), span_end.tolist(), wanted.tolist(), strict=True)
     for number, (low, high, begin, finish, bits) in enumerate(spans):

@@ -56,13 +56,18 @@ class Source(Struct, frozen=True):
         }
         return cls(logdir, is_saved, given["run"], given["salvage"], given["workers"], choices)
 
-    def report(self, *, top: int | None = None, lanes: bool = False) -> Report:
-        """The report. `top`: rows of ops per device; `lanes`: with a timeline. Raises what loading raises."""
+    def report(
+        self, *, top: int | None = None, lanes: bool = False, is_for_screen: bool = False
+    ) -> Report:
+        """The report. `top`: rows of ops per device; `lanes`: with a timeline; `is_for_screen`: what the first screen shows.
+
+        Raises what loading raises.
+        """
         if self.is_saved:
             from traceview.report.saved import load_report
 
             return load_report(self.logdir)
-        return self._analyzed(top, lanes)
+        return self._analyzed(top, lanes=lanes, is_for_screen=is_for_screen)
 
     @contextmanager
     def trace(self, *, are_asked: bool = True) -> Iterator[tuple[Trace, Readers | None]]:
@@ -75,14 +80,21 @@ class Source(Struct, frozen=True):
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
             yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers
 
-    def _analyzed(self, top: int | None, lanes: bool) -> Report:
+    def _analyzed(self, top: int | None, *, lanes: bool, is_for_screen: bool) -> Report:
         with self.trace() as (trace, readers):
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
 
             rows = TOP_OPS if top is None else top
-            report = analyze(trace, top=rows, lanes=lanes, readers=readers, **self.choices)
+            report = analyze(
+                trace,
+                top=rows,
+                lanes=lanes,
+                is_for_screen=is_for_screen,
+                readers=readers,
+                **self.choices,
+            )
         if self.salvage and lanes:
             from msgspec.structs import replace
 

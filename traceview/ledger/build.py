@@ -13,13 +13,14 @@ in a collective before the last device has come is a wait for that device. Idle 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.base.ids import sorted_unique, unique_inverse
 from traceview.base.intervals import (
     Int32Array,
     Int64Array,
@@ -219,6 +220,20 @@ def _cut_spans(
     return cut_start, cut_end, number.astype(np.int64)
 
 
+class _Begun(NamedTuple):
+    """What devices are in collectives, by start.
+
+    `device`; `holder`: the one that holds the collective up; `before`: the place of the last that began before it on another
+    device, `NONE` without one. All but `start` have one more entry, for the place `NONE`.
+    """
+
+    start: Int64Array
+    end: Int64Array
+    device: Int64Array
+    holder: Int64Array
+    before: Int64Array
+
+
 class _Waits:
     """Who waits for whom: in collectives, and before work that another device holds up."""
 
@@ -239,10 +254,19 @@ class _Waits:
         self._transfer_from = end - np.minimum(transfer[collectives.collective], duration)
         self._last = last[collectives.collective] if rows.size else np.empty(0, dtype=np.int64)
         self._busy: dict[int, IntervalSet] = {}
+        self._by_device = np.argsort(collectives.device, kind="stable")
+        self._bounds = np.searchsorted(
+            collectives.device[self._by_device], np.arange(len(trace.device_list) + 1)
+        )
+
+    def _rows_of(self, device: int) -> Int64Array:
+        """The rows of the collectives of a device."""
+        rows: Int64Array = self._by_device[slice(*self._bounds[device : device + 2].tolist())]
+        return rows
 
     def split(self, device: int, spans: _Spans) -> _Spans:
         """The time in collectives of a device, as waits for the last device and as transfers."""
-        of_device = np.flatnonzero(self._collectives.device == device)
+        of_device = self._rows_of(device)
         transfers = union(self._transfer_from[of_device], self._end[of_device])
         bounds = sorted_unique(np.concatenate((transfers.start, transfers.end)))
         start, end, piece = _cut_spans(spans.start, spans.end, bounds)
@@ -256,7 +280,7 @@ class _Waits:
         Of several collectives that run at an instant it is that of the one that began last.
         """
         rows = np.flatnonzero((columns.state == State.DEVICE_WAIT) & (columns.activity != IDLE))
-        own = np.flatnonzero(self._collectives.device == device)
+        own = self._rows_of(device)
         running = nesting(self._start[own], self._end[own]).innermost(columns.start_ps[rows])
         last = np.append(self._last[own], NONE)[running]
         known = last != NONE
@@ -268,24 +292,25 @@ class _Waits:
         entry = self._trace.device_list[device]
         if entry.kind == "replica":
             return self._replica_at_work(device, start, end)
-        others = np.flatnonzero(self._collectives.device != device)
-        others = others[np.argsort(self._start[others], kind="stable")]
-        place = np.searchsorted(self._start[others], end) - 1
-        at = np.maximum(place, 0)
-        runs = (
-            (place >= 0) & (self._end[others][at] >= end)
-            if others.size
-            else np.zeros(end.size, np.bool_)
-        )
-        if not others.size:
-            return np.full(end.size, NONE, dtype=np.int64)
-        holder = np.where(
-            self._last[others][at] == NONE,
-            self._collectives.device[others][at],
-            self._last[others][at],
-        )
+        begun = self._begun
+        place = np.searchsorted(begun.start, end) - 1
+        # The last that began on another device.
+        place = np.where(begun.device[place] == device, begun.before[place], place)
+        runs = (place != NONE) & (begun.end[place] >= end)
+        holder = begun.holder[place]
         result: Int64Array = np.where(runs & (holder != device), holder, NONE)
         return result
+
+    @cached_property
+    def _begun(self) -> _Begun:
+        order = np.argsort(self._start, kind="stable")
+        device = self._collectives.device[order].astype(np.int64)
+        begins = np.flatnonzero(np.diff(device, prepend=NONE))
+        before = np.repeat(begins - 1, np.diff(np.append(begins, device.size)))
+        last = self._last[order]
+        holder = np.where(last == NONE, device, last)
+        others = (np.append(column, NONE) for column in (self._end[order], device, holder, before))
+        return _Begun(self._start[order], *others)
 
     def _replica_at_work(self, device: int, start: Int64Array, end: Int64Array) -> Int64Array:
         """The replica of the same host that was at work at the end of each span, of several the first to pause."""
@@ -370,13 +395,11 @@ def _cut_at_ops(
 
 def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32Array) -> Int32Array:
     """The line of the thread that was late at the start of each span of a gap; `NONE` where it is not known."""
-    caller = NONE if states.caller == NONE else states.line_of(states.caller)
-    result = np.full(gap.size, caller, dtype=np.int32)
+    # A thread has the number of its first line.
+    result = np.full(gap.size, states.caller, dtype=np.int32)
     # Until it handed the work over, the thread that calls graphs was late.
     handed_over = np.full(gaps.count, np.iinfo(np.int64).max, dtype=np.int64)
     handed_over[gaps.handed] = gaps.handed_over_ps
     handed = np.flatnonzero(start >= handed_over[gap])
-    thread = gaps.thread[gap[handed]]
-    for number in unique_ids(thread).tolist():
-        result[handed[thread == number]] = NONE if number == NONE else states.line_of(number)
+    result[handed] = gaps.thread[gap[handed]]
     return result

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
 from traceview.ledger.path import path_of
@@ -105,10 +106,24 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     def rows_of(self, device: int) -> slice:
         """The rows of a device; none if it is not visible."""
-        if device not in self.devices:
-            return slice(0, 0)
-        place = self.devices.index(device)
-        return slice(self.first[place], self.first[place + 1])
+        return self._rows_of_device.get(device, slice(0, 0))
+
+    @cached_property
+    def _rows_of_device(self) -> dict[int, slice]:
+        return dict(zip(self.devices, map(slice, self.first, self.first[1:]), strict=False))
+
+    def steps_of(self, device: int) -> slice:
+        """The steps of the host of a device, by their places among all steps."""
+        host = self.trace.device_list[device].host
+        return self._steps_of_host.get(host, slice(0, 0))
+
+    @cached_property
+    def _steps_of_host(self) -> dict[int, slice]:
+        found: dict[int, slice] = {}
+        for host, steps in groupby(range(len(self.steps)), lambda place: self.steps[place].host):
+            first, *others = steps
+            found[host] = slice(first, first + 1 + len(others))
+        return found
 
     def keys(self, devices: Iterable[int]) -> tuple[str, ...]:
         """The keys of devices, as sentences name them."""
@@ -170,9 +185,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             used &= is_in(np.arange(-1, len(self.steps)), list(steps))
         chosen: BoolArray = SWEEPS.in_both(columns.state, wanted, columns.step, used.view(np.uint8))
         if devices is not None:
-            for device in self.devices:
-                if device not in devices:
-                    chosen[self.rows_of(device)] = False
+            for device in frozenset(self.devices).difference(devices):
+                chosen[self.rows_of(device)] = False
         if by_device is not None:
             chosen &= (columns.by_kind == By.DEVICE) & (columns.by == by_device)
         if by_ops is not None:
@@ -225,12 +239,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     def by_step(self, rows: BoolArray, device: int) -> Int64Array:
         """The sum of some rows of a device in each used step of its host, int64 `[steps]`; without steps one number."""
         total = self._in_steps(rows, device)
-        if not self.has_steps:
-            return total[:1]
-        host = self.trace.device_list[device].host
-        of_host = np.array([step.host == host for step in self.steps], dtype=np.bool_)
-        result: Int64Array = total[of_host & self.is_used]
-        return result
+        return total[self.is_used[self.steps_of(device)]] if self.has_steps else total
 
     def by_state(self, device: int, rows: BoolArray | None = None) -> dict[State, int]:
         """The time of a device in each state that occurs, in the order of states; of the rows that take part in sums."""
@@ -256,14 +265,27 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         )
         return total
 
-    def states_of_steps(self, device: int) -> Int64Array:
-        """The time of a device by state and step of the ledger, int64 `[states, steps]`; steps of other hosts are 0."""
-        own = self.rows_of(device)
+    def states_of_steps(self, device: int, *, only_idle: bool = False) -> Int64Array:
+        """The time of a device by state and step of its host, int64 `[states, steps of the host]`; or its idle time only."""
+        own, count = self.rows_of(device), self._step_count(device)
         # Outside of steps it is below 0.
-        place = self.columns.step[own] * np.int32(len(State)) + self.columns.state[own]
-        flat = totals(place, self.columns.duration_ps[own], len(State) * len(self.steps))
-        result: Int64Array = flat.reshape(len(self.steps), len(State)).T
+        place = self._steps_of_rows(device) * np.int32(len(State)) + self.columns.state[own]
+        idle = (self.columns.activity[own] == IDLE).view(np.uint8) if only_idle else None
+        flat: Int64Array = SWEEPS.totals(
+            place, self.columns.duration_ps[own], len(State) * count, idle
+        )
+        result: Int64Array = flat.reshape(count, len(State)).T
         return result
+
+    def _step_count(self, device: int) -> int:
+        steps = self.steps_of(device)
+        return int(steps.stop - steps.start)
+
+    def _steps_of_rows(self, device: int) -> Int32Array:
+        """The step of each row of a device, counted from the first of its host; below 0 outside of steps."""
+        step = self.columns.step[self.rows_of(device)]
+        first = self.steps_of(device).start
+        return step - np.int32(first) if first else step
 
     def spans_of(self, devices: Collection[int], rows: BoolArray) -> IntervalSet:
         """When one of these devices or more is in some rows."""
@@ -291,9 +313,11 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         if waits.any():
             # Waits that cannot be followed are on the path.
             step = path.step[lost] if self.has_steps else np.zeros(lost.sum(), dtype=np.int32)
-            of_step = [totals(step, path.duration_ps[lost], len(self.steps) or 1)]
-            of_step += [self._in_steps(waits, device) for device in self.devices]
-            total += int(np.max(of_step, axis=0).sum())
+            longest = totals(step, path.duration_ps[lost], len(self.steps) if self.has_steps else 1)
+            for device in self.devices:
+                of_host = longest[self.steps_of(device)] if self.has_steps else longest
+                np.maximum(of_host, self._in_steps(waits, device), out=of_host)
+            total += int(longest.sum())
         return total // (int(self.is_used.sum()) or 1)
 
     @cached_property
@@ -301,12 +325,13 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         return self.rows(states=WAITS)
 
     def _in_steps(self, rows: BoolArray, device: int) -> Int64Array:
-        """The sum of some rows of a device in each step of the ledger; without steps in the first place."""
+        """The sum of some rows of a device in each step of its host; without steps one number."""
         own = self.rows_of(device)
-        if self.has_steps:
-            return self._totals(self.columns.step, len(self.steps), own, rows)
-        total = np.zeros(len(self.steps) or 1, dtype=np.int64)
-        total[0] = self.columns.duration_ps[own][rows[own]].sum()
+        duration_ps, chosen = self.columns.duration_ps[own], rows[own]
+        if not self.has_steps:
+            return duration_ps[chosen].sum(keepdims=True)
+        step, count = self._steps_of_rows(device), self._step_count(device)
+        total: Int64Array = SWEEPS.totals(step, duration_ps, count, chosen.view(np.uint8))
         return total
 
     # Views

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from traceview.analysis.facts.selection import Selection, select
 from traceview.analysis.gpu_time import idle
 from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
-from traceview.analysis.measures.context import TOP_OPS, Context, Options
+from traceview.analysis.measures.context import TOP_OPS, Analysis, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
 from traceview.analysis.parallel import ask_hosts, computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
@@ -48,14 +48,17 @@ def analyze(
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
     lanes: bool = False,
+    is_for_screen: bool = False,
     readers: Readers | None = None,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code. `lanes`: also what the timeline of a document draws; tables and texts do without. `readers`: the
-    processes that read the files of the trace, which compute what a host can tell by itself.
+    choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
+    a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
+    topics that lead to no finding. `readers`: the processes that read the files of the trace, which compute
+    what a host can tell by itself.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
     not exist.
@@ -74,6 +77,7 @@ def analyze(
         select_codes=select_codes,
         ignore_codes=ignore_codes,
         lanes=lanes,
+        is_for_screen=is_for_screen,
         readers=readers,
     )
 
@@ -86,16 +90,21 @@ def report_of(
     select_codes: Collection[str] | None = None,
     ignore_codes: Collection[str] = (),
     lanes: bool = False,
+    is_for_screen: bool = False,
     readers: Readers | None = None,
 ) -> Report:
     """The report on what a context holds, which keeps its ledger for others; arguments as for `analyze`."""
     loaded = context.trace
     if readers is not None:
         ask_hosts(context, readers)
-    results, skipped = _results(context)
+
+    def is_wanted(topic: Analysis[Any]) -> bool:
+        return not is_for_screen or topic.name in _ON_SCREEN or topic.can_lead(context)
+
+    results, skipped = _results(context, is_wanted)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
-    findings = _findings(context)
+    findings = _findings(context, [topic for topic in TOPICS if is_wanted(topic)])
     if lanes:
         results, skipped = _with_lanes(context, results, skipped, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
@@ -133,14 +142,21 @@ def ledger_of(
     return Context(trace, select(trace, window, _step_range(steps))).ledger
 
 
-def _results(context: Context) -> tuple[Results, dict[str, str]]:
-    """The result of every topic, and why those that are absent are."""
+_ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", "compute"))
+"""Topics whose results the first screen shows, whatever they lead to."""
+
+
+def _results(
+    context: Context, is_wanted: Callable[[Analysis[Any]], bool]
+) -> tuple[Results, dict[str, str]]:
+    """The result of every topic that is wanted, and why those that are absent are."""
     records: dict[str, Any] = {}
     skipped: dict[str, str] = {}
-    with computed_beside(context):
+    with computed_beside(context, is_wanted):
         for topic in for_first_thread(ANALYSES):
-            context.result(topic)
-    for topic in ANALYSES:
+            if is_wanted(topic):
+                context.result(topic)
+    for topic in filter(is_wanted, ANALYSES):
         result = context.result(topic)
         if not isinstance(result, Skipped):
             records[topic.name] = result
@@ -160,11 +176,11 @@ def _with_lanes(
     return replace(results, lanes=drawn), skipped
 
 
-def _findings(context: Context) -> tuple[Finding, ...]:
-    """What every topic concludes, by severity; what one finding explains stands inside it."""
+def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> tuple[Finding, ...]:
+    """What the topics conclude, by severity; what one finding explains stands inside it."""
     lost = damaged_hosts(context.trace)
-    made = [finding for topic in TOPICS for finding in context.findings(topic)]
-    for topic in TOPICS:
+    made = [finding for topic in topics for finding in context.findings(topic)]
+    for topic in topics:
         made += topic.conclude(context, context.result(topic), made)
     made = [row for row in made if not (lost and _is_of_lost_part(row, context.trace, lost))]
     findings = with_explained_inside(made, RULES)

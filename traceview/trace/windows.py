@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.errors import UsageError
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.trace.model import NONE, HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
@@ -56,16 +56,20 @@ def step_numbers_at(
     """
     number = np.full(time_ps.size, NONE, dtype=np.int64)
     in_step = np.zeros(time_ps.size, dtype=np.bool_)
+    by_host = np.argsort(host, kind="stable")
+    bounds = np.searchsorted(host[by_host], np.arange(len(steps_by_host) + 1))
     for host_steps in steps_by_host:
-        if not host_steps.steps:
+        own = by_host[bounds[host_steps.host] : bounds[host_steps.host + 1]]
+        if not host_steps.steps or not own.size:
             continue
         begins = np.array([step.start_ps for step in host_steps.steps], dtype=np.int64)
         ends = np.array([step.end_ps for step in host_steps.steps], dtype=np.int64)
         numbers = np.array([step.number for step in host_steps.steps], dtype=np.int64)
-        place = np.searchsorted(begins, time_ps, side="right") - 1
-        inside = (host == host_steps.host) & (place >= 0) & (time_ps < ends[np.maximum(place, 0)])
-        number[inside] = numbers[place[inside]]
-        in_step |= inside
+        time = time_ps[own]
+        place = places(begins, time, right=True) - 1
+        inside = (place >= 0) & (time < ends[np.maximum(place, 0)])
+        number[own[inside]] = numbers[place[inside]]
+        in_step[own[inside]] = True
     return number, in_step
 
 
@@ -134,8 +138,8 @@ def _trace_window(trace: Trace, host: int) -> Window | None:
     if entry.stop_ps is not None:
         return Window(host, "trace", entry.start_ps, entry.stop_ps)
     columns = trace.host_columns
-    rows = np.flatnonzero(columns.host == host)
-    spans = [(columns.start_ps[rows], columns.end_ps[rows])] if rows.size else []
+    rows = columns.rows_of_host(host)
+    spans = [(columns.start_ps[rows], columns.end_ps[rows])] if rows.start < rows.stop else []
     devices = _device_window(trace, host)
     starts = [int(start.min()) for start, _ in spans] + ([devices.start_ps] if devices else [])
     ends = [int(end.max()) for _, end in spans] + ([devices.end_ps] if devices else [])

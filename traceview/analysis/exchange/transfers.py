@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.reduction_path import reduction_rows
 from traceview.analysis.measures.transfers import (
     SMALL_BYTES,
@@ -346,6 +346,7 @@ ANALYSIS: Final = Analysis[Transfers](
     compute=transfers_of,
     join=lambda hosts: Transfers(hosts.rows(lambda result: result.devices)),
     rules=(H2D_EXPOSED,),
+    leads=has_time(*H2D_EXPOSED.states),
     diagnose=_diagnose,
     sections=(transfers_section,),
 )

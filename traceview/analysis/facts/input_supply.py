@@ -19,7 +19,7 @@ from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
 from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.intervals import BoolArray, Int64Array, largest_between, places, union
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
@@ -82,9 +82,8 @@ def late_shards(trace: Trace, selection: Selection, pipelines: HostPipelines) ->
     late = _lateness(waits, arrived, of_shard, wait, start, end)
     limit_ps = LATE_RATIO * (end - start)
     keys = {
-        device.ordinal: trace.device_key(index)
-        for index, device in enumerate(trace.device_list)
-        if device.host == pipelines.host
+        trace.device_list[index].ordinal: trace.device_key(index)
+        for index in trace.devices_of_host[pipelines.host]
     }
     return [
         InputShard(
@@ -111,13 +110,15 @@ def _lateness(
 ) -> Int64Array:
     """How much later than the earliest each shard arrived in each step, at most by what it waited longer."""
     arrival = np.empty_like(wait)
-    for place, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        inside = (waits.start_ps >= begin) & (waits.start_ps < finish)
-        asked = int(waits.start_ps[inside].min(initial=finish))
-        for shard, pipeline in enumerate(of_shard):
-            elements = arrived[inside & (waits.pipeline == pipeline)]
-            # An element that was ready before the first request is not late at all.
-            arrival[shard, place] = max(int(elements.max(initial=asked)), asked)
+    asked = np.minimum(
+        np.append(waits.start_ps, np.iinfo(np.int64).max)[places(waits.start_ps, start)], end
+    )
+    for shard, pipeline in enumerate(of_shard):
+        own = np.flatnonzero(waits.pipeline == pipeline)
+        bounds = (places(waits.start_ps[own], times) for times in (start, end))
+        # An element that was ready before the first request is not late at all.
+        elements = largest_between(arrived[own], *bounds, np.iinfo(np.int64).min)
+        arrival[shard] = np.maximum(elements, asked)
     late: Int64Array = np.minimum(wait - wait.min(axis=0), arrival - arrival.min(axis=0))
     return late
 
@@ -187,7 +188,7 @@ def input_supplies(context: Run) -> Mapping[int, InputSupply]:
     for host in selection.windows:
         pipelines = pipelines_of(trace, selection, host)
         if pipelines.calls.row.size or pipelines.waits.row.size:
-            of_host = [idle[device] for device in idle if trace.device_list[device].host == host]
+            of_host = [idle[device] for device in trace.devices_of_host[host] if device in idle]
             made[host] = _supply(trace, selection, pipelines, of_host)
     return made
 
@@ -225,7 +226,7 @@ def _supply(
     window, slowest = selection.windows[host], pipelines.slowest
     wait_ps, of_steps = _waits(trace, selection, pipelines)
     waited = of_steps
-    if any(each.host == host and each.kind != "replica" for each in trace.device_list):
+    if any(trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]):
         # What the thread waits while the devices have work costs nothing.
         waited = np.max(input_idle, axis=0) if input_idle else None
     is_used = [step.excluded is None for step in selection.steps[host]]
@@ -309,8 +310,11 @@ def _meets_empty(
     begun: Int64Array, is_empty: BoolArray, start: Sequence[int], end: Sequence[int]
 ) -> list[bool | None]:
     """Whether a request in each step met an empty buffer; None where none was made."""
-    asked = [(begun >= first) & (begun < last) for first, last in zip(start, end, strict=True)]
-    return [bool(is_empty[inside].any()) if inside.any() else None for inside in asked]
+    order = np.argsort(begun, kind="stable")
+    first, last = (places(begun[order], np.array(times, dtype=np.int64)) for times in (start, end))
+    met = np.append(0, np.cumsum(is_empty[order]))
+    found = zip((first < last).tolist(), (met[last] > met[first]).tolist(), strict=True)
+    return [is_met if is_asked else None for is_asked, is_met in found]
 
 
 def _share(is_empty: Sequence[bool | None], weights: Sequence[int]) -> float | None:

@@ -41,6 +41,7 @@ from traceview.ledger.path import clocks_agree
 from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
+from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE, Trace
@@ -150,6 +151,7 @@ _TURN_BEGINS: Final = (
 
 _EVERY: Final = frozenset(State) - {State.NO_WORK}
 _IDLE: Final = _EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
+_FEWEST_BESIDE: Final = 2
 _WITH_LITTLE_TO_DO: Final = _IDLE - {State.DEVICE_WAIT}
 """What a device is idle for that computes little; in a collective it waits for a device, whatever it computes."""
 
@@ -167,10 +169,13 @@ def ledger_of(context: Run) -> Ledger:
             context.collectives,
         )
         lines: list[str] = []
+        visible = frozenset(base.devices)
+        changes: dict[int, _Change] = {}
         for host in selection.windows:
-            devices = [d for d in base.devices if trace.device_list[d].host == host]
+            devices = [d for d in trace.devices_of_host[host] if d in visible]
             if devices:
-                base = _of_host(context, base, host, devices, lines)
+                changes |= _of_host(context, host, devices, lines)
+        base = each_device(base, changes)
         base = _by_turns(context, base)
         base = _without_work(context, base)
         base = _by_lines(context, base, lines)
@@ -179,8 +184,8 @@ def ledger_of(context: Run) -> Ledger:
 
 
 def _of_host(
-    context: Run, ledger: Ledger, host: int, devices: Sequence[int], lines: list[str]
-) -> Ledger:
+    context: Run, host: int, devices: Sequence[int], lines: list[str]
+) -> dict[int, _Change]:
     trace, states = context.trace, context.idle.states[host]
     between = between_markers(trace, states, host)
     changes: dict[int, _Change] = {}
@@ -192,7 +197,7 @@ def _of_host(
             *_taken_by_pipeline(context, host, device),
         ]
         changes[device] = partial(_one_after_another, steps=steps)
-    return each_device(ledger, changes)
+    return changes
 
 
 def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
@@ -380,8 +385,8 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
 
     Where no other device has the same clock it is not known when, and all that they idle counts.
     """
-    trace, activities = context.trace, context.activities
-    status = statuses(trace, activities)
+    trace = context.trace
+    status, others = statuses(trace, context.activities), _OthersAtWork(context, ledger.devices)
     changes: dict[int, _Change] = {}
     for device in ledger.devices:
         window = context.selection.window_of_device(trace, device)
@@ -391,20 +396,42 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
         if status[device] == "copy_only":
             changes[device] = partial(recast, spans=whole, among=_IDLE, state=State.NO_WORK)
         elif status[device] == "marginal":
-            others = [
-                activities[other].compute
-                for other in ledger.devices
-                if other != device and clocks_agree(trace, (device, other))
-            ]
-            at_work = (
-                union(
-                    np.concatenate([spans.start for spans in others]),
-                    np.concatenate([spans.end for spans in others]),
-                )
-                if others
-                else whole
-            )
+            at_work = others.of(device)
             changes[device] = partial(
-                recast, spans=at_work, among=_WITH_LITTLE_TO_DO, state=State.NO_WORK
+                recast,
+                spans=whole if at_work is None else at_work,
+                among=_WITH_LITTLE_TO_DO,
+                state=State.NO_WORK,
             )
     return each_device(ledger, changes)
+
+
+class _OthersAtWork:
+    """When other devices compute whose clock agrees with that of a device, without comparing every two devices."""
+
+    def __init__(self, context: Run, devices: Sequence[int]) -> None:
+        self._trace = context.trace
+        self._activities = context.activities
+        self._devices = devices
+        self._peers: dict[int, CollectivePeers | None] = {}
+
+    def of(self, device: int) -> IntervalSet | None:
+        """When others compute; None without others."""
+        host = self._trace.device_list[device].host
+        clock = self._trace.hosts[host].clock
+        # With an aligned clock all others agree.
+        key = NONE if clock is not None and clock.residual_ps is not None else host
+        if key not in self._peers:
+            self._peers[key] = self._beside(device)
+        peers = self._peers[key]
+        return None if peers is None else peers.of(device)
+
+    def _beside(self, device: int) -> CollectivePeers | None:
+        trace = self._trace
+        agreeing = [d for d in self._devices if clocks_agree(trace, (device, d))]
+        if len(agreeing) < _FEWEST_BESIDE:
+            return None
+        spans = [self._activities[d].compute for d in agreeing]
+        of = np.repeat(agreeing, [each.start.size for each in spans])
+        start = np.concatenate([each.start for each in spans])
+        return peers_of(of, start, np.concatenate([each.end for each in spans]))

@@ -108,13 +108,14 @@ def _steps(ledger: Ledger) -> Iterator[StepStates]:
             by_host.setdefault(ledger.trace.device_list[device].host, []).append(device)
     for host, devices in by_host.items():
         total = sum(map(ledger.states_of_steps, devices), np.zeros(1, dtype=np.int64))
+        of_host = ledger.steps_of(devices[0])
         # Rounded so that the means of a step sum to its length.
         whole = np.cumsum(total, axis=0) // len(devices)
         means = np.diff(whole, axis=0, prepend=0).T.tolist()
-        for index, step in enumerate(ledger.steps):
-            if step.host == host and ledger.is_used[index]:
-                states = {key: ps for key, ps in zip(KEYS, means[index], strict=True) if ps}
-                name = ledger.trace.hosts[host].name
+        name = ledger.trace.hosts[host].name
+        for step, mean in zip(ledger.steps[of_host], means, strict=True):
+            if step.excluded is None:
+                states = {key: ps for key, ps in zip(KEYS, mean, strict=True) if ps}
                 yield StepStates(name, step.number, sum(states.values()), states)
 
 

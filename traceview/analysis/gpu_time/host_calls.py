@@ -45,8 +45,7 @@ class EagerOps(Struct, frozen=True, eq=False):
 
 def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
     """The eager ops of one host; None without steps or without such ops."""
-    columns = trace.host_columns
-    rows = np.flatnonzero(trace.names.matching(columns.name, [EAGER]) & (columns.host == host))
+    rows = trace.named_on(host, EAGER.__eq__)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, _calls(trace, host))
 
@@ -81,12 +80,12 @@ def _measured(
 def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     """Whether a graph starts below each of these ops: then it is the call of a `tf.function`."""
     columns = trace.host_columns
-    is_graph = trace.names.matching(columns.name, GRAPH)
     result = np.zeros(rows.size, dtype=np.bool_)
     for line in unique_ids(columns.line[rows]).tolist():
         at_line = np.flatnonzero(columns.line[rows] == line)
         whole = columns.rows_of(line)
-        graphs = np.sort(columns.start_ps[whole][is_graph[whole]])
+        is_graph = trace.names.matching(columns.name[whole], GRAPH)
+        graphs = np.sort(columns.start_ps[whole][is_graph])
         first = np.searchsorted(graphs, columns.start_ps[rows[at_line]])
         result[at_line] = np.searchsorted(graphs, columns.end_ps[rows[at_line]]) > first
     return result
@@ -94,9 +93,7 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
 
 def _calls(trace: Trace, host: int) -> Int64Array:
     """The host events in which Python runs an op, or calls a graph."""
-    columns = trace.host_columns
-    is_call = np.array([name.startswith(_CALL) for name in trace.names], dtype=np.bool_)
-    return np.flatnonzero((columns.host == host) & is_call[columns.name])
+    return trace.named_on(host, lambda name: name.startswith(_CALL))
 
 
 def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
@@ -134,17 +131,12 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     One that is traced for the first time in its process, such as that of the first evaluation, is not among them.
     """
     columns = trace.host_columns
-    calls = columns.stat("tf_function_call")
-    is_traced = [trace.names[int(value)].startswith(b"traced-") for value in calls.value]
-    rows = calls.row[np.array(is_traced, dtype=np.bool_)]
-    rows = rows[columns.host[rows] == host]
+    calls = columns.stat("tf_function_call").among(columns.rows_of_host(host))
+    rows = calls.row[trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))]
     recorded = trace.steps_by_host[host].steps
     steps = [step for step in selection.steps[host] if step != recorded[0]]
-    inside = np.zeros(rows.size, dtype=np.bool_)
-    for step in steps:
-        start = columns.start_ps[rows]
-        inside |= (start >= step.start_ps) & (start < step.end_ps)
-    rows = rows[inside]
+    begun = columns.start_ps[rows]
+    rows = rows[union(*step_bounds(steps)).within(begun, begun + 1) > 0]
     counts = columns.stat("tracing_count").at(rows, -1)
     sidecar = trace.hosts[host].sidecar
     functions = sidecar.placement.functions if sidecar is not None else ()

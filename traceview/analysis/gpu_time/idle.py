@@ -7,7 +7,7 @@ from typing import Final
 
 from traceview.analysis.gpu_time.host_wait_rules import RULES
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
-from traceview.analysis.measures.context import Analysis, View
+from traceview.analysis.measures.context import Analysis, View, has_time
 from traceview.analysis.measures.idle_report import (
     NAME_SEPARATOR,
     Gap,
@@ -222,6 +222,7 @@ ANALYSIS: Final = Analysis[Idle](
     "idle",
     compute=compute,
     rules=RULES,
+    leads=has_time(*(state for rule in RULES for state in rule.states)),
     diagnose=diagnose,
     if_absent=diagnose_without_devices,
     sections=(idle_section, gaps_section),

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
-import numpy as np
-
 from traceview.analysis.facts.input_supply import (
     LATE_RATIO,
     InputShard,
@@ -169,8 +167,7 @@ def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
     waited = ledger.by_device(ledger.rows(states=(State.INPUT,), devices=devices))
     most = max(devices, key=lambda device: waited[device])
     of_steps = ledger.states_of_steps(most)[State.INPUT]
-    own = np.array([step.host == host for step in ledger.steps], dtype=np.bool_)
-    return most, dict(enumerate(of_steps[own].tolist())), waited[most]
+    return most, dict(enumerate(of_steps.tolist())), waited[most]
 
 
 def _host(context: Context, host: int, supply: InputSupply) -> InputHost:

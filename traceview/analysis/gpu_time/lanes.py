@@ -225,8 +225,8 @@ def _steps(steps: Sequence[Step], window: Window) -> Slices:
 
 def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> list[int]:
     """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
-    launch = trace.device_columns.launch[trace.device_columns.launch != NONE]
-    launch = launch[trace.host_columns.host[launch] == host]
+    launch = trace.device_columns.launch[trace.device_rows(host)]
+    launch = launch[launch != NONE]
     count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
     launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
     named: dict[str, int] = {}
@@ -236,8 +236,9 @@ def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> 
                 if gap.thread is not None:
                     named[gap.thread] = named.get(gap.thread, 0) + gap.duration_ps
     thread_of_name: dict[str, int] = {}
-    for line, info in enumerate(trace.lines):
-        if info.host == host and info.device == NONE:
+    for line in np.flatnonzero(trace.host_of_line == host).tolist():
+        info = trace.lines[line]
+        if info.device == NONE:
             thread_of_name.setdefault(info.name, int(states.thread[line]))
     chosen = [
         *([states.caller] if states.caller != NONE else []),

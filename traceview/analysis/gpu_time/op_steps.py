@@ -117,7 +117,10 @@ def compute(context: Context) -> OpSteps | Skipped:
     ledger = context.ledger
     numbers = sorted({step.number for step in context.selection.used_steps})
     numbering = _Numbering(context.trace)
-    devices = [_device_ops(ledger, device, numbers, numbering) for device in ledger.devices]
+    place_of = {number: place for place, number in enumerate(numbers)}
+    places = [place_of.get(step.number, NONE) for step in ledger.steps]
+    of_step = np.array(places, dtype=np.int32)
+    devices = [_device_ops(ledger, device, of_step, numbering) for device in ledger.devices]
     walked = ledger.path
     is_busy = ledger.columns.activity[walked.row] != IDLE
     path = numbering.of(ledger.columns.event[walked.row[is_busy]])
@@ -187,15 +190,13 @@ class _DeviceOps(Struct, frozen=True, eq=False):
 
 
 def _device_ops(
-    ledger: Ledger, device: int, numbers: Sequence[int], numbering: _Numbering
+    ledger: Ledger, device: int, of_step: Int32Array, numbering: _Numbering
 ) -> _DeviceOps:
     own, columns = ledger.rows_of(device), ledger.columns
     rows = np.flatnonzero((columns.activity[own] != IDLE) & ledger.counts[own]) + own.start
-    of_number = {number: place for place, number in enumerate(numbers)}
-    place = np.array([of_number.get(step.number, NONE) for step in ledger.steps], dtype=np.int32)
     return _DeviceOps(
         numbering.of(columns.event[rows]),
-        place[columns.step[rows]],
+        of_step[columns.step[rows]],
         columns.duration_ps[rows],
         numbering.of(unique_ids(columns.event[rows])),
     )

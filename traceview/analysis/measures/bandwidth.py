@@ -141,8 +141,9 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
     links: set[tuple[Link | None, int | None]] = set()
     capabilities = {
         (device.count("compute_cap_major"), device.count("compute_cap_minor"))
-        for device in trace.device_list
-        if device.host in hosts and device.kind == "gpu"
+        for host in hosts
+        for device in map(trace.device_list.__getitem__, trace.devices_of_host[host])
+        if device.kind == "gpu"
     }
     for sidecar in sidecars(trace, hosts):
         for gpu in sidecar.environment.links.gpus or ():

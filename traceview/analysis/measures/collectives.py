@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -44,7 +45,7 @@ from traceview.analysis.measures.reduction_path import (
 )
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import is_in, sorted_unique, unique_ids
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.base.record import (
     Count,
     DeviceKey,
@@ -57,6 +58,7 @@ from traceview.base.record import (
 )
 from traceview.base.stats import median, median_ps
 from traceview.ledger.states import State
+from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_names, split_op
 from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
 from traceview.trace.device.table import Table, flags, integers, table, texts
@@ -128,8 +130,8 @@ def _per_step(collectives: Collectives, rows: BoolArray, steps: Int64Array) -> i
     """How many of the collectives begin in a used step, median."""
     first = np.zeros(collectives.count, dtype=np.bool_)
     first[collectives.collective[rows]] = True
-    of_step = collectives.first_step[first]
-    counts = [int((of_step == step).sum()) for step in steps.tolist()]
+    of_step = np.sort(collectives.first_step[first])
+    counts = places(of_step, steps, right=True) - places(of_step, steps)
     return round(median(counts))
 
 
@@ -368,6 +370,8 @@ class _Sums:
         self._in_window = np.zeros(self._collectives.count, dtype=np.bool_)
         self._in_window[self._collectives.collective[inside]] = True
         self._workers = Workers.of(self._trace)
+        names = [self._trace.names[name] for name in unique_ids(self._collectives.name).tolist()]
+        self._names_rccl = any(b"rccl" in name.lower() for name in names)
         ledger = context.ledger
         self._ledger = ledger
         in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
@@ -391,12 +395,11 @@ class _Sums:
         step_numbers = sorted_unique(np.array(used, dtype=np.int64))
         devices = {
             trace.device_key(index): index
-            for index in range(len(trace.device_list))
-            if trace.device_list[index].host in hosts
+            for index in sorted(chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts)))
         }
-        waited = {
-            key: in_complete & (collectives.device == device) for key, device in devices.items()
-        }
+        count = len(trace.device_list)
+        wait_ps = totals(collectives.device[in_complete], collectives.wait_ps[in_complete], count)
+        last_count = np.bincount(collectives.device[last], minlength=count)
         exposed = {key: self._exposed.get(device, 0) for key, device in devices.items()}
         exposed_ps = sum(exposed.values())
         busy_ps = sum(map(self._busy, devices.values()))
@@ -422,16 +425,13 @@ class _Sums:
             matched_by=_matched_by(collectives.by_keys[rows]),
             transfer_ps=int(transfer_ps[complete].sum()),
             transfer_per_step_ps=_mean(self._per_step(complete, transfer_ps, step_numbers)),
-            wait_ps={key: int(collectives.wait_ps[mask].sum()) for key, mask in waited.items()},
+            wait_ps={key: int(wait_ps[device]) for key, device in devices.items()},
             exposed_ps=exposed,
             communication_ps={key: self._communication.get(d, 0) for key, d in devices.items()},
             communication_per_step_ps=self._means(self._communication_in_steps, devices),
             device_wait_per_step_ps=self._means(self._waits_in_steps, devices),
             overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
-            last_count={
-                key: int(np.count_nonzero(last & (collectives.device == device)))
-                for key, device in devices.items()
-            },
+            last_count={key: int(last_count[device]) for key, device in devices.items()},
             **asdict(bandwidth),
             packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
             path=path.path,
@@ -460,13 +460,13 @@ class _Sums:
         return means or None
 
     def _library(self, hosts: Sequence[int]) -> Library | None:
-        devices = self._trace.device_list
-        gpus = [device for device in devices if device.host in hosts and device.kind == "gpu"]
+        trace = self._trace
+        of_hosts = chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts))
+        gpus = [trace.device_list[d] for d in of_hosts if trace.device_list[d].kind == "gpu"]
         if not gpus:
             return None
-        names = [self._trace.names[int(name)] for name in unique_ids(self._collectives.name)]
         is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
-        return "rccl" if is_amd or any(b"rccl" in name.lower() for name in names) else "nccl"
+        return "rccl" if is_amd or self._names_rccl else "nccl"
 
 
 def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:

@@ -13,11 +13,12 @@ from traceview.analysis.facts.python import PythonShare, python_of_steps, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.record import Record
 from traceview.base.timing import stage
 from traceview.document.model import Section
+from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.model import Trace
 
@@ -39,6 +40,10 @@ def _nothing(*_: object) -> Iterable[Finding]:
     return ()
 
 
+def _always(_: Context) -> bool:
+    return True
+
+
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
@@ -54,7 +59,7 @@ class Analysis(Struct, Generic[R], frozen=True):
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `join`: what that of a run is,
     made of those of its hosts; without it the topic needs the whole run. `rules`: the findings that
-    it can lead to. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    it can lead to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
     it nothing is said.
@@ -64,11 +69,27 @@ class Analysis(Struct, Generic[R], frozen=True):
     compute: Callable[[Context], R | Skipped]
     join: Callable[[OfHosts[R]], R] | None = None
     rules: tuple[Rule, ...] = ()
+    leads: Callable[[Context], bool] = _always
     diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
     if_absent: Callable[[Context], Iterable[Finding]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
+
+    def can_lead(self, context: Context) -> bool:
+        """Whether it can lead to a finding."""
+        return bool(self.rules) and self.leads(context)
+
+
+def has_time(*states: State) -> Callable[[Context], bool]:
+    """Tells whether a run without devices is at hand, or devices spend as much in some states as a finding takes."""
+
+    def leads(context: Context) -> bool:
+        ledger = context.ledger
+        lost = sum(ledger.by_device(ledger.rows(states=states)).values())
+        return not ledger.devices or lost >= LIMIT * sum(ledger.gpu_ps_by_device.values())
+
+    return leads
 
 
 def result_key(analysis: Analysis[Any]) -> Hashable:

@@ -318,7 +318,9 @@ def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
     columns, rows = trace.host_columns, trace.shared_rows
     result = []
     for host, window in selection.windows.items():
-        of_host = rows[columns.host[rows] == host]
+        own = columns.rows_of_host(host)
+        first, last = np.searchsorted(rows, (own.start, own.stop))
+        of_host = rows[first:last]
         if of_host.size:
             covered = union(columns.start_ps[of_host], columns.end_ps[of_host])
             result.append(SharedTime(trace.hosts[host].name, covered_ps(covered, window)))

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Meta, Struct
 
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.facts.selection import Selection
+from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.base.ids import unique_counts, unique_ids
-from traceview.base.intervals import Int64Array
+from traceview.base.intervals import largest_between, places
 from traceview.base.record import (
     LARGEST,
     Count,
@@ -215,14 +215,14 @@ def compute(context: Context) -> Steps | Skipped:
 def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
     """The median over the steps of the most iterations that one executor in it ran; None if none ran two."""
     columns = trace.host_columns
-    numbers = columns.stat("iter_num")
-    executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
-    row, iteration = numbers.row[executes], numbers.value[executes]
-    start, host = columns.start_ps[row], columns.host[row]
-    most = []
-    for step in (step for steps in selection.steps.values() for step in steps):
-        inside = (host == step.host) & (start >= step.start_ps) & (start < step.end_ps)
-        most.append(int(iteration[inside].max(initial=0)))
+    most: list[int] = []
+    for host, steps in selection.steps.items():
+        numbers = columns.stat("iter_num").among(columns.rows_of_host(host))
+        executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
+        start = columns.start_ps[numbers.row[executes]]
+        order = np.argsort(start, kind="stable")
+        bounds = [places(start[order], times) for times in step_bounds(steps)]
+        most += largest_between(numbers.value[executes][order], *bounds, 0).tolist()
     median = median_ps(most) or 0
     # In the iteration after the last one only the condition of the loop runs.
     return median if median > 1 else None
@@ -278,10 +278,14 @@ def _common(values: list[str]) -> str:
 
 def _rows(context: Context) -> list[StepRow]:
     trace, ledger = context.trace, context.ledger
-    states = {device: ledger.states_of_steps(device) for device in ledger.devices}
+    devices: dict[int, list[tuple[str, list[list[int]]]]] = {}
+    for device in ledger.devices:
+        of_steps = ledger.states_of_steps(device).T.tolist()
+        named = trace.device_key(device), of_steps
+        devices.setdefault(trace.device_list[device].host, []).append(named)
     rows: list[StepRow] = []
     passed: Counter[int] = Counter()
-    for place, step in enumerate(ledger.steps):
+    for step in ledger.steps:
         python = context.python_of_steps.get(step.host)
         rows.append(
             StepRow(
@@ -294,9 +298,8 @@ def _rows(context: Context) -> list[StepRow]:
                 used=step.excluded is None,
                 excluded=step.excluded,
                 devices=tuple(
-                    StepDevice(trace.device_key(device), _by_state(of_states[:, place]))
-                    for device, of_states in states.items()
-                    if trace.device_list[device].host == step.host
+                    StepDevice(key, _by_state(of_steps[passed[step.host]]))
+                    for key, of_steps in devices.get(step.host, ())
                 ),
                 python=python[passed[step.host]] if python else None,
             )
@@ -305,8 +308,8 @@ def _rows(context: Context) -> list[StepRow]:
     return rows
 
 
-def _by_state(of_states: Int64Array) -> dict[str, int]:
-    return {key: ps for key, ps in zip(KEYS, of_states.tolist(), strict=True) if ps}
+def _by_state(of_states: Sequence[int]) -> dict[str, int]:
+    return {key: ps for key, ps in zip(KEYS, of_states, strict=True) if ps}
 
 
 # The optimizer
@@ -338,14 +341,14 @@ def _accumulation(trace: Trace, selection: Selection) -> _Accumulation | None:
 
 def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...] | None:
     """The steps that hold most of the ops of the optimizer, by name; None if they are not a part of all steps."""
-    columns, phase = trace.device_columns, phases_of(trace)
-    of_host = np.array([device.host == host for device in trace.device_list], dtype=np.bool_)
-    rows = np.flatnonzero((phase == Phase.OPTIMIZER) & of_host[columns.device])
-    start, op = columns.start_ps[rows], columns.op[rows]
+    columns, rows = trace.device_columns, trace.device_rows(host)
+    rows = rows[phases_of(trace)[rows] == Phase.OPTIMIZER]
+    order = np.argsort(columns.start_ps[rows], kind="stable")
+    start, op = columns.start_ps[rows][order], columns.op[rows][order]
+    first, last = (places(start, times).tolist() for times in step_bounds(steps))
     steps_of_op: dict[int, list[int]] = {}
-    for step in steps:
-        inside = (start >= step.start_ps) & (start < step.end_ps)
-        for name in unique_ids(op[inside].astype(np.int64)).tolist():
+    for step, begin, end in zip(steps, first, last, strict=True):
+        for name in unique_ids(op[begin:end]).tolist():
             steps_of_op.setdefault(name, []).append(step.number)
     together = Counter(tuple(numbers) for numbers in steps_of_op.values())
     if not together:
@@ -365,18 +368,19 @@ def _updates_per_step(trace: Trace, selection: Selection) -> int | None:
 
     In a step it is how often its ops ran on a device, their median: some run once before the updates.
     """
-    columns = trace.device_columns
-    rows = np.flatnonzero(phases_of(trace) == Phase.OPTIMIZER)
-    start, device, op = columns.start_ps[rows], columns.device[rows], columns.op[rows]
-    hosts = np.array([device.host for device in trace.device_list], dtype=np.int64)
+    columns, phase = trace.device_columns, phases_of(trace)
     found = []
     for host, steps in selection.steps.items():
-        is_here = hosts[device] == host
-        for step in steps:
-            inside = is_here & (start >= step.start_ps) & (start < step.end_ps)
-            if inside.any():
-                _, counts = unique_counts(op[inside][device[inside] == device[inside][0]])
-                found.append(int(np.median(counts)))
+        left = steps
+        for device in trace.devices_of_host[host]:
+            own = columns.rows_of(device)
+            is_update = phase[own] == Phase.OPTIMIZER
+            start, op = columns.start_ps[own][is_update], columns.op[own][is_update]
+            first, last = (places(start, times) for times in step_bounds(left))
+            for begin, end in zip(first.tolist(), last.tolist(), strict=True):
+                if begin < end:
+                    found.append(int(np.median(unique_counts(op[begin:end])[1])))
+            left = tuple(compress(left, (first >= last).tolist()))
     return median_ps(found)
 
 

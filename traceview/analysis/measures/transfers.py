@@ -225,10 +225,9 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
     copies = _inside(trace, copies_of(trace), spans)
     trips = round_trips(trace, copies)
     exposed = _exposed(context.ledger, copies)
-    device_of_copy = trace.device_columns.device[copies.row]
     rows = []
     for index, span in spans.items():
-        of_device = np.flatnonzero(device_of_copy == index)
+        of_device = _of_device(trace, copies, index)
         own = _subset(copies, of_device)
         sources = _sources(trace, index, own, exposed[of_device])
         rows.append(
@@ -262,9 +261,15 @@ def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
     start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
     kept = [np.empty(0, dtype=np.int64)]
     for index, span in spans.items():
-        own = np.flatnonzero(columns.device[copies.row] == index)
+        own = _of_device(trace, copies, index)
         kept.append(own[rows_in(start[own], end[own], span.window)])
     return _subset(copies, np.sort(np.concatenate(kept)))
+
+
+def _of_device(trace: Trace, copies: Copies, device: int) -> Int64Array:
+    """The numbers of the copies of a device; they are in the order of device events."""
+    own = trace.device_columns.rows_of(device)
+    return np.arange(*np.searchsorted(copies.row, (own.start, own.stop)).tolist())
 
 
 def _subset(copies: Copies, index: Int64Array) -> Copies:

@@ -356,6 +356,7 @@ ANALYSIS: Final = Analysis[Launches](
     compute=compute,
     join=lambda hosts: Launches(hosts.rows(lambda result: result.devices)),
     rules=(OPAQUE_CUDA_GRAPH,),
+    leads=lambda context: bool(context.trace.device_columns.opaque.any()),
     diagnose=_diagnose,
     sections=(launches_section,),
 )

@@ -62,7 +62,10 @@ def analyze(
     as_json = format_ is Format.json
     source = Source.of(context, logdir)
     try:
-        report = source.report(top=None if as_json else TERMINAL_TOP)
+        report = source.report(
+            top=None if as_json else TERMINAL_TOP,
+            is_for_screen=not (as_json or full or device or redact or target.path),
+        )
     except TraceNotFoundError:
         # A job that hangs before its window has no trace, but says where it hangs.
         if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):

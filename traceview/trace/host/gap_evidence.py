@@ -6,7 +6,7 @@ The thread that was late and the one that calls graphs are searched first, then 
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,9 +14,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_events import ByStart
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
@@ -83,7 +84,7 @@ def surroundings_of(
     inside = int(open_[-1]) if open_.size else NONE
     rows = (inside, states.last_before(thread, start_ps), states.first_after(thread, end_ps))
     names = (None if row == NONE else trace.names.text(int(columns.name[row])) for row in rows)
-    return Surroundings(trace.lines[states.line_of(thread)].name, *names)
+    return Surroundings(trace.lines[thread].name, *names)
 
 
 def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
@@ -101,23 +102,12 @@ def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
     return HostEvidence(row, trace.lines[line].name, tuple(names))
 
 
-class _Searched(Struct, frozen=True, eq=False):
-    """Events by start, the latest end up to each, and the causes that each shows."""
-
-    row: Int64Array
-    start_ps: Int64Array
-    end_ps: Int64Array
-    reach_ps: Int64Array
-    shows: _Bits
-
-
 class ManyEvidence:
     """The evidence on one host, for many spans at once."""
 
     def __init__(self, trace: Trace, states: HostStates) -> None:
         self._trace = trace
         self._states = states
-        self._of_thread: dict[int, Int64Array] = {}
 
     def rows(
         self,
@@ -129,14 +119,17 @@ class ManyEvidence:
         """The host row that shows the cause of each span, `NONE` without one."""
         result = np.full(start_ps.size, NONE, dtype=np.int64)
         wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
+        states = self._states
         for number in unique_ids(thread).tolist():
             chosen = np.flatnonzero(thread == number)
             spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
-            result[chosen] = self._found(self._near(number), *spans)
+            # The thread and the one that calls graphs are searched first.
+            near = [states.by_start(each) for each in dict.fromkeys((number, states.caller))]
+            result[chosen] = self._found(near, *spans)
         missing = np.flatnonzero(result == NONE)
         if missing.size:
             rest = start_ps[missing], end_ps[missing], wanted[missing]
-            result[missing] = self._found(self._anywhere, *rest)
+            result[missing] = self._found([states.model_by_start], *rest)
         return result
 
     def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
@@ -186,53 +179,32 @@ class ManyEvidence:
         return np.where(names == NONE, NONE, columns.name[names]), is_shared
 
     def _found(
-        self, rows: Int64Array, start_ps: Int64Array, end_ps: Int64Array, wanted: _Bits
+        self,
+        searched: Sequence[ByStart],
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        wanted: _Bits,
     ) -> Int64Array:
-        """The row that shows what is wanted of each span, of these events in time order; `NONE` without one."""
+        """The row that shows what is wanted of each span, of several the first searched; `NONE` without one."""
+        columns, spans = self._trace.host_columns, union(start_ps, end_ps)
+        # What events show is asked for a few gaps out of many.
+        rows = np.concatenate([events.touching(spans.start, spans.end) for events in searched])
+        if len(searched) > 1:
+            rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
         order = np.argsort(start_ps, kind="stable")
-        searched = self._searched(rows, union(start_ps, end_ps))
+        end_of_row = columns.end_ps[rows]
         found = np.empty(order.size, dtype=np.int64)
         found[order] = SWEEPS.clearest(
-            searched.start_ps,
-            searched.end_ps,
-            searched.reach_ps,
-            searched.shows,
+            columns.start_ps[rows],
+            end_of_row,
+            SWEEPS.reaches(end_of_row),
+            self._shown_by(rows),
             start_ps[order],
             end_ps[order],
             wanted[order],
             NEARLY,
         )
-        return np.append(searched.row, NONE)[found]
-
-    def _near(self, thread: int) -> Int64Array:
-        """The events of a thread and of the one that calls graphs, which are searched first."""
-        if thread not in self._of_thread:
-            rows = self._by_start(self._states.rows_of_thread(thread))
-            if thread != self._states.caller:
-                of_caller = self._states.rows_of_thread(self._states.caller)
-                rows = self._by_start(np.concatenate((rows, self._by_start(of_caller))))
-            self._of_thread[thread] = rows
-        return self._of_thread[thread]
-
-    @cached_property
-    def _anywhere(self) -> Int64Array:
-        return self._by_start(self._states.rows_of_model)
-
-    def _by_start(self, rows: Int64Array) -> Int64Array:
-        start_ps = self._trace.host_columns.start_ps[rows]
-        if (start_ps[1:] >= start_ps[:-1]).all():
-            return rows
-        return rows[np.argsort(start_ps, kind="stable")]
-
-    def _searched(self, rows: Int64Array, spans: IntervalSet) -> _Searched:
-        """Those of the rows that touch a span: what they show is asked for a few gaps out of many."""
-        columns = self._trace.host_columns
-        start_ps, end_ps = columns.start_ps[rows], columns.end_ps[rows]
-        next_start = np.append(spans.start, np.iinfo(np.int64).max)
-        touched = next_start[np.searchsorted(spans.end, start_ps, side="right")] < end_ps
-        rows, start_ps, end_ps = rows[touched], start_ps[touched], end_ps[touched]
-        reach_ps = np.maximum.accumulate(end_ps)
-        return _Searched(rows, start_ps, end_ps, reach_ps, self._shown_by(rows))
+        return np.append(rows, NONE)[found]
 
     def _shown_by(self, rows: Int64Array) -> _Bits:
         """The causes that each row shows, a bit for each."""

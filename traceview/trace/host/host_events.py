@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.correlation import ProducerConsumerLinks
 from traceview.trace.device.side_work import SideWork, side_work_of
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
@@ -41,37 +42,28 @@ _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
-_BLOCK: Final = 64
-"""Events of a thread whose latest end is kept: so many more are looked at than overlap a span."""
-
-
-def _reach(end_ps: Int64Array) -> Int64Array:
-    """The latest end up to the last event of each full block."""
-    return np.maximum.accumulate(end_ps)[_BLOCK - 1 :: _BLOCK].copy()
-
-
-class _ByStart(Struct, frozen=True, eq=False):
-    """Events of a thread by start.
-
-    `reach_ps`: the latest end up to the last event of each full block of `_BLOCK`. `order`: their rows, None if they
-    follow `first`.
-    """
+class ByStart(Struct, frozen=True, eq=False):
+    """Events by start. `latest_ps`: what `SWEEPS.reaches` makes of their ends. `order`: their rows, None if they follow `first`."""
 
     start_ps: Int64Array
-    reach_ps: Int64Array
+    end_ps: Int64Array
+    latest_ps: Int64Array
     first: int
     order: Int64Array | None
 
-    def until(self, start_ps: int, end_ps: int) -> Int64Array:
-        """The rows of those that begin before `end_ps`, without blocks that have ended by `start_ps`."""
-        begin = _BLOCK * int(np.searchsorted(self.reach_ps, start_ps, side="right"))
-        return self.rows(begin, int(np.searchsorted(self.start_ps, end_ps)))
+    def touching(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
+        """The rows of those that overlap one of some sorted, disjoint spans, by start."""
+        place: Int64Array = SWEEPS.touching(
+            self.start_ps, self.end_ps, self.latest_ps, start_ps, end_ps
+        )
+        return place + self.first if self.order is None else self.order[place]
 
-    def rows(self, begin: int, end: int) -> Int64Array:
-        """The rows of a range of them."""
+    @property
+    def rows(self) -> Int64Array:
+        """All rows."""
         if self.order is None:
-            return np.arange(self.first + begin, self.first + end)
-        return self.order[begin:end]
+            return np.arange(self.first, self.first + self.start_ps.size)
+        return self.order
 
 
 class HostEvents:
@@ -94,7 +86,7 @@ class HostEvents:
         self._spans_of: dict[int, list[slice]] = {}
         self._is_python_thread: dict[int, bool] = {}
         self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
-        self._by_start: dict[int, _ByStart] = {}
+        self._by_start: dict[int, ByStart] = {}
 
     @cached_property
     def caller(self) -> int:
@@ -199,15 +191,22 @@ class HostEvents:
     def _row_spans(self, thread: int) -> list[slice]:
         """The rows of each line of a thread."""
         if thread not in self._spans_of:
-            lines = np.flatnonzero((self.thread == thread) & self._is_model_line)
-            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines.tolist()]
+            lines = self._model_lines.get(thread, ())
+            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines]
         return self._spans_of[thread]
+
+    @cached_property
+    def _model_lines(self) -> dict[int, list[int]]:
+        """The lines of each thread that runs the model."""
+        found: dict[int, list[int]] = {}
+        for line in np.flatnonzero(self._is_model_line).tolist():
+            found.setdefault(int(self.thread[line]), []).append(line)
+        return found
 
     def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
         """The events of a thread that overlap a span, ascending in start."""
-        near = self._sorted_rows(thread).until(start_ps, end_ps)
-        result: Int64Array = near[self._columns.end_ps[near] > start_ps]
-        return result
+        span = (np.array([bound], dtype=np.int64) for bound in (start_ps, end_ps))
+        return self.by_start(thread).touching(*span)
 
     def first_after(self, thread: int, time_ps: int) -> int:
         """The first event of a thread that shows what it does and begins at an instant or later; `NONE` without."""
@@ -222,35 +221,40 @@ class HostEvents:
         place = int(np.searchsorted(end, time_ps, side="right"))
         return int(rows[order[place - 1]]) if place else NONE
 
-    def line_of(self, thread: int) -> int:
-        """The first line of a thread."""
-        return int(np.flatnonzero(self.thread == thread)[0])
-
     def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """The events of a thread that show what it does, by start; their starts; and their order by end."""
         if thread not in self._spoken:
-            by_start = self._sorted_rows(thread)
-            rows = by_start.rows(0, by_start.start_ps.size)
+            rows = self.by_start(thread).rows
             rows = rows[self.is_spoken(rows)]
             order = np.argsort(self._columns.end_ps[rows], kind="stable")
             self._spoken[thread] = rows, self._columns.start_ps[rows], order
         return self._spoken[thread]
 
-    def _sorted_rows(self, thread: int) -> _ByStart:
+    def by_start(self, thread: int) -> ByStart:
         """The events of a thread by start."""
         if thread not in self._by_start:
-            self._by_start[thread] = self._sorted(thread)
+            spans = self._row_spans(thread)
+            one = spans[0] if len(spans) == 1 else None
+            self._by_start[thread] = self._sorted(
+                self.rows_of_thread(thread) if one is None else one
+            )
         return self._by_start[thread]
 
-    def _sorted(self, thread: int) -> _ByStart:
-        columns, spans = self._columns, self._row_spans(thread)
-        if len(spans) == 1:
-            start = columns.start_ps[spans[0]]
+    @cached_property
+    def model_by_start(self) -> ByStart:
+        """The events of `rows_of_model` by start."""
+        return self._sorted(self.rows_of_model)
+
+    def _sorted(self, rows: Int64Array | slice) -> ByStart:
+        columns = self._columns
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        if isinstance(rows, slice):
             if (start[1:] >= start[:-1]).all():
-                return _ByStart(start, _reach(columns.end_ps[spans[0]]), spans[0].start, None)
-        rows = self.rows_of_thread(thread)
-        rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-        return _ByStart(columns.start_ps[rows], _reach(columns.end_ps[rows]), NONE, rows)
+                return ByStart(start, end, SWEEPS.reaches(end), rows.start, None)
+            rows = np.arange(rows.start, rows.stop)
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+        return ByStart(start, end, SWEEPS.reaches(end), NONE, rows[order])
 
     def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
         """When each thread has one of some events of this host open."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,36 +22,24 @@ class StateTimeline(Struct, frozen=True, eq=False):
     """One cause at each instant of all time, `UNATTRIBUTED` where none is known.
 
     `start`: int64 `[n]`, start of each stretch; the first begins before all events. `cause`: uint8 `[n]`.
-    `elapsed`: int64 `[causes, n]`, time in each cause before each stretch.
     """
 
     start: Int64Array
     cause: npt.NDArray[np.uint8]
-    elapsed: Int64Array
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Between processes the times elapsed would be ten times as much as all else.
-        return timeline_of, (self.start, self.cause)
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Time in each cause inside each `[start, end)`, int64 `[causes, spans]`; it sums to `end - start`."""
-        result = np.zeros((len(Cause), np.asarray(start).size), dtype=np.int64)
-        for cause, lengths in self.parts(start, end):
-            result[cause] = lengths
-        return result
-
-    def parts(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Iterator[tuple[Cause, Int64Array]]:
-        """The causes of the timeline, each with its time inside each `[start, end)`."""
         before, after = (np.asarray(time, dtype=np.int64) for time in (start, end))
+        result = np.zeros((len(Cause), before.size), dtype=np.int64)
         first, last = self._stretch(before), self._stretch(after)
         first_part, last_part = before - self.start[first], after - self.start[last]
-        first_cause, last_cause = self.cause[first], self.cause[last]
+        lengths = np.diff(self.start)
         for cause in unique_ids(self.cause).tolist():
-            elapsed = self.elapsed[cause]
-            lengths = elapsed[last] - elapsed[first]
-            lengths += np.where(last_cause == cause, last_part, 0)
-            lengths -= np.where(first_cause == cause, first_part, 0)
-            yield Cause(cause), lengths
+            elapsed = np.append(0, np.cumsum(np.where(self.cause[:-1] == cause, lengths, 0)))
+            result[cause] = elapsed[last] - elapsed[first]
+            result[cause] += np.where(self.cause[last] == cause, last_part, 0)
+            result[cause] -= np.where(self.cause[first] == cause, first_part, 0)
+        return result
 
     def spans_of(self, causes: Collection[Cause]) -> IntervalSet:
         """When the cause is one of these; the last stretch, after all events, is left out."""
@@ -80,16 +68,7 @@ def stacked(layers: Sequence[Layer]) -> StateTimeline:
         cause[covered] = layer_cause
         is_open[covered] = False
     changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
-    return timeline_of(start[changes], cause[changes])
-
-
-def timeline_of(start: Int64Array, cause: npt.NDArray[np.uint8]) -> StateTimeline:
-    """The timeline whose stretches begin at `start`, each with its `cause`."""
-    elapsed = np.zeros((len(Cause), start.size), dtype=np.int64)
-    lengths = np.diff(start)
-    for number in unique_ids(cause).tolist():
-        elapsed[number, 1:] = np.cumsum(np.where(cause[:-1] == number, lengths, 0))
-    return StateTimeline(start, cause, elapsed)
+    return StateTimeline(start[changes], cause[changes])
 
 
 def without_holes(intervals: IntervalSet, hole_ps: int) -> IntervalSet:

@@ -196,7 +196,8 @@ def _set_clocks(
 ) -> None:
     """Compare each host of a group with the host that shares most collectives with it and is compared already."""
     shares = ends[:, list(group)] != _NO_END
-    common = shares.T.astype(np.int64) @ shares.astype(np.int64)
+    # Of integers numpy multiplies matrices slowly; counts are exact in these.
+    common = (shares.T.astype(np.float64) @ shares.astype(np.float64)).astype(np.int64)
     np.fill_diagonal(common, 0)
     if common.max(initial=0) < MIN_COLLECTIVES:
         return
