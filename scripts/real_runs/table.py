@@ -120,7 +120,7 @@ PROGRAMS: Final = {
             "loop_thread",
             "a Python thread counts words beside the steps",
             ("python-thread",),
-            ("lock",),
+            ("python_thread",),
         ),
         Program(
             "loop_constants",
@@ -229,7 +229,7 @@ PROGRAMS: Final = {
             "loop_producer_thread",
             "a thread that counts letters in Python fills the queue of batches",
             ("python-thread",),
-            ("lock",),
+            ("python_thread",),
         ),
         Program(
             "loop_print_replicas",

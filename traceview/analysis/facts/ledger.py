@@ -4,7 +4,8 @@ In this order:
 
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
-    lock         dispatch, launches and Python while another thread of the script keeps Python's lock
+    thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
+                 while one computes
     input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
                  while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
@@ -28,7 +29,7 @@ from traceview.analysis.facts.devices import concurrency, devices_in_use, status
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import beyond_median, open_threads, pipeline_python
 from traceview.analysis.facts.python import HostPython
-from traceview.analysis.facts.python_lock import LOCKED, keepers_of, lock_waits
+from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.ids import is_in
@@ -188,7 +189,7 @@ def _of_host(
         steps: list[_Change] = [
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
-            *_kept_by_threads(context, host, device, lines),
+            *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
         ]
         changes[device] = partial(_one_after_another, steps=steps)
@@ -201,32 +202,29 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
     return columns
 
 
-# Python's lock
+# Threads of Python beside the step
 
 
-def _kept_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
-    """Waits for the lock that a thread of the script keeps."""
+def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
+    """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if host not in context.idle.python:
         return []
     changes: list[_Change] = []
-    window_ps = context.selection.windows[host].length_ps
+    window = context.selection.windows[host]
     waits = lock_waits(context.trace, context.idle, device)
-    for keeper in keepers_of(context, host):
-        waited = intersection(waits, keeper.kept)
-        if covered_ps(waited, context.selection.windows[host]) < LOCK_WAIT_RATIO * window_ps:
-            continue
-        line = keeper.python.line
-        if line not in lines:
-            lines.append(line)
-        changes.append(
-            partial(
-                recast,
-                spans=keeper.kept,
-                among=(*_LOCKED, State.BETWEEN),
-                state=State.LOCK,
-                by=(By.PYTHON, lines.index(line)),
-            )
-        )
+    for thread in threads_at_work(context, host):
+        waited_ps = covered_ps(intersection(waits, thread.kept), window)
+        is_kept = waited_ps >= LOCK_WAIT_RATIO * window.length_ps
+        for spans, among in (
+            (thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN)),
+            *(((thread.kept, (*_LOCKED, State.BETWEEN)),) if is_kept else ()),
+        ):
+            line = thread.python.line
+            if line not in lines:
+                lines.append(line)
+            by = (By.PYTHON, lines.index(line))
+            change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
+            changes.append(change)
     return changes
 
 
@@ -267,7 +265,8 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
     changes: dict[int, _Change] = {}
     for device in ledger.devices:
         host = context.trace.device_list[device].host
-        if host not in context.idle.python:
+        python = context.idle.python.get(host)
+        if python is None or not python.is_sampled:
             silent = complement(context.idle.states[host].frames)
             among, state = (State.PYTHON,), State.BETWEEN_CALLS
             changes[device] = partial(recast, spans=silent, among=among, state=state)

@@ -1,4 +1,4 @@
-"""Python threads beside the step: which thread of the script keeps Python's lock, and how long devices wait for it."""
+"""Python threads beside the step: which thread of the script keeps the step waiting, and how long devices wait for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.facts.python_lock import keepers_of
+from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule
@@ -17,8 +17,10 @@ from traceview.ledger.states import State
 
 PYTHON_THREAD: Final = Rule(
     code="python-thread",
-    states=(State.LOCK,),
+    states=(State.PYTHON_THREAD,),
     title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
+    titles={"awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]"},
+    notes={"awaited": "For most of that time the thread of the step waits for what the other one makes."},
     meaning=(
         "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
         "computes keeps the lock for 5 ms each time. The thread of the step needs the lock after each call of TensorFlow and "
@@ -26,7 +28,8 @@ PYTHON_THREAD: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
-        "the lock, as samples of stacks show, and the step waits for the lock"
+        "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
+        "Python, and such a thread computes"
     ),
     action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(
@@ -49,6 +52,7 @@ class ThreadBeside(Record, frozen=True):
         host: Host.
         thread: Name of the thread in Python.
         kept_ps: Time in the window in which it kept Python's lock from others for long, picoseconds.
+        awaited_ps: Time in the window in which it computed while the thread of the step waited in Python, picoseconds.
         kept_ratio: The same as a share of the window.
         python: The Python that it ran meanwhile.
     """
@@ -56,6 +60,7 @@ class ThreadBeside(Record, frozen=True):
     host: Hostname
     thread: ThreadName
     kept_ps: Picoseconds
+    awaited_ps: Picoseconds
     kept_ratio: Share
     python: PythonShare
 
@@ -64,7 +69,7 @@ class PythonThreads(Record, frozen=True):
     """Python threads that computed beside the step.
 
     Attributes:
-        threads: By host those that kept the lock longest first.
+        threads: By host those that the step may have waited for longest first.
     """
 
     threads: tuple[ThreadBeside, ...]
@@ -77,13 +82,14 @@ def compute(context: Context) -> PythonThreads | Skipped:
     rows = tuple(
         ThreadBeside(
             host=context.trace.hosts[host].name,
-            thread=keeper.thread,
-            kept_ps=keeper.kept_ps,
-            kept_ratio=keeper.kept_ps / context.selection.windows[host].length_ps,
-            python=keeper.python,
+            thread=thread.thread,
+            kept_ps=thread.kept_ps,
+            awaited_ps=thread.awaited_ps,
+            kept_ratio=thread.kept_ps / context.selection.windows[host].length_ps,
+            python=thread.python,
         )
         for host in context.idle.python
-        for keeper in keepers_of(context, host)
+        for thread in threads_at_work(context, host)
     )
     if not rows:
         return Skipped(
@@ -93,8 +99,9 @@ def compute(context: Context) -> PythonThreads | Skipped:
 
 
 def diagnose(context: Context, result: PythonThreads) -> Iterator[Finding]:
-    """The time that devices wait for the lock, with the threads of the host that keeps it longest."""
-    longest = max(result.threads, key=lambda row: row.kept_ps)
+    """The time that devices wait for such a thread, with the one that they may have waited for longest."""
+    longest = max(result.threads, key=lambda row: max(row.kept_ps, row.awaited_ps))
+    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
     arguments: dict[str, Argument] = {
         "thread": Threads((longest.thread,)),
         "line": Line(longest.python.line),
@@ -110,6 +117,8 @@ def diagnose(context: Context, result: PythonThreads) -> Iterator[Finding]:
             ),
             longest.python.evidence,
         ),
+        title=key,
+        notes=(key,),
     )
     if finding is not None:
         yield finding
@@ -123,11 +132,12 @@ def section(view: View, result: PythonThreads) -> doc.Section:
         "python-threads",
         "Python threads beside the step",
         doc.table(
-            "Threads that kept Python's lock",
+            "Threads that kept Python's lock, or that the step waited for",
             (
                 doc.names("host", [row.host if several else None for row in rows]),
                 doc.names("thread", [row.thread for row in rows]),
                 doc.times("kept the lock", [row.kept_ps for row in rows]),
+                doc.times("awaited", [row.awaited_ps for row in rows]),
                 doc.shares("share of the window", [row.kept_ratio for row in rows]),
                 doc.names("line of Python", [row.python.line for row in rows]),
             ),
