@@ -242,7 +242,7 @@ PROGRAMS: Final = {
         Program(
             "loop_decomposition",
             "the loss takes the singular values of a matrix",
-            ("large-op",),
+            ("matrix-factoring",),
             ("compute",),
         ),
         Program(

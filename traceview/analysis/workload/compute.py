@@ -1,4 +1,5 @@
-"""Compute: the types of ops that it consists of, what of it is in float64, and what gives the same in every step.
+"""Compute: the types of ops that it consists of, what of it is in float64, what gives the same in every step, and what
+factors matrices.
 
 That a schedule has no problem says nothing of the compute itself. Names of kernels show float64; of other ops the capture has
 looked at the graphs of the step functions.
@@ -6,6 +7,7 @@ looked at the graphs of the step functions.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
@@ -239,12 +241,49 @@ CONSTANT: Final = Rule(
 )
 
 
+FACTORING: Final = Rule(
+    code="matrix-factoring",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} on factoring matrices: {ops}",
+    meaning=(
+        "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
+        "they are as slow as on CPUs."
+    ),
+    starts_at="{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile",
+    action="Do it every 100th step, and let the other steps use the last result.",
+    advice=(
+        "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
+        "inverse."
+    ),
+    metrics={"op_type": "type of op"},
+    example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
+)
+
+_FACTORING: Final = re.compile(
+    r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
+    r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
+)
+
+
+def _factoring_rows(context: Context) -> BoolArray:
+    """Rows of compute in ops that factor, invert or solve matrices."""
+    names = context.trace.once(op_names)
+    is_type = [_FACTORING.fullmatch(type_ or "") is not None for _, type_ in names.ops]
+    result = np.zeros(context.ledger.count, dtype=np.bool_)
+    for rows in context.once(_rows_of_devices).values():
+        op = context.trace.device_columns.op[context.ledger.columns.event[rows]]
+        known = op != NONE
+        result[rows[known]] = np.array(is_type, dtype=np.bool_)[names.of_name[op[known]]]
+    return result
+
+
 def diagnose(context: Context, _: Compute) -> Iterator[Finding]:
-    """Compute in float64, and compute of what never changes."""
+    """Compute in float64, of what never changes, and in factorings of matrices."""
     shown_by_kernels = bool(context.once(_float64_kernels).any())
     for rule, rows, lines in (
         (FLOAT64, context.once(_float64_rows), {}),
         (CONSTANT, context.once(_constant_rows), _constant_lines(context)),
+        (FACTORING, context.once(_factoring_rows), {}),
     ):
         if rows.any():
             chosen = np.flatnonzero(rows)
@@ -263,6 +302,7 @@ def diagnose(context: Context, _: Compute) -> Iterator[Finding]:
                 rows,
                 arguments=arguments,
                 confidence=("high", "" if rule is FLOAT64 and shown_by_kernels else "graph"),
+                keeps_waiting=rule is FACTORING,
                 evidence=[Evidence("op_type", type_, None, "") for type_ in types],
             )
             if finding is not None:
@@ -278,5 +318,5 @@ def _constant_lines(context: Context) -> dict[str, str | None]:
 
 
 ANALYSIS: Final = Analysis[Compute](
-    "compute", compute=compute, rules=(FLOAT64, CONSTANT), diagnose=diagnose
+    "compute", compute=compute, rules=(FLOAT64, CONSTANT, FACTORING), diagnose=diagnose
 )
