@@ -148,6 +148,12 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
 
 _FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
 _MODULE: Final = "<module>"
+_FILES_OF_JAX: Final = frozenset(
+    ("api.py", "array.py", "array_creation.py", "core.py", "dispatch.py", "dtypes.py", "lax.py")
+    + ("lax_numpy.py", "pjit.py", "prng.py", "profiler.py", "pxla.py", "random.py", "stages.py")
+    + ("traceback_util.py", "tree_util.py")
+)
+"""Modules of JAX that its users call; where one is open longest, no frame of the script was recorded."""
 _FRAME_INTERVAL_PS: Final = 100 * PS_PER_US
 _MOST_ROUNDS: Final = 1 << 20
 
@@ -161,11 +167,14 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     names, name = unique_inverse(columns.name[rows])
     # The script is open longest; where its first frame was recorded, that says so.
-    outermost = int((end - start).argmax())
     frames = [_frame(trace.names[each]) for each in names.tolist()]
-    scripts = [frame.file for frame in frames if frame.function == _MODULE]
-    script = frames[name[outermost]].file if not scripts else scripts[0]
-    is_user = np.array([frame.file == script for frame in frames], dtype=np.bool_)
+    outermost = frames[name[int((end - start).argmax())]].file
+    script = next((frame.file for frame in frames if frame.function == _MODULE), outermost)
+    is_user = np.array(
+        [frame.file == script and script not in _FILES_OF_JAX for frame in frames], dtype=np.bool_
+    )
+    if not is_user.any():
+        return None
     first, last = int(start.min()), int(end.max())
     time = np.arange(first, last, max(_FRAME_INTERVAL_PS, (last - first) // _MOST_ROUNDS))
     own = np.flatnonzero(is_user[name])
@@ -174,7 +183,7 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
     pairs, stack = unique_inverse((innermost + 1) * (names.size + 1) + user + 1)
     count = np.int64(names.size + 1)
     stacks = [
-        tuple(dict.fromkeys(number for number in (inner - 1, outer - 1) if number != NONE))
+        tuple(dict.fromkeys((inner - 1, outer - 1))) if outer else ()
         for inner, outer in zip((pairs // count).tolist(), (pairs % count).tolist(), strict=True)
     ]
     samples = PythonSamples(
