@@ -38,6 +38,10 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
             "augmented, train.py:9",
         ),
         (
+            (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$fromnumeric.py:9 sort", 2, 28)),
+            "augmented, train.py:9",
+        ),
+        (
             (("$train.py:40 train", 0, 100), ("$trainer.py:2 fit", 1, 99), ("$train.py:9 made", 1, 29)),
             "made, train.py:9",
         ),
@@ -51,7 +55,7 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
             "long, train.py:9",
         ),
     ],
-    ids=["script", "function", "in a library", "below a library", "most time"],
+    ids=["script", "function", "in C", "in a library", "below a library", "most time"],
 )
 def test_the_line_of_the_script(
     frames: tuple[tuple[str, float, float], ...], line: str, tmp_path: Path

@@ -154,5 +154,5 @@ def test_what_a_thread_makes_is_waited_for(
     assert found.code == code
     if code == "python-thread":
         assert found.title == (
-            "GPU:0 waits 28.0 of 100 ms (28%) for what statistics makes in count, train.py:12"
+            "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"
         )

@@ -1,7 +1,7 @@
 """Names the line of Python that ran while a device was idle, by the state of the device.
 
-Samples of stacks show it, or frames that a tracer of Python recorded, as JAX's profiler does. Of frames only the name of
-the file and the first line of the function are known; those of the script count as code of the user.
+Samples of stacks show it, or frames that a tracer of Python recorded, as JAX's profiler does. Of these only the name of
+the file and the first line of the function are known. What no library is known for counts as code of the user.
 
 Where the host is late, that is the line of the thread that runs the steps. Where input or an op on the host is late, it
 is that of the other threads, which run generators and `tf.py_function`; those that wait themselves run nothing. Queued work
@@ -11,6 +11,7 @@ waits for no Python.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -147,13 +148,27 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
 
 
 _FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
-_MODULE: Final = "<module>"
-_FILES_OF_JAX: Final = frozenset(
-    ("api.py", "array.py", "array_creation.py", "core.py", "dispatch.py", "dtypes.py", "lax.py")
-    + ("lax_numpy.py", "pjit.py", "prng.py", "profiler.py", "pxla.py", "random.py", "stages.py")
-    + ("traceback_util.py", "tree_util.py")
+_OF_LIBRARIES: Final = frozenset(
+    f"{name}.py"
+    for name in (
+        # JAX 0.10
+        "ad ad_util api api_util array array_constructors array_creation array_methods basearray batching callback compiler "
+        "config core custom_derivatives dispatch dtypes einsum indexing lax lax_numpy layout linear_util literals mlir "
+        "monitoring named_sharding op_shardings ops partial_eval partition_spec path pjit prng profiler pxla reductions shard_map "
+        "sharding sharding_impls sharding_specs source_info_util stages tensor_contractions traceback_util tree_util ufunc_api "
+        "ufuncs util xla xla_bridge "
+        # Keras 3
+        "array_data_adapter callback_list compile_utils data_adapter data_adapter_utils epoch_iterator generator_data_adapter "
+        "global_state io_utils keras_tensor progbar py_dataset_adapter python_utils stateless_scope traceback_utils variable_mapping "
+        # NumPy 2
+        "_methods einsumfunc fromnumeric function_base numeric overrides shape_base stride_tricks"
+    ).split()
 )
-"""Modules of JAX that its users call; where one is open longest, no frame of the script was recorded."""
+"""Files of JAX, Keras and NumPy that are open while a step is called; without a path a name is all that is known."""
+_IMPLEMENTATION: Final = re.compile(r"__init__\.py|_\w+_impl\.py|<.*", re.DOTALL)
+_OF_KERAS: Final = "epoch_iterator.py"
+_TRAINER: Final = "trainer.py"
+"""A file of Keras, where another one of it is, and else one of the script."""
 _FRAME_INTERVAL_PS: Final = 100 * PS_PER_US
 _MOST_ROUNDS: Final = 1 << 20
 
@@ -166,12 +181,11 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
         return None
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     names, name = unique_inverse(columns.name[rows])
-    # The script is open longest; where its first frame was recorded, that says so.
     frames = [_frame(trace.names[each]) for each in names.tolist()]
-    outermost = frames[name[int((end - start).argmax())]].file
-    script = next((frame.file for frame in frames if frame.function == _MODULE), outermost)
+    is_keras = any(frame.file == _OF_KERAS for frame in frames)
     is_user = np.array(
-        [frame.file == script and script not in _FILES_OF_JAX for frame in frames], dtype=np.bool_
+        [_is_of_script(frame.file) and not (is_keras and frame.file == _TRAINER) for frame in frames],
+        dtype=np.bool_,
     )
     if not is_user.any():
         return None
@@ -200,6 +214,16 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
         cost_ratio=None,
     )
     return PythonLines(trace, host, samples, 0)
+
+
+def _is_of_script(file: str) -> bool:
+    """Whether a file is of the script, by its name: of no known library, and not in C++."""
+    module, dot, _ = file.partition(".py")
+    return bool(dot) and not (
+        file in _OF_LIBRARIES
+        or module in sys.stdlib_module_names
+        or _IMPLEMENTATION.fullmatch(file) is not None
+    )
 
 
 def _frame(name: bytes) -> PythonFrame:

@@ -61,7 +61,7 @@ from traceview.base.units import PS_PER_US
 from traceview.document.vocabulary import thread_words
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Loss
+from traceview.ledger.table import Loss, totals
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -127,6 +127,16 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
     def python(self, state: State) -> PythonShare | None:
         """The line of Python that ran in them, in the state that they are in."""
         return python_of_rows(self.context.idle.python, self.context.ledger, self.rows, state)
+
+    @property
+    def line_of_calls(self) -> dict[str, Argument]:
+        """The line whose calls of the framework are most of them, where a line is."""
+        ledger, columns = self.context.ledger, self.context.ledger.columns
+        rows = np.flatnonzero(self.rows & (columns.by_kind == By.PYTHON))
+        of_line = totals(columns.by[rows], columns.duration_ps[rows], len(ledger.python))
+        if not rows.size or of_line.max() < _CLEAR_RATIO * columns.duration_ps[self.rows].sum():
+            return {}
+        return {"line": Line(ledger.python[int(of_line.argmax())])}
 
     def gap(self, state: State) -> tuple[str, Gap] | None:
         """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
@@ -508,10 +518,12 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
     is_small = waits.context.ledger.has_steps and (
         waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
     )
+    line = {} if is_small else waits.line_of_calls
     yield from waits.finding(
         HOST_BOUND,
+        arguments=line,
         title="small" if is_small else "",
-        action="small" if is_small else "replica" if is_replica else "",
+        action="small" if is_small else "convert" if line else "replica" if is_replica else "",
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",

@@ -136,7 +136,7 @@ CPU_HEAVY_OP: Final = Rule(
 HOST_BOUND: Final = Rule(
     code="host-bound",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for host ops",
+    title="{who:waits/wait} {loss} for host ops[ in {line}]",
     titles={
         "small": "The step is small: host ops take {loss}",
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
@@ -171,6 +171,10 @@ HOST_BOUND: Final = Rule(
         "small": (
             "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
             "",
+        ),
+        "convert": (
+            "Give the step tensors: convert arrays once before the loop, `tf.constant(array)`, or let `tf.data` make them.",
+            "An array of another dtype or order than the tensor is copied number by number, on the thread of the steps.",
         ),
         "eager": (
             "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
