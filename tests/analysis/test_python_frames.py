@@ -42,7 +42,11 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
             "augmented, train.py:9",
         ),
         (
-            (("$train.py:40 train", 0, 100), ("$trainer.py:2 fit", 1, 99), ("$train.py:9 made", 1, 29)),
+            (
+                ("$train.py:40 train", 0, 100),
+                ("$trainer.py:2 fit", 1, 99),
+                ("$train.py:9 made", 1, 29),
+            ),
             "made, train.py:9",
         ),
         (

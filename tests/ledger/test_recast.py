@@ -53,7 +53,9 @@ def instants(columns: Columns) -> list[tuple[Any, ...]]:
 
 
 def test_rows_of_the_states_are_cut_at_the_spans() -> None:
-    changed = recast(columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.PYTHON_THREAD)
+    changed = recast(
+        columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.PYTHON_THREAD
+    )
     assert listed(changed) == [
         # Compute is not among the states, and not cut either.
         (0, 4, "compute"),
@@ -161,7 +163,8 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 def test_a_change_of_one_device_leaves_the_others() -> None:
     ledger = ledger_of(ROWS, [Row(State.COMPUTE, 9), Row(State.PYTHON, 8)], ROWS[:1])
     changed = each_device(
-        ledger, {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)}
+        ledger,
+        {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)},
     )
     assert changed.first == (0, 4, 8, 9)
     assert listed(changed.columns.chosen(changed.rows_of(1))) == [

@@ -19,7 +19,10 @@ table = numbers(BATCH * 4, FEATURES)
 def smoothed(batch: Any) -> Any:
     rows = batch.numpy().tolist()
     return np.array(
-        [[0.5 * left + 0.5 * right for left, right in zip(row, row[1:] + row[:1])] for row in rows],
+        [
+            [0.5 * left + 0.5 * right for left, right in zip(row, row[1:] + row[:1], strict=True)]
+            for row in rows
+        ],
         np.float32,
     )
 

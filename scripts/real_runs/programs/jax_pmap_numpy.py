@@ -31,7 +31,8 @@ def update(weights: Any, batch: Any) -> Any:
 
 def augmented() -> Any:
     noise = rng.standard_normal(rows.shape)
-    return np.sort(rows + 0.1 * noise, axis=2).astype(np.float32)
+    parts = [np.sort(rows + 0.1 * place * noise, axis=2) for place in range(6)]
+    return np.median(parts, axis=0).astype(np.float32)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:

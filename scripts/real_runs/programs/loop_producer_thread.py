@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Any
@@ -21,7 +22,7 @@ texts = ["".join(chr(97 + (row * place) % 26) for place in range(LETTERS)) for r
 def counted() -> Any:
     counts = np.zeros([BATCH, FEATURES], np.float32)
     for row, text in enumerate(texts):
-        for first, second in zip(text, text[1:], strict=False):
+        for first, second in pairwise(text):
             counts[row, (ord(first) * 31 + ord(second)) % FEATURES] += 1
     return counts
 

@@ -233,7 +233,9 @@ def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
         return []
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     names, place = unique_inverse(columns.op[own])
-    works = (name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist())
+    works = (
+        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
+    )
     is_side = np.fromiter(works, np.bool_, names.size)[place]
     is_side &= columns.class_[own] == ActivityClass.COMPUTE
     changes: list[_Change] = []
@@ -242,7 +244,9 @@ def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
         side = np.flatnonzero(is_side) + own.start
         rows = trace.device_rows(host)
         begun, ended = np.sort(columns.start_ps[rows]), np.sort(columns.end_ps[rows])
-        changes.append(partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores))
+        changes.append(
+            partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)
+        )
     length = columns.end_ps[own] - columns.start_ps[own]
     is_small = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
     is_small &= (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
@@ -290,7 +294,9 @@ def _with_side_work(
     cut, number, _ = cut_at(columns, sorted_unique(np.concatenate((start, end))), rows)
     running = nesting(start, end).innermost(cut.start_ps)
     begun, ended = open_
-    count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(ended, cut.start_ps, "right")
+    count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(
+        ended, cut.start_ps, "right"
+    )
     is_shared = rows[number] & (running != NONE) & (count >= cores)
     length = np.where(is_shared, cut.duration_ps // np.maximum(count, 1), 0)
     from_ps = cut.end_ps - length

@@ -148,24 +148,24 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
 
 
 _FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
-_OF_LIBRARIES: Final = frozenset(
-    f"{name}.py"
-    for name in (
-        # JAX 0.10
-        "ad ad_util api api_util array array_constructors array_creation array_methods basearray batching callback compiler "
-        "config core custom_derivatives dispatch dtypes einsum indexing lax lax_numpy layout linear_util literals mlir "
-        "monitoring named_sharding op_shardings ops partial_eval partition_spec path pjit prng profiler pxla reductions shard_map "
-        "sharding sharding_impls sharding_specs source_info_util stages tensor_contractions traceback_util tree_util ufunc_api "
-        "ufuncs util xla xla_bridge "
-        # Keras 3
-        "array_data_adapter callback_list compile_utils data_adapter data_adapter_utils epoch_iterator generator_data_adapter "
-        "global_state io_utils keras_tensor progbar py_dataset_adapter python_utils stateless_scope traceback_utils variable_mapping "
-        # NumPy 2
-        "_methods einsumfunc fromnumeric function_base numeric overrides shape_base stride_tricks"
-    ).split()
+_OF_LIBRARIES: Final = re.compile(
+    r"(?:"
+    # JAX 0.10
+    "ad|ad_util|api|api_util|array|array_constructors|array_creation|array_methods|basearray|batching|callback|compiler|"
+    "config|core|custom_derivatives|dispatch|dtypes|einsum|indexing|lax|lax_numpy|layout|linear_util|literals|mlir|"
+    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|prng|profiler|pxla|reductions|"
+    "shard_map|sharding|sharding_impls|sharding_specs|source_info_util|stages|tensor_contractions|traceback_util|"
+    "tree_util|ufunc_api|ufuncs|util|xla|xla_bridge|"
+    # Keras 3
+    "array_data_adapter|callback_list|compile_utils|data_adapter|data_adapter_utils|epoch_iterator|"
+    "generator_data_adapter|global_state|io_utils|keras_tensor|progbar|py_dataset_adapter|python_utils|stateless_scope|"
+    "traceback_utils|variable_mapping|"
+    # NumPy 2
+    "_methods|einsumfunc|fromnumeric|function_base|numeric|overrides|shape_base|stride_tricks|"
+    r"_\w+_impl|__init__)\.py|<.*",
+    re.DOTALL,
 )
 """Files of JAX, Keras and NumPy that are open while a step is called; without a path a name is all that is known."""
-_IMPLEMENTATION: Final = re.compile(r"__init__\.py|_\w+_impl\.py|<.*", re.DOTALL)
 _OF_KERAS: Final = "epoch_iterator.py"
 _TRAINER: Final = "trainer.py"
 """A file of Keras, where another one of it is, and else one of the script."""
@@ -184,7 +184,10 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
     frames = [_frame(trace.names[each]) for each in names.tolist()]
     is_keras = any(frame.file == _OF_KERAS for frame in frames)
     is_user = np.array(
-        [_is_of_script(frame.file) and not (is_keras and frame.file == _TRAINER) for frame in frames],
+        [
+            _is_of_script(frame.file) and not (is_keras and frame.file == _TRAINER)
+            for frame in frames
+        ],
         dtype=np.bool_,
     )
     if not is_user.any():
@@ -219,11 +222,8 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
 def _is_of_script(file: str) -> bool:
     """Whether a file is of the script, by its name: of no known library, and not in C++."""
     module, dot, _ = file.partition(".py")
-    return bool(dot) and not (
-        file in _OF_LIBRARIES
-        or module in sys.stdlib_module_names
-        or _IMPLEMENTATION.fullmatch(file) is not None
-    )
+    is_known = module in sys.stdlib_module_names or _OF_LIBRARIES.fullmatch(file) is not None
+    return bool(dot) and not is_known
 
 
 def _frame(name: bytes) -> PythonFrame:

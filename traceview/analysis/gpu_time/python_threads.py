@@ -20,7 +20,9 @@ PYTHON_THREAD: Final = Rule(
     states=(State.PYTHON_THREAD,),
     title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
     titles={"awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]"},
-    notes={"awaited": "For most of that time the thread of the step waits for what the other one makes."},
+    notes={
+        "awaited": "For most of that time the thread of the step waits for what the other one makes."
+    },
     meaning=(
         "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
         "computes keeps the lock for 5 ms each time. The thread of the step needs the lock after each call of TensorFlow and "

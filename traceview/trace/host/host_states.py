@@ -151,7 +151,9 @@ class HostStates(HostEvidence):
         else:
             yield self._scheduling, own.other
         # A graph that the caller prepares has not begun.
-        compiles = [layer for layer in self._evidence(self.caller).strong if layer[0] is Cause.COMPILE]
+        compiles = [
+            layer for layer in self._evidence(self.caller).strong if layer[0] is Cause.COMPILE
+        ]
         yield from compiles
 
     @property
