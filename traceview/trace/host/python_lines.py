@@ -180,10 +180,12 @@ class PythonLines:
         return union(self.previous_ps[kept], self.time_ps[kept])
 
     def at_work(self, thread: int) -> IntervalSet:
-        """When a thread used a core for half of the time between two rounds, or more."""
+        """When a thread was at a place where it does not wait, by its processor time there; busy cores leave it little."""
         rows = self._rows_of(thread)
-        is_at_work = self._used_ps[rows] >= np.maximum(_AT_WORK_RATIO * self._passed_ps[rows], 1)
-        return union(self.previous_ps[rows][is_at_work], self.time_ps[rows][is_at_work])
+        at_work = rows[
+            (self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]
+        ]
+        return union(self.previous_ps[at_work], self.time_ps[at_work])
 
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
         """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.
