@@ -1,6 +1,6 @@
 """Record the training programs, or judge what traceview says of the recordings.
 
-python -m scripts.real_runs record OUT [NAME …]     with the Python that has TensorFlow
+python -m scripts.real_runs record OUT [NAME …]     with the Python that has TensorFlow, or JAX
 python -m scripts.real_runs judge OUT [NAME …]
 """
 

@@ -29,11 +29,11 @@ class Judgement(Struct, frozen=True):
         headline: The verdict in one sentence.
         finding: Code of the verdict; null where it names none.
         states: What the devices were in while that lost time.
-        share: Loss of the first right finding as a share of the step; null without one.
+        share: Loss of the first right finding, and of the right second one, as a share of the step; null without the first.
         truth: What the slowdown costs; null for a healthy run.
         warnings: Codes of the findings that are no mere information.
-        is_first_right: Whether the verdict names the slowdown; of a healthy run, whether there is no warning but that its
-            steps are small.
+        is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
+            healthy run, whether there is no warning but that its steps are small.
         is_state_right: Whether one of the states is one of the slowdown's.
     """
 
@@ -58,17 +58,22 @@ class Judgement(Struct, frozen=True):
 def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> Judgement:
     """Judge the report of a slow run."""
     verdict = report.verdict
-    right = [finding for finding in report.findings if finding.code in program.findings]
     states = verdict.loss.states if verdict.loss else ()
+    first, second = (
+        [row.loss.ratio for row in report.findings if row.code in codes and row.loss]
+        for codes in (program.findings, program.second)
+    )
+    ranked = [row.code for row in report.findings if row.loss]
     return Judgement(
         name=f"{program.name}/{SLOW}",
         headline=verdict.headline,
         finding=verdict.finding,
         states=states,
-        share=right[0].loss.ratio if right and right[0].loss else None,
+        share=sum((*first[:1], *second[:1])) if first else None,
         truth=truth,
         warnings=warnings_of(report),
-        is_first_right=verdict.finding in program.findings,
+        is_first_right=verdict.finding in program.findings
+        and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
         is_state_right=not set(states).isdisjoint(program.states),
     )
 

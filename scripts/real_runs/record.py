@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
+from scripts.real_runs.step_clock import WINDOW
 from scripts.real_runs.table import Program
 from scripts.real_runs.truth import Block, read_blocks, true_cost
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS_FOLDER: Final = Path(__file__).resolve().parent / "programs"
-WINDOW: Final = "8:20"
 PAIRS: Final = "1 0 1 0 1 0"
 MOST_ATTEMPTS: Final = 3
 """How many processes measure a cost, until their pairs agree."""
@@ -60,21 +60,27 @@ def capture(program: Program, folder: Path, *, is_slow: bool) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     script = PROGRAMS_FOLDER / f"{program.name}.py"
-    command = ["-m", "traceview", "capture", "--steps", WINDOW, "--out"]
-    _run([*command, fresh, script], fresh / "capture.txt", SLOWDOWN=str(int(is_slow)))
+    output, slowdown = fresh / "capture.txt", str(int(is_slow))
+    if program.is_jax:
+        _run([script], output, SLOWDOWN=slowdown, JAX_TRACE=str(fresh))
+    else:
+        command = ["-m", "traceview", "capture", "--steps", "{}:{}".format(*WINDOW), "--out"]
+        _run([*command, fresh, script], output, SLOWDOWN=slowdown)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
 
 
 def record(program: Program, folder: Path, repeats: int, *, keeps: bool = False) -> None:
-    """Measure and record a program with its slowdown, then `repeats` times without, one right after the other.
+    """Measure and record a program with its slowdown, if it has one, then `repeats` times without, one right after the other.
 
     `keeps`: leaves what is there already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if not (keeps and (folder / STEP_TIMES).exists()):
-        measure(program, folder)
-    names = [SLOW, *(f"{HEALTHY}-{number}" for number in range(1, repeats + 1))]
+    names = [f"{HEALTHY}-{number}" for number in range(1, repeats + 1)]
+    if program.findings:
+        names.insert(0, SLOW)
+        if not (keeps and (folder / STEP_TIMES).exists()):
+            measure(program, folder)
     for name in names:
         if not (keeps and (folder / name).exists()):
             capture(program, folder / name, is_slow=name == SLOW)

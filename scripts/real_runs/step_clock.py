@@ -6,6 +6,7 @@ decides what is run:
 - `SLOWDOWN`: one letter per training run in this process, `1` with the slowdown and `0` without; `0` by default. Runs in
   turn (`1 0 1 0`) meet the same noise of the machine.
 - `STEP_TIMES`: the file that gets the lengths of the steps, as JSON.
+- `JAX_TRACE`: the folder that gets a profile of the steps `WINDOW`, which JAX itself records.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Final
 
 STEPS: Final = 36
+WINDOW: Final = (8, 20)
+"""The first step that is recorded, and the first that is not."""
 
 
 class StepClock:
@@ -34,6 +37,17 @@ class StepClock:
     def step_ended(self, batch: int = 0, logs: object = None) -> None:
         """Note the end of a step; a Keras callback passes arguments, which are not used."""
         self.ends_ns.append(time.perf_counter_ns())
+        if folder := os.environ.get("JAX_TRACE"):
+            self._record(folder)
+
+    def _record(self, folder: str) -> None:
+        from jax import profiler
+
+        first, last = WINDOW
+        if len(self.ends_ns) == first:
+            profiler.start_trace(folder)
+        elif len(self.ends_ns) == last:
+            profiler.stop_trace()
 
 
 def run_blocks(train: Callable[[bool, StepClock], None]) -> None:

@@ -15,9 +15,10 @@ class Program(Struct, frozen=True):
     Attributes:
         name: Its module in `programs`.
         slowdown: What slows it down, in words.
-        findings: Codes that are right as the first finding of the slow run.
+        findings: Codes that are right as the first finding of the slow run; none if nothing slows it down.
         states: Those of the ledger that name the slowdown.
         statistic: Whether the slowdown costs every step (median) or some steps (mean).
+        second: Codes that are right as the second finding, of a program that two things slow down.
     """
 
     name: str
@@ -25,11 +26,19 @@ class Program(Struct, frozen=True):
     findings: tuple[str, ...]
     states: tuple[str, ...]
     statistic: Statistic = "median"
+    second: tuple[str, ...] = ()
+
+    @property
+    def is_jax(self) -> bool:
+        """Whether JAX runs the steps, which records its profile itself."""
+        return "jax" in self.name.split("_")
 
 
 _INPUT: Final = ("input-bound",)
 _BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
+_SMALL_OPS: Final = ("host-bound", "collective-exposed", "layer-collectives")
+_PYTHON: Final = ("python-stall", "callback-stall")
 
 PROGRAMS: Final = {
     program.name: program
@@ -111,7 +120,7 @@ PROGRAMS: Final = {
             "loop_thread",
             "a Python thread counts words beside the steps",
             ("python-thread",),
-            ("lock",),
+            ("python_thread",),
         ),
         Program(
             "loop_constants",
@@ -198,5 +207,70 @@ PROGRAMS: Final = {
             ("straggler-gpu",),
             ("device_wait",),
         ),
+        Program(
+            "loop_array_batch",
+            "a NumPy array of float64 is converted in each call of the step",
+            ("callback-stall", "python-stall", "host-bound"),
+            (*_BETWEEN_STEPS, "host_ops"),
+        ),
+        Program(
+            "loop_many_variables",
+            "300 tiny variables have an all-reduce and an update each",
+            _SMALL_OPS,
+            ("host_ops", "communication", "device_wait"),
+        ),
+        Program(
+            "loop_small_all_reduces",
+            "60 statistics are summed one by one",
+            _SMALL_OPS,
+            ("host_ops", "communication", "device_wait"),
+        ),
+        Program(
+            "loop_producer_thread",
+            "a thread that counts letters in Python fills the queue of batches",
+            ("python-thread",),
+            ("python_thread",),
+        ),
+        Program(
+            "loop_print_replicas",
+            "`tf.print` writes a layer inside the step of each replica",
+            _HOST_OP,
+            ("compute", "host_ops"),
+        ),
+        Program("fit_csv", "lines of a table are decoded one by one", _INPUT, ("input",)),
+        Program("fit_py_map", "the pipeline calls Python on each batch", _INPUT, ("input",)),
+        Program(
+            "loop_decomposition",
+            "the loss takes the singular values of a matrix",
+            ("matrix-factoring",),
+            ("compute",),
+        ),
+        Program(
+            "loop_ranking_and_strings",
+            "NumPy ranks outputs after each step, and the step hashes texts",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+            second=_HOST_OP,
+        ),
+        Program("fit_four_replicas", "nothing", (), ()),
+        Program("loop_read_loss", "nothing", (), ()),
+        Program(
+            "jax_pmap_numpy", "NumPy augments each batch before the call", _PYTHON, ("python",)
+        ),
+        Program(
+            "jax_shard_map_sums",
+            "120 small gradients are summed one by one",
+            _SMALL_OPS,
+            ("host_ops", "communication", "device_wait"),
+        ),
+        Program("jax_mesh_generator", "a generator makes each batch", _PYTHON, ("python",)),
+        Program(
+            "jax_numpy_and_callback",
+            "NumPy sorts each batch before the call, and the step calls Python",
+            _PYTHON,
+            ("python",),
+            second=_HOST_OP,
+        ),
+        Program("keras_jax_generator", "a generator makes each batch", _PYTHON, ("python",)),
     )
 }

@@ -11,7 +11,7 @@ import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import Line, Sample, python_group
 from tests.sidecars import write_sidecar
-from traceview.analysis.facts.python_lock import LockKeeper, keepers_of
+from traceview.analysis.facts.python_lock import ThreadAtWork, threads_at_work
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
@@ -37,7 +37,7 @@ def analyzed(
     round_ms: float = 5,
     at_work_ratio: float | None = 1,
     name: str | None = "statistics",
-) -> tuple[list[LockKeeper], dict[str, Finding]]:
+) -> tuple[list[ThreadAtWork], dict[str, Finding]]:
     """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from `wait_ms` on.
 
     A round of samples comes every `round_ms` from 1 ms on; the other thread uses a core for `at_work_ratio` of the time until
@@ -64,8 +64,8 @@ def analyzed(
     report = traceview.analyze(folder)
     assert {problem.code for problem in report.capture.problems} == {"no-gpu-plane"}
     loaded = traceview.load(folder)
-    keepers = keepers_of(Context(loaded, select(loaded)), 0)
-    return keepers, {finding.code: finding for finding in report.findings}
+    rows = threads_at_work(Context(loaded, select(loaded)), 0)
+    return rows, {finding.code: finding for finding in report.findings}
 
 
 def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
@@ -118,3 +118,44 @@ def test_python_of_the_step_itself_is_no_wait_for_the_lock(
     rows, findings = analyzed(tmp_path, lock_ms=lock_ms)
     assert len(rows) == 1
     assert ("python-thread" in findings) == is_reported
+
+
+GET: Line = ("queue.py", "get", 171, False)
+TAKE: Line = ("train.py", "take", 44, True)
+
+
+@pytest.mark.parametrize(
+    ("waits", "works", "code"),
+    [
+        pytest.param(True, True, "python-thread", id="it makes what the step waits for"),
+        pytest.param(True, False, "python-stall", id="nobody works"),
+        pytest.param(False, True, "python-stall", id="the step runs Python itself"),
+    ],
+)
+def test_what_a_thread_makes_is_waited_for(
+    waits: bool, works: bool, code: str, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms. In the first 30 ms of each the thread of the steps is in a queue, and the other one computes."""
+    trace = new_trace(length_ms=1000)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    used_us = [0, 0]
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("EagerExecute", 0, 0.001)
+        step.host("EagerExecute", 30, 30.01)
+        step.kernel(0, 30, 100, launch_ms=30)
+        for number in range(99):
+            at_ns = START_NS + round((step.start_ms + 1 + number) * 1e6)
+            is_late = number < 29
+            stacks = ((GET, TAKE) if is_late else (STEP,)), (COUNT,)
+            for thread, is_at_work in enumerate((not (waits and is_late), works and is_late)):
+                used_us[thread] += 1000 * is_at_work
+                samples.append((at_ns, thread, stacks[thread]))
+                cpu_us.append(used_us[thread])
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS, cpu_us)})
+    found = next(row for row in traceview.analyze(tmp_path).findings if row.loss)
+    assert found.code == code
+    if code == "python-thread":
+        assert found.title == (
+            "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"
+        )

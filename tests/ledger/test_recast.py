@@ -53,13 +53,15 @@ def instants(columns: Columns) -> list[tuple[Any, ...]]:
 
 
 def test_rows_of_the_states_are_cut_at_the_spans() -> None:
-    changed = recast(columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.LOCK)
+    changed = recast(
+        columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.PYTHON_THREAD
+    )
     assert listed(changed) == [
         # Compute is not among the states, and not cut either.
         (0, 4, "compute"),
-        (4, 3, "lock"),
+        (4, 3, "python_thread"),
         (7, 2, "python"),
-        (9, 1, "lock"),
+        (9, 1, "python_thread"),
         (10, 5, "launch"),
         (15, 2, "python"),
     ]
@@ -71,19 +73,19 @@ def test_the_causer_changes_where_the_state_does() -> None:
         columns_of([Row(State.COMPUTE, 4), Row(State.TURN, 6, by=2)]),
         spans_of((0, 7)),
         [State.TURN],
-        State.LOCK,
+        State.PYTHON_THREAD,
         by=(By.PYTHON, 1),
     )
-    assert listed(changed) == [(0, 4, "compute"), (4, 3, "lock"), (7, 3, "turn")]
+    assert listed(changed) == [(0, 4, "compute"), (4, 3, "python_thread"), (7, 3, "turn")]
     assert changed.by_kind.tolist() == [By.NONE, By.PYTHON, By.DEVICE]
     assert changed.by.tolist() == [NONE, 1, 2]
 
 
 def test_what_does_not_change_stays_the_same_object() -> None:
     columns = columns_of(ROWS)
-    assert recast(columns, spans_of((0, 3)), [State.PYTHON], State.LOCK) is columns
-    assert recast(columns, spans_of(), [State.PYTHON], State.LOCK) is columns
-    assert recast_rows(columns, columns.state == State.INPUT, State.LOCK) is columns
+    assert recast(columns, spans_of((0, 3)), [State.PYTHON], State.PYTHON_THREAD) is columns
+    assert recast(columns, spans_of(), [State.PYTHON], State.PYTHON_THREAD) is columns
+    assert recast_rows(columns, columns.state == State.INPUT, State.PYTHON_THREAD) is columns
 
 
 def test_whole_rows_have_another_state() -> None:
@@ -121,9 +123,9 @@ def test_each_instant_changes_as_the_spans_say(
     rows: list[Row], inside: set[int], among: set[State]
 ) -> None:
     columns = columns_of(rows)
-    changed = recast(columns, marked(inside), among, State.LOCK, (By.PYTHON, 3))
+    changed = recast(columns, marked(inside), among, State.PYTHON_THREAD, (By.PYTHON, 3))
     expected = [
-        (at, State.LOCK, activity, By.PYTHON, 3)
+        (at, State.PYTHON_THREAD, activity, By.PYTHON, 3)
         if at in inside and state in among
         else (at, state, activity, kind, by)
         for at, state, activity, kind, by in instants(columns)
@@ -161,13 +163,14 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 def test_a_change_of_one_device_leaves_the_others() -> None:
     ledger = ledger_of(ROWS, [Row(State.COMPUTE, 9), Row(State.PYTHON, 8)], ROWS[:1])
     changed = each_device(
-        ledger, {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.LOCK)}
+        ledger,
+        {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)},
     )
     assert changed.first == (0, 4, 8, 9)
     assert listed(changed.columns.chosen(changed.rows_of(1))) == [
         (0, 9, "compute"),
         (9, 1, "python"),
-        (10, 2, "lock"),
+        (10, 2, "python_thread"),
         (12, 5, "python"),
     ]
     for device in (0, 2):
@@ -178,7 +181,7 @@ def test_a_change_of_one_device_leaves_the_others() -> None:
 def test_columns_that_no_change_concerns_are_shared() -> None:
     ledger = ledger_of(ROWS, ROWS)
     changed = each_device(
-        ledger, {0: lambda own: recast_rows(own, own.state == State.PYTHON, State.LOCK)}
+        ledger, {0: lambda own: recast_rows(own, own.state == State.PYTHON, State.PYTHON_THREAD)}
     )
     assert changed.columns.state.tolist() != ledger.columns.state.tolist()
     for name in ("start_ps", "duration_ps", "step", "activity", "by_kind", "by", "event"):

@@ -38,6 +38,38 @@ class Shown:
     host_compute: Cover
     pipeline: Cover
     scheduling: Cover
+    other: Cover
+
+
+def _with_driver_lines(threads: list[list[Line]]) -> list[list[Line]]:
+    """The lines of each thread; one of eight driver calls or more joins the thread whose events hold all of them."""
+    homes: dict[int, list[int]] = {}
+    covers: dict[int, Cover] = {}
+    for place, own in enumerate(threads):
+        (line, *more) = own
+        calls = [event for event in line.events if "correlation_id" in event.stats]
+        if more or len(calls) < 8 or len(calls) < len(line.events):
+            continue
+        fitting = []
+        for other, lines in enumerate(threads):
+            for home in lines:
+                if home.events and any("correlation_id" not in e.stats for e in home.events):
+                    events = [e for e in home.events if not e.name.startswith("$")]
+                    cover = covers.setdefault(id(home), Cover((e.start, e.end) for e in events))
+                    if all(_inside(call, cover) for call in calls):
+                        fitting.append((sum(b - a for a, b in cover.spans), other))
+        if fitting:
+            homes.setdefault(min(fitting)[1], []).append(place)
+    result = [list(own) for own in threads]
+    for home, places in homes.items():
+        if len(places) == 1:
+            result[home] += threads[places[0]]
+            result[places[0]] = []
+    return result
+
+
+def _inside(event: Event, cover: Cover) -> bool:
+    return any(start <= event.start and event.end <= end for start, end in cover.spans)
 
 
 class HostCauses:
@@ -47,10 +79,11 @@ class HostCauses:
         self.answer = answer
         links, host = answer.links, answer.host
         self.has_queue = any(device.kind != "replica" for device in answer.devices)
-        self.thread_of = {id(line): n for n, own in enumerate(links.threads) for line in own}
+        threads = _with_driver_lines(links.threads)
+        self.thread_of = {id(line): n for n, own in enumerate(threads) for line in own}
         self.events = [
             [event for line in own if not is_data_line(line) for event in line.events]
-            for own in links.threads
+            for own in threads
         ]
         self.call_events = [
             event for own in self.events for event in own if kind_of(event.name) == "call"
@@ -231,6 +264,14 @@ class HostCauses:
             _cover(computing),
             _cover(pipeline),
             _cover(handing_on),
+            _cover(
+                event
+                for event in events
+                if kind_of(event.name) == "other"
+                and id(event) not in piped
+                and not event.name.startswith("$")
+                and "correlation_id" not in event.stats
+            ),
         )
 
     def _joined(self, threads: Iterable[int]) -> Shown:
@@ -243,6 +284,7 @@ class HostCauses:
             _union(shown.host_compute for shown in parts),
             _union(shown.pipeline for shown in parts),
             _union(shown.scheduling for shown in parts),
+            _union(shown.other for shown in parts),
         )
 
     def _async_input(self) -> Cover:
@@ -294,6 +336,10 @@ class HostCauses:
         if python is not None:
             executors = [p for n, p in enumerate(self.python) if n != self.caller and p is not None]
             result += [("python", [python]), ("python", [_union(executors)])]
+        else:
+            result.append((self._scheduling(), [own.other]))
+        if self.caller is not None:
+            result.append(("compile", [self.shown[self.caller].strong["compile"]]))
         return result
 
     def _peers(self) -> list[Layer]:

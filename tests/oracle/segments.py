@@ -24,7 +24,7 @@ STATES = (
         "launch",
         "python",
         "between_calls",
-        "lock",
+        "python_thread",
         "between",
         "evaluation",
         "checkpoint",

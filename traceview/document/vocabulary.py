@@ -48,7 +48,7 @@ CLASSES: Final = _by_key(
 
 _FAMILY: Final = {
     State.TURN: State.DEVICE_WAIT,
-    State.LOCK: State.PYTHON,
+    State.PYTHON_THREAD: State.PYTHON,
     State.BETWEEN_CALLS: State.PYTHON,
     State.EVALUATION: State.BETWEEN,
 }

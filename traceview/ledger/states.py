@@ -28,7 +28,7 @@ class State(IntEnum):
     LAUNCH = 8
     PYTHON = 9
     BETWEEN_CALLS = 10
-    LOCK = 11
+    PYTHON_THREAD = 11
     BETWEEN = 12
     EVALUATION = 13
     CHECKPOINT = 14
@@ -121,12 +121,12 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "the launching thread recorded nothing until Python called the next op, function or copy",
         "between recorded calls",
     ),
-    State.LOCK: Meaning(
-        "Python's lock",
+    State.PYTHON_THREAD: Meaning(
+        "another Python thread",
         "G",
         "bright_white",
-        "the thread of the step waited for the lock of Python that another thread held",
-        "for Python's lock",
+        "the thread of the step waited for another thread of Python: for the lock that it held, or for what it makes",
+        "for another Python thread",
     ),
     State.BETWEEN: Meaning(
         "Python between steps",

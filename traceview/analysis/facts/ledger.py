@@ -2,9 +2,12 @@
 
 In this order:
 
+    side work    its share of the instants that ops of the model have, where the ops that run take all cores
+    small ops    the time of ops so short that dispatch is what they cost, where a step runs many of them
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
-    lock         dispatch, launches and Python while another thread of the script keeps Python's lock
+    thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
+                 while one computes
     input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
                  while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
@@ -26,22 +29,36 @@ from msgspec.structs import replace
 
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
-from traceview.analysis.facts.pipeline_threads import beyond_median, open_threads, pipeline_python
+from traceview.analysis.facts.pipeline_threads import (
+    beyond_median,
+    open_threads,
+    pipeline_python,
+    usual_length,
+)
 from traceview.analysis.facts.python import HostPython
-from traceview.analysis.facts.python_lock import LOCKED, keepers_of, lock_waits
+from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
-from traceview.analysis.facts.selection import covered_ps
-from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.analysis.facts.selection import covered_ps, step_bounds
+from traceview.base.ids import is_in, sorted_unique, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
-from traceview.ledger.recast import each_device, is_among, recast, recast_ends, recast_rows
+from traceview.ledger.recast import (
+    cut_at,
+    each_device,
+    is_among,
+    recast,
+    recast_ends,
+    recast_rows,
+)
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.collective_peers import CollectivePeers, peers_of
+from traceview.trace.device.side_work import side_work_of
+from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE, Trace
@@ -191,9 +208,10 @@ def _of_host(
     changes: dict[int, _Change] = {}
     for device in devices:
         steps: list[_Change] = [
+            *_of_replica(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
-            *_kept_by_threads(context, host, device, lines),
+            *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
         ]
         changes[device] = partial(_one_after_another, steps=steps)
@@ -206,32 +224,121 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
     return columns
 
 
-# Python's lock
+# Ops of replicas
 
 
-def _kept_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
-    """Waits for the lock that a thread of the script keeps."""
+MANY_OPS: Final = 500
+"""Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
+
+
+def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
+    """What the ops of a CPU device cost beyond their own compute: the cores that side work takes, and dispatch."""
+    trace = context.trace
+    if trace.device_list[device].kind != "replica":
+        return []
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    names, place = unique_inverse(columns.op[own])
+    works = (
+        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
+    )
+    is_side = np.fromiter(works, np.bool_, names.size)[place]
+    is_side &= columns.class_[own] == ActivityClass.COMPUTE
+    changes: list[_Change] = []
+    cores = _cores(trace, host)
+    if cores and is_side.any():
+        side = np.flatnonzero(is_side) + own.start
+        rows = trace.device_rows(host)
+        begun, ended = np.sort(columns.start_ps[rows]), np.sort(columns.end_ps[rows])
+        changes.append(
+            partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)
+        )
+    length = columns.end_ps[own] - columns.start_ps[own]
+    is_small = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    is_small &= (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
+    start, end = step_bounds(context.selection.used_of(host))
+    begun = np.sort(columns.start_ps[own][is_small])
+    in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
+    if in_steps >= MANY_OPS * max(start.size, 1):
+        changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
+    return changes
+
+
+def _cores(trace: Trace, host: int) -> int | None:
+    """The cores that the process of a host may use."""
+    sidecar = trace.hosts[host].sidecar
+    return sidecar.environment.cores.usable_count if sidecar else None
+
+
+def _is_compute(columns: Columns) -> BoolArray:
+    computes: BoolArray = columns.state == State.COMPUTE
+    return computes & (columns.activity == ActivityClass.COMPUTE)
+
+
+def _as_host_ops(columns: Columns, is_small: BoolArray, first: int) -> Columns:
+    rows = np.flatnonzero(_is_compute(columns))
+    chosen = np.zeros(columns.count, dtype=np.bool_)
+    chosen[rows] = is_small[columns.event[rows] - first]
+    return recast_rows(columns, chosen, State.HOST_OPS)
+
+
+def _with_side_work(
+    columns: Columns,
+    trace: Trace,
+    side: Int64Array,
+    open_: tuple[Int64Array, Int64Array],
+    cores: int,
+) -> Columns:
+    """The rows of a device, where side work has its share of what ops of the model have while it runs.
+
+    The model could use the core that side work has. Of n ops that run on n cores or fewer each counts for an nth of the time,
+    that of the side work last. `open_`: starts and ends of the ops of all devices of the host, sorted.
+    """
+    events = trace.device_columns
+    start, end = events.start_ps[side], events.end_ps[side]
+    rows = _is_compute(columns) & ~is_in(columns.event, side)
+    cut, number, _ = cut_at(columns, sorted_unique(np.concatenate((start, end))), rows)
+    running = nesting(start, end).innermost(cut.start_ps)
+    begun, ended = open_
+    count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(
+        ended, cut.start_ps, "right"
+    )
+    is_shared = rows[number] & (running != NONE) & (count >= cores)
+    length = np.where(is_shared, cut.duration_ps // np.maximum(count, 1), 0)
+    from_ps = cut.end_ps - length
+    inside = (length > 0) & (length < cut.duration_ps)
+    shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
+    of_side = (length > 0)[place] & (shared_rows.start_ps >= from_ps[place])
+    event = np.append(side, NONE)[running[place]].astype(np.int32)
+    return with_values(
+        shared_rows,
+        event=np.where(of_side, event, shared_rows.event),
+        by=np.where(of_side, events.op[event], shared_rows.by),
+    )
+
+
+# Threads of Python beside the step
+
+
+def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
+    """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if host not in context.idle.python:
         return []
     changes: list[_Change] = []
-    window_ps = context.selection.windows[host].length_ps
+    window = context.selection.windows[host]
     waits = lock_waits(context.trace, context.idle, device)
-    for keeper in keepers_of(context, host):
-        waited = intersection(waits, keeper.kept)
-        if covered_ps(waited, context.selection.windows[host]) < LOCK_WAIT_RATIO * window_ps:
-            continue
-        line = keeper.python.line
-        if line not in lines:
-            lines.append(line)
-        changes.append(
-            partial(
-                recast,
-                spans=keeper.kept,
-                among=(*_LOCKED, State.BETWEEN),
-                state=State.LOCK,
-                by=(By.PYTHON, lines.index(line)),
-            )
-        )
+    for thread in threads_at_work(context, host):
+        waited_ps = covered_ps(intersection(waits, thread.kept), window)
+        is_kept = waited_ps >= LOCK_WAIT_RATIO * window.length_ps
+        for spans, among in (
+            (thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN)),
+            *(((thread.kept, (*_LOCKED, State.BETWEEN)),) if is_kept else ()),
+        ):
+            line = thread.python.line
+            if line not in lines:
+                lines.append(line)
+            by = (By.PYTHON, lines.index(line))
+            change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
+            changes.append(change)
     return changes
 
 
@@ -241,6 +348,9 @@ _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
 _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
+_LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
+"""A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
+
 
 def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
     """The line that ran in each long row that is as long as a line of Python takes, where samples show it."""
@@ -248,13 +358,17 @@ def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
     for device in ledger.devices:
         python = context.idle.python.get(context.trace.device_list[device].host)
         if python is not None:
-            changes[device] = partial(_with_lines, python=python, lines=lines)
+            # A thread has the number of its first line.
+            caller = context.idle.states[context.trace.device_list[device].host].caller
+            changes[device] = partial(_with_lines, python=python, caller=caller, lines=lines)
     return each_device(ledger, changes)
 
 
-def _with_lines(columns: Columns, python: HostPython, lines: list[str]) -> Columns:
-    asked = is_among(columns, _OF_A_LINE) & (columns.activity == IDLE)
-    rows = np.flatnonzero(asked & (columns.duration_ps >= _LEAST_OF_A_LINE_PS))
+def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[str]) -> Columns:
+    asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
+    dispatches = (columns.state == State.HOST_OPS) & (columns.by_kind == By.THREAD)
+    dispatches &= (columns.by == caller) & (columns.duration_ps >= _LONG_DISPATCH_PS)
+    rows = np.flatnonzero((asked | dispatches) & (columns.activity == IDLE))
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
@@ -272,7 +386,8 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
     changes: dict[int, _Change] = {}
     for device in ledger.devices:
         host = context.trace.device_list[device].host
-        if host not in context.idle.python:
+        python = context.idle.python.get(host)
+        if python is None or not python.is_sampled:
             silent = complement(context.idle.states[host].frames)
             among, state = (State.PYTHON,), State.BETWEEN_CALLS
             changes[device] = partial(recast, spans=silent, among=among, state=state)
@@ -305,8 +420,7 @@ def _as_dispatch(columns: Columns) -> Columns:
 
 def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
     """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
-    sidecar = context.trace.hosts[host].sidecar
-    cores = sidecar.environment.cores.usable_count if sidecar else None
+    cores = _cores(context.trace, host)
     if not cores:
         return []
     threads = open_threads(context.trace, context.idle, host)

@@ -120,6 +120,13 @@ def _changes(by_thread: Collection[IntervalSet]) -> tuple[Int64Array, Int64Array
 
 def beyond_median(key: Int64Array, length_ps: Int64Array) -> Int64Array:
     """How much longer each thing takes than the median of those with its key, int64; 0 for the key `NONE`."""
+    longer = np.maximum(length_ps - usual_length(key, length_ps), 0)
+    result: Int64Array = np.where(key == NONE, 0, longer)
+    return result
+
+
+def usual_length(key: Int64Array, length_ps: Int64Array) -> Int64Array:
+    """The median length of the things with the key of each, int64."""
     order = np.lexsort((length_ps, key))
     ordered = key[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
@@ -128,5 +135,4 @@ def beyond_median(key: Int64Array, length_ps: Int64Array) -> Int64Array:
     high = length_ps[order][first + count // 2]
     usual = np.empty_like(length_ps)
     usual[order] = np.repeat(low + (high - low) // 2, count)
-    result: Int64Array = np.where(key == NONE, 0, np.maximum(length_ps - usual, 0))
-    return result
+    return usual

@@ -1,5 +1,8 @@
 """Names the line of Python that ran while a device was idle, by the state of the device.
 
+Samples of stacks show it, or frames that a tracer of Python recorded, as JAX's profiler does. Of these only the name of
+the file and the first line of the function are known. What no library is known for counts as code of the user.
+
 Where the host is late, that is the line of the thread that runs the steps. Where input or an op on the host is late, it
 is that of the other threads, which run generators and `tf.py_function`; those that wait themselves run nothing. Queued work
 waits for no Python.
@@ -7,6 +10,8 @@ waits for no Python.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +20,11 @@ from msgspec import Struct
 
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.rules.finding import Evidence
-from traceview.base.ids import is_in, sorted_unique
+from traceview.base.ids import is_in, sorted_unique, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting, union
 from traceview.base.record import Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_NS, PS_PER_US
 from traceview.document import numbers
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
@@ -26,8 +32,14 @@ from traceview.ledger.table import Ledger
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine, PythonLines, python_lines
 from traceview.trace.model import NONE, Step, Trace
-from traceview.trace.sidecar.python_samples import PythonState
+from traceview.trace.sidecar.python_samples import (
+    PythonFrame,
+    PythonSamples,
+    PythonState,
+    PythonThread,
+)
 from traceview.trace.windows import Window
+from traceview.xplane.host_names import is_python_frame
 
 if TYPE_CHECKING:
     from traceview.ledger.table import Ledger
@@ -73,10 +85,14 @@ class PythonShare(Record, frozen=True):
 
 
 class HostPython(Struct, frozen=True, eq=False):
-    """The samples of one host. `caller`: the number of the thread that runs the steps, `NONE` if it was not sampled."""
+    """The samples of one host. `caller`: the number of the thread that runs the steps, `NONE` if it was not sampled.
+
+    `is_sampled`: they are samples of stacks, not recorded frames, which show the thread of the steps alone.
+    """
 
     lines: PythonLines
     caller: int
+    is_sampled: bool = True
 
     def in_each(
         self, state: State, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
@@ -126,7 +142,97 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
             callers = np.flatnonzero(of_host.thread == of_host.caller).tolist()
             known = [thread for thread in map(lines.thread_of, callers) if thread != NONE]
             python[host] = HostPython(lines, known[0] if known else NONE)
+        elif (recorded := _recorded_frames(trace, of_host, host)) is not None:
+            python[host] = HostPython(recorded, 0, is_sampled=False)
     return python
+
+
+_FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
+_OF_LIBRARIES: Final = re.compile(
+    r"(?:"
+    # JAX 0.10
+    "ad|ad_util|api|api_util|array|array_constructors|array_creation|array_methods|basearray|batching|callback|compiler|"
+    "config|core|custom_derivatives|dispatch|dtypes|einsum|indexing|lax|lax_numpy|layout|linear_util|literals|mlir|"
+    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|prng|profiler|pxla|reductions|"
+    "shard_map|sharding|sharding_impls|sharding_specs|source_info_util|stages|tensor_contractions|traceback_util|"
+    "tree_util|ufunc_api|ufuncs|util|xla|xla_bridge|"
+    # Keras 3
+    "array_data_adapter|callback_list|compile_utils|data_adapter|data_adapter_utils|epoch_iterator|"
+    "generator_data_adapter|global_state|io_utils|keras_tensor|progbar|py_dataset_adapter|python_utils|stateless_scope|"
+    "traceback_utils|variable_mapping|"
+    # NumPy 2
+    "_methods|einsumfunc|fromnumeric|function_base|numeric|overrides|shape_base|stride_tricks|"
+    r"_\w+_impl|__init__)\.py|<.*",
+    re.DOTALL,
+)
+"""Files of JAX, Keras and NumPy that are open while a step is called; without a path a name is all that is known."""
+_OF_KERAS: Final = "epoch_iterator.py"
+_TRAINER: Final = "trainer.py"
+"""A file of Keras, where another one of it is, and else one of the script."""
+_FRAME_INTERVAL_PS: Final = 100 * PS_PER_US
+_MOST_ROUNDS: Final = 1 << 20
+
+
+def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines | None:
+    """What frames of Python show of the thread that runs the steps, read as samples of its stack; None without frames."""
+    columns, rows = trace.host_columns, states.rows_of_thread(states.caller)
+    rows = rows[trace.names.where(columns.name[rows], is_python_frame)]
+    if not rows.size:
+        return None
+    start, end = columns.start_ps[rows], columns.end_ps[rows]
+    names, name = unique_inverse(columns.name[rows])
+    frames = [_frame(trace.names[each]) for each in names.tolist()]
+    is_keras = any(frame.file == _OF_KERAS for frame in frames)
+    is_user = np.array(
+        [
+            _is_of_script(frame.file) and not (is_keras and frame.file == _TRAINER)
+            for frame in frames
+        ],
+        dtype=np.bool_,
+    )
+    if not is_user.any():
+        return None
+    first, last = int(start.min()), int(end.max())
+    time = np.arange(first, last, max(_FRAME_INTERVAL_PS, (last - first) // _MOST_ROUNDS))
+    own = np.flatnonzero(is_user[name])
+    innermost = np.append(name, NONE)[nesting(start, end).innermost(time)]
+    user = np.append(name[own], NONE)[nesting(start[own], end[own]).innermost(time)]
+    pairs, stack = unique_inverse((innermost + 1) * (names.size + 1) + user + 1)
+    count = np.int64(names.size + 1)
+    stacks = [
+        tuple(dict.fromkeys((inner - 1, outer - 1))) if outer else ()
+        for inner, outer in zip((pairs // count).tolist(), (pairs % count).tolist(), strict=True)
+    ]
+    samples = PythonSamples(
+        t_ns=(time - trace.hosts[host].start_ps) // PS_PER_NS,
+        thread=np.zeros(time.size, dtype=np.int32),
+        stack=stack.astype(np.int32),
+        cpu_us=np.full(time.size, -1, dtype=np.int64),
+        threads=(PythonThread(None, None, None),),
+        frames=tuple(
+            PythonFrame(frame.file, frame.function, frame.line, bool(own))
+            for frame, own in zip(frames, is_user, strict=True)
+        ),
+        stacks=tuple(stacks),
+        cost_ratio=None,
+    )
+    return PythonLines(trace, host, samples, 0)
+
+
+def _is_of_script(file: str) -> bool:
+    """Whether a file is of the script, by its name: of no known library, and not in C++."""
+    module, dot, _ = file.partition(".py")
+    is_known = module in sys.stdlib_module_names or _OF_LIBRARIES.fullmatch(file) is not None
+    return bool(dot) and not is_known
+
+
+def _frame(name: bytes) -> PythonFrame:
+    """The frame of a recorded event, `$file.py:12 function`; of a function that is not in Python `$module function`."""
+    parts = _FRAME.fullmatch(name)
+    file, line, function = parts.groups() if parts else (*name[1:].partition(b" ")[:1], b"0", name)
+    return PythonFrame(
+        file.decode("utf-8", "replace"), function.decode("utf-8", "replace"), int(line), False
+    )
 
 
 def shared(line: PythonLine) -> PythonShare:

@@ -1,4 +1,4 @@
-"""Finds when the thread of the step waited for Python's lock, which another thread held.
+"""Finds when the thread of the step waited for another thread of Python: for the lock that it held, or what it makes.
 
 A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
 records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
@@ -9,6 +9,9 @@ silent more than at other times is due to that thread.
 One thread at a time runs Python. One that computes gives the lock to another only after 5 ms. The samples of the stacks
 show such a thread: the sampling waits for the lock as well, so rounds come late, while the thread takes processor time.
 Threads of the input pipeline do not count here; Python did not start them.
+
+Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
+meanwhile: for a batch in a queue, or for its end.
 """
 
 from __future__ import annotations
@@ -66,28 +69,36 @@ def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
     return np.minimum(np.array(returned, dtype=np.int64), end[calls]), end[calls]
 
 
-class LockKeeper(Struct, frozen=True, eq=False):
-    """A thread of the script that computes in Python, by its name, when it kept the lock, and the Python that it ran then."""
+class ThreadAtWork(Struct, frozen=True, eq=False):
+    """A thread of the script that computes beside the step, by its name, and the Python that it ran.
+
+    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. The times are of the window.
+    """
 
     thread: str
     kept: IntervalSet
     kept_ps: int
+    awaited: IntervalSet
+    awaited_ps: int
     python: PythonShare
 
 
-def keepers_of(context: Run, host: int) -> list[LockKeeper]:
-    """The threads of one host, the one that kept the lock longest first."""
+def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
+    """The threads of one host, the one that the step may have waited for longest first."""
     python, window = context.idle.python[host], context.selection.windows[host]
-    keepers = []
+    waits = python.lines.at_rest(python.caller, in_native=False)
+    found = []
     for number, name in python.lines.started_by_python:
         if number == python.caller or number in _that_call_tensorflow(context, host, python):
             continue
         kept = python.lines.lock_kept(number)
-        kept_ps = covered_ps(kept, window)
-        line = python.lines.at(number, kept.start, kept.end)
-        if kept_ps and line is not None:
-            keepers.append(LockKeeper(name, kept, kept_ps, shared(line)))
-    return sorted(keepers, key=lambda keeper: -keeper.kept_ps)
+        awaited = intersection(waits, python.lines.at_work(number))
+        kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
+        chosen = kept if kept_ps >= awaited_ps else awaited
+        line = python.lines.at(number, chosen.start, chosen.end)
+        if chosen.start.size and line is not None:
+            found.append(ThreadAtWork(name, kept, kept_ps, awaited, awaited_ps, shared(line)))
+    return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 
 
 def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[int]:

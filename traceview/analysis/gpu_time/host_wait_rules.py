@@ -136,7 +136,7 @@ CPU_HEAVY_OP: Final = Rule(
 HOST_BOUND: Final = Rule(
     code="host-bound",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for host ops",
+    title="{who:waits/wait} {loss} for host ops[ in {line}]",
     titles={
         "small": "The step is small: host ops take {loss}",
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
@@ -171,6 +171,10 @@ HOST_BOUND: Final = Rule(
         "small": (
             "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
             "",
+        ),
+        "convert": (
+            "Give the step tensors: convert arrays once before the loop, `tf.constant(array)`, or let `tf.data` make them.",
+            "An array of another dtype or order than the tensor is copied number by number, on the thread of the steps.",
         ),
         "eager": (
             "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
@@ -443,8 +447,12 @@ BETWEEN_CALLS: Final = Rule(
 
 PYTHON_THREAD: Final = Rule(
     code="python-thread",
-    states=(State.LOCK,),
+    states=(State.PYTHON_THREAD,),
     title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
+    titles={"awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]"},
+    notes={
+        "awaited": "For most of that time the thread of the step waits for what the other one makes."
+    },
     meaning=(
         "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
         "computes keeps the lock for 5 ms each time. The thread of the step needs the lock after each call of TensorFlow and "
@@ -452,7 +460,8 @@ PYTHON_THREAD: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
-        "the lock, as samples of stacks show, and the step waits for the lock"
+        "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
+        "Python, and such a thread computes"
     ),
     action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.python import PythonShare, python_of_rows
-from traceview.analysis.facts.python_lock import keepers_of
+from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time.host_calls import (
     EagerOps,
@@ -128,6 +128,16 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         """The line of Python that ran in them, in the state that they are in."""
         return python_of_rows(self.context.idle.python, self.context.ledger, self.rows, state)
 
+    @property
+    def line_of_calls(self) -> dict[str, Argument]:
+        """The line whose calls of the framework are most of them, where a line is."""
+        ledger, columns = self.context.ledger, self.context.ledger.columns
+        rows = np.flatnonzero(self.rows & (columns.by_kind == By.PYTHON))
+        of_line = totals(columns.by[rows], columns.duration_ps[rows], len(ledger.python))
+        if not rows.size or of_line.max() < _CLEAR_RATIO * columns.duration_ps[self.rows].sum():
+            return {}
+        return {"line": Line(ledger.python[int(of_line.argmax())])}
+
     def gap(self, state: State) -> tuple[str, Gap] | None:
         """The longest listed gap of a device that has most of its time in a state, with the key of the device."""
         named = [row for row in self.result.devices if row.device in self.loss.devices]
@@ -232,8 +242,8 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
         yield from _sync(sync)
     if between := waits(State.BETWEEN):
         yield from _between_steps(between)
-    if lock := waits(State.LOCK):
-        yield from _lock(lock)
+    if thread := waits(State.PYTHON_THREAD):
+        yield from _python_thread(thread)
     if compiles := waits(State.COMPILE):
         yield from _compilation(compiles)
     ops = waits(State.HOST_OPS)
@@ -392,28 +402,31 @@ def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
     return calls, running_ps // count, own_ps // count
 
 
-def _lock(waits: _Waits) -> Iterator[Finding]:
-    """Waits for the lock of Python, with the threads of the script that keep it."""
+def _python_thread(waits: _Waits) -> Iterator[Finding]:
+    """Waits for other threads of the script: for the lock of Python that they keep, or for what they make."""
     context = waits.context
-    keepers = [
-        (keeper, context.selection.windows[host].length_ps)
+    threads = [
+        (thread, context.selection.windows[host].length_ps)
         for host in context.idle.python
-        for keeper in keepers_of(context, host)
+        for thread in threads_at_work(context, host)
     ]
-    if not keepers:
+    if not threads:
         return
-    longest, _ = max(keepers, key=lambda pair: pair[0].kept_ps)
+    longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
+    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
     finding = PYTHON_THREAD.of_rows(
         context,
         waits.rows,
         arguments={"thread": Threads((longest.thread,)), "line": Line(longest.python.line)},
         evidence=(
             *(
-                Evidence("lock_kept_ratio", keeper.kept_ps / window_ps, None, keeper.thread)
-                for keeper, window_ps in keepers
+                Evidence("lock_kept_ratio", thread.kept_ps / window_ps, None, thread.thread)
+                for thread, window_ps in threads
             ),
             longest.python.evidence,
         ),
+        title=key,
+        notes=(key,),
     )
     if finding is not None:
         yield finding
@@ -524,10 +537,12 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
     is_small = waits.context.ledger.has_steps and (
         waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
     )
+    line = {} if is_small else waits.line_of_calls
     yield from waits.finding(
         HOST_BOUND,
+        arguments=line,
         title="small" if is_small else "",
-        action="small" if is_small else "replica" if is_replica else "",
+        action="small" if is_small else "convert" if line else "replica" if is_replica else "",
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",

@@ -121,7 +121,7 @@ _SHOWN_BY_EVENTS: Final = (
     State.EVALUATION,
     State.CHECKPOINT,
     State.COMPILE,
-    State.LOCK,
+    State.PYTHON_THREAD,
 )
 """States whose reason recorded events show; of others a machine that does something else may be the reason."""
 _OF_PERIODS: Final = (State.BETWEEN, State.PYTHON, State.BETWEEN_CALLS)
@@ -132,7 +132,7 @@ _OF_PYTHON: Final = (
     State.PYTHON,
     State.BETWEEN_CALLS,
     State.BETWEEN,
-    State.LOCK,
+    State.PYTHON_THREAD,
     State.UNKNOWN,
 )
 """States in which the line of the thread that runs the steps says more."""

@@ -47,7 +47,7 @@ _STARTS: Final = (
     State.LAUNCH,
     State.PYTHON,
     State.BETWEEN_CALLS,
-    State.LOCK,
+    State.PYTHON_THREAD,
     State.BETWEEN,
     State.EVALUATION,
     State.CHECKPOINT,

@@ -2,11 +2,12 @@
 
 That a schedule has no problem says nothing of the compute itself. Names show what calls Python, prints, writes summaries,
 checks for NaN, works on text or updates variables; names of kernels show float64; of other ops the capture has looked at the
-graphs of the step functions. Each instant belongs to one op, so the kinds of a device add up to at most its compute.
+graphs of the step functions. Ops that factor matrices are slow on every device. Each instant belongs to one op, so the kinds of a device add up to at most its compute.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
@@ -434,6 +435,42 @@ _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 """Checks that are added for every output of every op."""
 
 
+FACTORING: Final = Rule(
+    code="matrix-factoring",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} on factoring matrices: {ops}",
+    meaning=(
+        "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
+        "they are as slow as on CPUs."
+    ),
+    starts_at="{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile",
+    action="Do it every 100th step, and let the other steps use the last result.",
+    advice=(
+        "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
+        "inverse."
+    ),
+    metrics={"op_type": "type of op"},
+    example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
+)
+
+_FACTORING: Final = re.compile(
+    r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
+    r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
+)
+
+
+def _factoring_rows(context: Context) -> BoolArray:
+    """Rows of compute in ops that factor, invert or solve matrices."""
+    names = context.trace.once(op_names)
+    is_type = [_FACTORING.fullmatch(type_ or "") is not None for _, type_ in names.ops]
+    result = np.zeros(context.ledger.count, dtype=np.bool_)
+    for rows in context.once(_rows_of_devices).values():
+        op = context.trace.device_columns.op[context.ledger.columns.event[rows]]
+        known = op != NONE
+        result[rows[known]] = np.array(is_type, dtype=np.bool_)[names.of_name[op[known]]]
+    return result
+
+
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
     is_shown_by_kernels = bool(context.once(_float64_kernels).any())
@@ -445,6 +482,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
             ("high", "" if is_shown_by_kernels else "graph"),
         ),
         _of_ops(context, CONSTANT, context.once(_constant_rows), ("high", "graph")),
+        _of_ops(context, FACTORING, context.once(_factoring_rows), ("high", "graph")),
     ]
     kind_of_row = context.once(_kind_of_row)
     for number, kind in enumerate(_KINDS):
@@ -475,6 +513,7 @@ def _of_ops(
         rows,
         arguments=arguments,
         confidence=confidence,
+        keeps_waiting=rule is FACTORING,
         evidence=[Evidence("op_type", type_, None, "") for type_ in types],
     )
 
@@ -560,6 +599,6 @@ def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
 ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
-    rules=(FLOAT64, CONSTANT, HOST_OP, OPTIMIZER_BOUND),
+    rules=(FLOAT64, CONSTANT, FACTORING, HOST_OP, OPTIMIZER_BOUND),
     diagnose=diagnose,
 )

@@ -79,7 +79,7 @@ class HostEvents:
         self._columns = trace.host_columns
         self._span = trace.host_columns.rows_of_host(host)
         self._stats: dict[str, HostStat] = {}
-        self.thread: Int32Array = trace.thread_of_line
+        self.thread: Int32Array = _with_driver_lines(trace, host)
         self._steps: HostSteps = trace.steps_by_host[host]
         of_host = np.flatnonzero(trace.host_of_line == host).tolist()
         self._lines = [line for line in of_host if trace.lines[line].is_thread]
@@ -453,6 +453,52 @@ class HostEvents:
         """What Python called on the caller."""
         rows = self.rows_of_thread(self.caller)
         return self._spans(rows[self._is_called(rows)])
+
+
+_FEWEST_CALLS: Final = 8
+"""Of fewer calls it may be chance that they lie inside the events of another line."""
+
+
+def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
+    """The thread of each line. A line of driver calls is part of the thread whose events hold every one of its calls.
+
+    Of several such threads it is the one that has events open for the shortest time; none if another line would have the
+    same one.
+    """
+    thread, columns = trace.thread_of_line, trace.host_columns
+    lines = np.flatnonzero(trace.host_of_line == host).tolist()
+    calls = columns.stat("correlation_id").row
+    count_of_line = np.bincount(columns.line[calls], minlength=thread.size)
+    alone = np.bincount(thread, minlength=thread.size)
+    drivers, others = [], []
+    for line in lines:
+        rows = columns.rows_of(line)
+        if not trace.lines[line].is_thread or rows.start == rows.stop:
+            continue
+        is_driver = count_of_line[line] == rows.stop - rows.start and alone[thread[line]] == 1
+        (drivers if is_driver else others).append(line)
+    drivers = [line for line in drivers if count_of_line[line] >= _FEWEST_CALLS]
+    if not drivers:
+        return thread
+    is_frame = trace.names.where(np.arange(len(trace.names)), is_python_frame)
+    open_: list[tuple[int, int, IntervalSet]] = []
+    for line in others:
+        rows = columns.rows_of(line)
+        known = ~is_frame[columns.name[rows]]
+        spans = union(columns.start_ps[rows][known], columns.end_ps[rows][known])
+        open_.append((spans.length, int(thread[line]), spans))
+    found: dict[int, list[int]] = {}
+    for line in drivers:
+        rows = columns.rows_of(line)
+        start, end = columns.start_ps[rows], columns.end_ps[rows]
+        holds = [one[:2] for one in open_ if (one[2].within(start, end) == end - start).all()]
+        if holds:
+            found.setdefault(min(holds)[1], []).append(line)
+    result = thread.copy()
+    for number, own in found.items():
+        if len(own) == 1:
+            result[own[0]] = number
+    return result
 
 
 def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:

@@ -41,13 +41,14 @@ _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 
 
 class Evidence(Struct, frozen=True, eq=False):
-    """The time that the events of a set of threads show for each kind of state."""
+    """The time that the events of a set of threads show for each kind of state; `other`: events of no known kind."""
 
     strong: tuple[Layer, ...]
     launch: IntervalSet
     host_ops: IntervalSet
     pipeline: IntervalSet
     scheduling: IntervalSet
+    other: IntervalSet
 
 
 class HostEvidence(HostEvents):
@@ -104,8 +105,14 @@ class HostEvidence(HostEvents):
             host_ops=self._spans(computing),
             pipeline=self._spans(merged_rows(pipeline)),
             scheduling=self._spans(merged_rows((*scheduling, functions))),
+            other=self._spans(self._unknown(of_model[HostNameKind.OTHER])),
         )
         return evidence, computing
+
+    def _unknown(self, rows: Int64Array) -> Int64Array:
+        """Those of some events of no known kind that are neither frames of Python nor driver calls."""
+        rows = rows[~self._is_frame[self._columns.name[rows]]]
+        return rows[~self._stat("correlation_id").has(rows)]
 
     def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
         """These events by kind, ascending: those of the model, and those of the input pipeline."""

@@ -22,7 +22,9 @@ shares its `id`. At each instant the first of these layers that is open gives th
     7  graph calls, and holes between scheduling,       pipeline on all executors
        launches and graph calls
     8  python                                           handover in a graph call, then, on a thread of Python,
-                                                        its own Python and that of other executors
+                                                        its own Python and that of other executors; on
+                                                        other threads their events of no known kind;
+                                                        compile of the caller
 
 Strong: events with names of these kinds (`host_names`); a `tf.function` from the start of its tracing to its first
 graph call (compile); the preparation of a graph for its first call, which copies its constants to the device (compile);
@@ -146,6 +148,13 @@ class HostStates(HostEvidence):
         if self.runs_python(thread):
             yield Cause.PYTHON, self._python(thread)
             yield Cause.PYTHON, self._python_on_executors
+        else:
+            yield self._scheduling, own.other
+        # A graph that the caller prepares has not begun.
+        compiles = [
+            layer for layer in self._evidence(self.caller).strong if layer[0] is Cause.COMPILE
+        ]
+        yield from compiles
 
     @property
     def _scheduling(self) -> Cause:
@@ -171,6 +180,7 @@ class HostStates(HostEvidence):
             host_ops=joined_spans(evidence.host_ops for evidence in threads_),
             pipeline=joined_spans(evidence.pipeline for evidence in threads_),
             scheduling=joined_spans(evidence.scheduling for evidence in threads_),
+            other=joined_spans(evidence.other for evidence in threads_),
         )
 
     @cached_property

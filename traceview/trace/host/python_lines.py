@@ -179,9 +179,22 @@ class PythonLines:
         kept = rows[is_at_work & (passed_ps >= _LATE_PS)]
         return union(self.previous_ps[kept], self.time_ps[kept])
 
-    def at_rest(self, thread: int) -> IntervalSet:
-        """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python."""
+    def at_work(self, thread: int) -> IntervalSet:
+        """When a thread was at a place where it does not wait, by its processor time there; busy cores leave it little."""
         rows = self._rows_of(thread)
+        at_work = rows[
+            (self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]
+        ]
+        return union(self.previous_ps[at_work], self.time_ps[at_work])
+
+    def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
+        """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.
+
+        `in_native`: also where it waited in native code of TensorFlow.
+        """
+        rows = self._rows_of(thread)
+        if not in_native:
+            rows = rows[~self._is_native[self._samples.stack[rows]]]
         next_ps = self._next_ps[rows]
         is_in_next = np.append(self.time_ps[rows[1:]] == next_ps[:-1], False)[: rows.size]
         end_ps = np.where(is_in_next, self.time_ps[rows], next_ps)
@@ -331,6 +344,11 @@ class PythonLines:
     def _is_user(self) -> BoolArray:
         """Which stacks reach code of the user."""
         return self._stacks_that(lambda stack: self._frame(stack[-1]).is_user)
+
+    @cached_property
+    def _is_native(self) -> BoolArray:
+        """Stacks whose innermost frame is in native code of TensorFlow."""
+        return self._stacks_that(lambda stack: self._frame(stack[0]).state == "native")
 
     @cached_property
     def _waits(self) -> BoolArray:
