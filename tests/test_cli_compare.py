@@ -20,7 +20,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
 from traceview.base.record import meanings, records_of
-from traceview.comparison.gate.result import JudgedComparison
+from traceview.comparison.model import Comparison
 from traceview.report.saved import schema_of
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -46,7 +46,7 @@ def saved(runs: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 def check_schema(data: Any) -> None:
-    schema = json.loads(schema_of(JudgedComparison, "traceview comparison"))
+    schema = json.loads(schema_of(Comparison, "traceview comparison"))
     Draft202012Validator(schema).validate(data)
 
 
@@ -383,7 +383,7 @@ def _one_gpu(folder: Path) -> Path:
 def test_the_schema_describes_every_key(command: Command) -> None:
     schema = json.loads(command("explain", "--schema", "comparison").out)
     Draft202012Validator.check_schema(schema)
-    for record in records_of(JudgedComparison):
+    for record in records_of(Comparison):
         described = schema["$defs"][record.__name__]
         assert described["description"]
         assert set(meanings(record)) == set(record.__struct_fields__)

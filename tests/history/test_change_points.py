@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from traceview.comparison.difference import Level
+from traceview.comparison.noise import Level
 from traceview.comparison.history import LEAST_CHANGE_RATIO, change_points
 
 SERIES = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from traceview.comparison.difference import REPLICA_RUN_SPREAD, Level, step_level
+from traceview.comparison.noise import REPLICA_SPREAD, Level, step_level
 from traceview.watch.facts import StepChange, change_since
 
 
@@ -55,7 +55,7 @@ def test_steps_that_differ_are_noise() -> None:
 def test_runs_on_shared_cores_differ_without_a_change() -> None:
     before, run = levels(10, 12)
     assert (change_since(run, [before]) or since(1, 1)).is_beyond_noise
-    of_replicas = change_since(run, [before], REPLICA_RUN_SPREAD)
+    of_replicas = change_since(run, [before], REPLICA_SPREAD)
     assert of_replicas is not None
     assert not of_replicas.is_beyond_noise
 

@@ -63,11 +63,11 @@ def _schema(kind: Kind) -> str:
     from traceview.report.saved import schema_of, schema_text
 
     if kind is Kind.comparison:
-        from traceview.comparison.gate.result import JudgedComparison
+        from traceview.comparison.model import Comparison
 
-        return schema_of(JudgedComparison, "traceview comparison")
+        return schema_of(Comparison, "traceview comparison")
     if kind is Kind.gate:
-        from traceview.comparison.gate.result import GateResult
+        from traceview.comparison.model import GateResult
 
         return schema_of(GateResult, "traceview gate")
     if kind is Kind.history:
