@@ -158,7 +158,13 @@ def real_pairs(captures: Captures, before: int, after: int) -> Iterator[tuple[Si
                     yield [of_program[place] for place in old], [of_program[place] for place in new]
 
 
-REAL: Final = (("long", 1, 1), ("repeated", 1, 1), ("busy", 1, 1), ("repeated", 2, 3), ("busy", 3, 3))
+REAL: Final = (
+    ("long", 1, 1),
+    ("repeated", 1, 1),
+    ("busy", 1, 1),
+    ("repeated", 2, 3),
+    ("busy", 3, 3),
+)
 """Recorded captures, and how many of them a side has."""
 
 
@@ -201,18 +207,25 @@ def _where(falling: Callable[[float], float], value: float) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("| noise | runs differ by | captures a side | pairs | called | interval holds | 8% shown | ", end="")
+    print(
+        "| noise | runs differ by | captures a side | pairs | called | interval holds | 8% shown | ",
+        end="",
+    )
     print("gate fails | no verdict | 8% caught |")
     print("| --- " * 10 + "|")
     for captures in (1, 3):
         for noise in NOISES:
             for between in BETWEEN:
-                _print(noise.name, f"{between:.0%}", str(captures), made_row(noise, between, captures))
+                _print(
+                    noise.name, f"{between:.0%}", str(captures), made_row(noise, between, captures)
+                )
     for name, before, after in REAL:
         _print(f"recorded: {name}", "", f"{before} and {after}", real_row(name, before, after))
     for name in ("repeated", "busy"):
         spread = run_spread(recorded(RECORDED[name]))
-        print(f"{name}: runs differ by {spread.ratio:.1%}, worth {spread.degrees:.2f} degrees of freedom")
+        print(
+            f"{name}: runs differ by {spread.ratio:.1%}, worth {spread.degrees:.2f} degrees of freedom"
+        )
 
 
 def _print(name: str, between: str, captures: str, row: Row) -> None:

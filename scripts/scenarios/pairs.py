@@ -102,6 +102,7 @@ PAIRS: Final[Mapping[str, Callable[[], Pair]]] = {
     "op_slower": lambda: _pair("op_slower", compute=6),
     "copy_added": lambda: _pair("copy_added", copy=2),
     "input_doubled": lambda: _pair("input_doubled", input=4),
+    "input_fivefold": lambda: _pair("input_fivefold", input=16),
     "gpu_gone": lambda: _pair("gpu_gone", gpu_count=3),
     "collective_slower": lambda: _pair("collective_slower", collective=3),
     "callback_added": lambda: _pair("callback_added", callback=4),

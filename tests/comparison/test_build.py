@@ -20,11 +20,11 @@ from traceview.analysis.rules.finding import Evidence, Skipped
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare, reports_of
-from traceview.comparison.noise import Level, RunSpread
-from traceview.comparison.sides import capture_steps, whole
 from traceview.comparison.document import aligned_steps, document_of, screen_of, sections_of
-from traceview.comparison.model import Comparison, StateDifference
+from traceview.comparison.model import StateDifference
+from traceview.comparison.noise import Level, RunSpread
 from traceview.comparison.parts import finding_differences, op_differences
+from traceview.comparison.sides import capture_steps, whole
 from traceview.comparison.verdict import percent, ratio_words, verdict_of
 from traceview.document import markdown, terminal
 from traceview.document.figures import AlignedSteps
@@ -477,7 +477,9 @@ def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
     after = [1.1 * length for length in before]
     after[3] = after[7] = 900
     slower = compare(captures(*before), captures(*after))
-    assert slower.verdict.startswith("The typical step is 11% slower: mean 104 → 272 ms per step (95%")
+    assert slower.verdict.startswith(
+        "The typical step is 11% slower: mean 104 → 272 ms per step (95%"
+    )
     faster = compare(captures(*after), captures(*before))
     assert faster.verdict.startswith("The typical step is 9.7% faster: mean 272 → 104 ms")
     assert (faster.step.direction, faster.step.is_mean_typical) == ("faster", False)
@@ -488,9 +490,9 @@ def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
     ("before", "after", "words"),
     [
         (captures(100, 101), captures(100.1, 101.1), r"No clear change: .*would show a change of 0\.\d+% or more"),
-        (captures(100, 101)[:1], captures(104, 105)[:1], r"No verdict: .*only a change of \d+% would show: give 3 captures of each side"),
-        (captures(90, 91, factors=(0.9, 1, 1.1)), captures(100, 101, factors=(0.9, 1, 1.1)), r"No verdict: .*only a change of \d+% would show"),
-        (captures(1, 900)[:1], captures(800, 2)[:1], r"No verdict: .*to show any change: give 3 captures of each side"),
+        (captures(100, 101)[:1], captures(104, 105)[:1], r"No verdict: .*One capture shows no change below \d+%: give 3 captures of each side"),
+        (captures(90, 91, factors=(0.9, 1, 1.1)), captures(100, 101, factors=(0.9, 1, 1.1)), r"No verdict: .*differ too much: they show no change below \d+%"),
+        (captures(1, 900)[:1], captures(800, 2)[:1], r"No verdict: .*One capture shows no change: give 3 captures of each side"),
         ([report(10)], [report(12)], r"No verdict: .*A single step on a side shows no noise: capture ten or more"),
     ],
 )  # fmt: skip

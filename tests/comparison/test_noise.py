@@ -183,9 +183,7 @@ def test_parts_are_means_and_sum_to_the_step() -> None:
 @pytest.mark.parametrize(
     ("noise", "between"), [(NOISES[0], 0.0), (NOISES[3], 0.03), (NOISES[5], 0.05)]
 )
-def test_made_runs_are_rarely_called_changed(
-    noise: Noise, between: float, captures: int
-) -> None:
+def test_made_runs_are_rarely_called_changed(noise: Noise, between: float, captures: int) -> None:
     row = step_noise.made_row(noise, between, captures)
     assert between in BETWEEN
     assert row.called <= 0.05

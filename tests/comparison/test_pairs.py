@@ -115,7 +115,9 @@ def test_the_gpu_that_others_wait_for_is_the_reason(tmp_path: Path) -> None:
     slower_ps = changes["compute"]
     assert by_state["compute"].difference_ps == pytest.approx(slower_ps / 4, rel=0.2)
     assert by_state["device_wait"].difference_ps == pytest.approx(slower_ps * 3 / 4, rel=0.1)
-    assert re.search(r", because model/dense takes [34]\.\d+ ms longer on GPU:0$", comparison.verdict)
+    assert re.search(
+        r", because model/dense takes [34]\.\d+ ms longer on GPU:0$", comparison.verdict
+    )
 
 
 def test_changes_that_cancel_are_both_named(tmp_path: Path) -> None:
@@ -141,11 +143,15 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     assert {row.direction for row in comparison.states} == {"none"}
     assert {op.status for op in comparison.ops} == {"same"}
     assert comparison.findings == ()
-    assert comparison.verdict.startswith("No clear change: 29.1 → 29.1 ms per step. These runs would")
+    assert comparison.verdict.startswith(
+        "No clear change: 29.1 → 29.1 ms per step. These runs would"
+    )
 
 
 def test_the_other_way_round_it_is_faster(tmp_path: Path) -> None:
     before, after = PAIRS["input_doubled"]().write(tmp_path)
     comparison = compare(reports_of(after), reports_of(before))
-    assert comparison.verdict.startswith("12% faster: 33.1 → 29.1 ms per step (95% interval 11–13%), ")
+    assert comparison.verdict.startswith(
+        "12% faster: 33.1 → 29.1 ms per step (95% interval 11–13%), "
+    )
     assert comparison.verdict.endswith("because GPU:0–3 wait 4.00 ms less for input")

@@ -311,7 +311,11 @@ def test_of_several_captures_the_middle_one_decides() -> None:
             "logs", tuple(of_run(report, f"run {place}") for place, report in enumerate(reports))
         )
 
-    for ratios, outcome in (((0.7, 0.9, 0.9), "holds"), ((0.7, 0.7, 0.9), "fails"), ((0.7, 0.9), "holds")):
+    for ratios, outcome in (
+        ((0.7, 0.9, 0.9), "holds"),
+        ((0.7, 0.7, 0.9), "fails"),
+        ((0.7, 0.9), "holds"),
+    ):
         (judgement,) = judged(with_busy(*ratios), [condition_of("busy_ratio >= 0.8")]).judgements
         assert judgement.outcome == outcome
     (judgement,) = judged(
@@ -319,7 +323,10 @@ def test_of_several_captures_the_middle_one_decides() -> None:
     ).judgements
     assert (judgement.outcome, judgement.rows[0].value) == ("holds", 0.7)
     clean = of_run(replace(FULL, findings=()), "clean")
-    for reports, outcome in (((FULL, clean, of_run(clean, "x")), "holds"), ((FULL, of_run(FULL, "x"), clean), "fails")):
+    for reports, outcome in (
+        ((FULL, clean, of_run(clean, "x")), "holds"),
+        ((FULL, of_run(FULL, "x"), clean), "fails"),
+    ):
         (judgement,) = judged(
             Subject("logs", reports), [condition_of("finding:critical absent")]
         ).judgements

@@ -103,7 +103,9 @@ def test_no_verdict_is_a_warning() -> None:
     assert headline(one) == "No verdict: these runs differ too much to judge the condition."
     assert headline(two) == "No verdict: these runs differ too much to judge 1 of 2 conditions."
     (warning,) = annotation_lines(two)
-    assert warning.startswith("::warning title=traceview gate%3A step_time%3A+5%25::110 ms (+10.0%25)")
+    assert warning.startswith(
+        "::warning title=traceview gate%3A step_time%3A+5%25::110 ms (+10.0%25)"
+    )
     assert ", no verdict: one capture of a side" in warning
     suite = check_junit(junit_xml(two, timestamp="2026-11-22T14:00:00", hostname="x"), two)
     assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "1")

@@ -16,7 +16,6 @@ from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
     Comparison,
-    Condition,
     StepDifference,
 )
 from traceview.comparison.noise import (

@@ -294,7 +294,9 @@ def _unknown(path: str) -> UsageError:
         known += [name, *(f"{name}.{key}" for key in KEYS if by_state)]
     near = get_close_matches(path, known, n=2)
     near += [other for other in known if other.rpartition(".")[2] == path.rpartition(".")[2]][:1]
-    hint = f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "docs/metrics.md has all"
+    hint = (
+        f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "docs/metrics.md has all"
+    )
     return UsageError(f"no key is called {path}", hint=hint)
 
 

@@ -33,8 +33,8 @@ from traceview.comparison.model import (
     NOT_JUDGED,
     GateResult,
     JudgedRow,
-    Judgement,
     JudgedSide,
+    Judgement,
     Outcome,
 )
 from traceview.comparison.noise import (

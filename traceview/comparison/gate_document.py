@@ -58,7 +58,9 @@ def gate_section(result: GateResult) -> doc.Section:
         (
             *doc.facts(
                 f"run {result.subject.run}{_more(result.subject)}",
-                f"baseline {result.baseline.name}{_more(result.baseline)}" if result.baseline else None,
+                f"baseline {result.baseline.name}{_more(result.baseline)}"
+                if result.baseline
+                else None,
                 "strict" if result.strict else None,
             ),
             *doc.table(

@@ -246,7 +246,9 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
         if _setup(saved.report) in setups and traces_of(saved.report) not in known
         if (steps := capture_steps(saved.report)) and (level := step_level(steps.lengths_ps))
     ]
-    return [levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])]
+    return [
+        levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])
+    ]
 
 
 def _row(

@@ -84,7 +84,7 @@ def _step_sentence(
         changed = _changed_states(step, states, devices, ops)
         shown = step.least_shown_ratio
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
-        return f"{verdict}: {times}. {_least_shown(shown, captures)}{changed}"
+        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}"
     reasons = _reasons(step, states, devices, ops)
     because = f", because {', and '.join(reasons)}" if reasons else ""
     if step.is_mean_typical and step.ratio is not None:
@@ -140,17 +140,21 @@ def interval_words(step: StepDifference) -> str:
     return f"95% interval {words}"
 
 
-def _least_shown(shown: float | None, captures: tuple[int, int]) -> str:
+def _least_shown(step: StepDifference, captures: tuple[int, int]) -> str:
     """Which change such runs show, and how to show a smaller one."""
+    shown = step.least_shown_ratio
     if shown is None:
         return "A single step on a side shows no noise: capture ten or more"
     if shown < TOO_NOISY:
         return f"These runs would show a change of {percent(max(shown, 0.001))} or more"
     more = f": {ENOUGH}" if min(captures) < ENOUGH_RUNS else ""
+    who = (
+        "One capture shows" if step.basis == "assumed" else "These runs differ too much: they show"
+    )
     if shown >= SHOW_NOTHING:
-        return f"These runs differ too much to show any change{more}"
-    least = f"a step {_times_as(shown)} times as long" if shown >= 1 else f"a change of {percent(shown)}"
-    return f"These runs differ too much: only {least} would show{more}"
+        return f"{who} no change{more}"
+    least = f"{_times_as(shown)} times as long" if shown >= 1 else percent(shown)
+    return f"{who} no change below {least}{more}"
 
 
 def _changed_states(

@@ -123,8 +123,9 @@ class StepChange(Struct, frozen=True):
             return f"{numbers.share(abs(self.ratio))} {slower} than {before}"
         if self.noise_ratio < _TOO_NOISY_RATIO:
             return f"as {before} (within {noise})"
-        more = "" if self.run_count >= ENOUGH_RUNS else f" before {ENOUGH_RUNS} runs"
-        return f"no verdict{more}: {before} may differ by {noise}"
+        if self.run_count < ENOUGH_RUNS:
+            return f"no verdict yet: it takes {ENOUGH_RUNS} runs before"
+        return f"no verdict: {before} differ too much (within {noise})"
 
 
 def change_since(

@@ -68,7 +68,9 @@ def gate(
     context: typer.Context,
     subjects: Annotated[
         list[Location] | None,
-        argument("[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=logdir_of),
+        argument(
+            "[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=logdir_of
+        ),
     ] = None,
     require: Annotated[
         list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
-import typer
 from msgspec import Struct, field
 
 from traceview.base.errors import (
