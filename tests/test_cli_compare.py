@@ -242,7 +242,7 @@ def test_the_noise_of_replicas_covers_runs(command: Command) -> None:
     assert data["step"]["direction"] == "none"
     assert data["step"]["basis"] == "assumed"
     assert data["step"]["least_shown_ratio"] > 0.3
-    assert "5.2% are assumed" in data["limits"][0]
+    assert "5.6% are assumed" in data["limits"][0]
 
 
 def test_one_step_has_a_limit_and_no_verdict_on_noise(

@@ -87,11 +87,11 @@ def _pair(name: str, *, gpu_count: int = 4, **changes_ms: float) -> Pair:
         states.get(slowdown, slowdown): _mean(after, slowdown) - _mean(before, slowdown)
         for slowdown in changes_ms
     }
-    sides = (
-        tuple(built(run, f"{name}-{side}-{number}") for number, run in enumerate(runs))
-        for side, runs in (("before", before), ("after", after))
-    )
-    return Pair(*sides, changes)
+    return Pair(_built(before, f"{name}-before"), _built(after, f"{name}-after"), changes)
+
+
+def _built(runs: Sequence[Plan], name: str) -> tuple[Mixture, ...]:
+    return tuple(built(run, f"{name}-{number}") for number, run in enumerate(runs, 1))
 
 
 def _mean(runs: Sequence[Plan], slowdown: str) -> float:

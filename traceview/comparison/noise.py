@@ -55,7 +55,7 @@ class RunSpread(Struct, frozen=True):
     degrees: float
 
 
-REPLICA_SPREAD: Final = RunSpread(ratio=0.052, degrees=1.38)
+REPLICA_SPREAD: Final = RunSpread(ratio=0.056, degrees=1.32)
 """Of replicas that share the cores of a CPU; `scripts.step_noise` estimates it from recorded runs."""
 DEVICE_SPREAD: Final = RunSpread(ratio=0.04, degrees=4)
 """Of GPUs and other accelerators: a choice of ours, with which single captures of runs that differ by up to 5% hold."""
