@@ -1,9 +1,8 @@
-"""Measures how often a comparison of step times is wrong, with the noise of recorded runs, and prints the figures.
+"""Measures how often a comparison of step times is wrong, and prints the table of docs/runs.md.
 
-`long_captures.csv` holds 31 steps each of two captures of 29 programs, in nanoseconds: program, capture, steps in order. Of
-their noise pairs of runs with a known change are made (`made_pairs`). `repeated_captures.csv` holds 27 programs, each captured
-five times without a change, twelve steps each: from it come pairs of captures as they are (`real_pairs`), and how much whole
-runs of one program differ (`run_spread`). All ran on two shared cores.
+Half of it is made: steps whose neighbours are correlated, which drift, or of which some are disturbed, in runs that differ.
+The other half is recorded: captures of programs that nobody changed, on shared cores, each against each other
+(`*_captures.csv`: program, capture, steps in order, nanoseconds).
 
     python -m scripts.step_noise
 """
@@ -14,27 +13,130 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from traceview.base.stats import Float64Array
-from traceview.comparison.difference import (
+from traceview.comparison.gate import outcome_of
+from traceview.comparison.noise import (
+    DEVICE_SPREAD,
+    REPLICA_SPREAD,
+    Difference,
     Level,
     RunSpread,
-    StepChange,
     step_change,
     step_level,
 )
 
-LONG: Final = Path(__file__).with_name("long_captures.csv")
-REPEATED: Final = Path(__file__).with_name("repeated_captures.csv")
-PAIRS: Final = 800
-STEPS: Final = 10
-MEAN_BLOCK: Final = 5
-"""Neighbouring steps that a made run takes from a recorded one at once, on average: so it varies and drifts like it."""
+RECORDED: Final = {
+    name: Path(__file__).with_name(f"{name}_captures.csv") for name in ("long", "repeated", "busy")
+}
+PAIRS: Final = 1000
+STEPS: Final = 20
+VARIATION: Final = 0.03
+"""Standard deviation of made steps, as a share of the step."""
+CHANGE: Final = 0.08
+LIMIT: Final = 0.05
+BETWEEN: Final = (0.0, 0.01, 0.03, 0.05)
+"""By how much made runs differ: standard deviation, as a share of the step."""
 
 Captures = Mapping[str, Sequence[Float64Array]]
+Side = Sequence[Float64Array]
+
+
+class Noise(NamedTuple):
+    """How the steps of a made run vary. `drift`: by how much they become longer or shorter over the run, at most."""
+
+    name: str
+    correlation: float = 0.0
+    drift: float = 0.0
+    disturbed: float = 0.0
+
+    def run(self, random: np.random.Generator, between: float) -> Float64Array:
+        """The steps of a run."""
+        noise = random.normal(0, 1, STEPS)
+        for place in range(1, STEPS):
+            own = math.sqrt(1 - self.correlation**2) * noise[place]
+            noise[place] = self.correlation * noise[place - 1] + own
+        noise = VARIATION * noise + random.normal(0, between)
+        noise += random.uniform(-self.drift, self.drift) * np.linspace(-0.5, 0.5, STEPS)
+        is_disturbed = random.random(STEPS) < self.disturbed
+        steps: Float64Array = np.exp(noise) * (1 + is_disturbed * random.uniform(1, 3, STEPS))
+        return steps
+
+
+NOISES: Final = (
+    Noise("independent steps"),
+    Noise("ρ = 0.3", 0.3),
+    Noise("ρ = 0.5", 0.5),
+    Noise("ρ = 0.7", 0.7),
+    Noise("drift of up to 20%", 0.3, drift=0.2),
+    Noise("one step in ten 2 to 4 times as long", 0.3, disturbed=0.1),
+)
+
+
+class Row(NamedTuple):
+    """What was said of pairs of sides. `called`: slower or faster without a change; `held`: intervals that hold a change of 8%;
+    `shown`: slower with it; `failed`, `open_`: what a gate of +5% says without a change, and `caught` with it.
+    """
+
+    pairs: int
+    called: float
+    held: float
+    shown: float
+    failed: float
+    open_: float
+    caught: float
+
+
+def change_of(before: Side, after: Side, spread: RunSpread) -> Difference:
+    """What is said of two sides of captures."""
+    change = step_change(_levels(before), _levels(after), spread)
+    assert change is not None
+    return change
+
+
+def _levels(side: Side) -> list[Level | None]:
+    return [step_level(steps) for steps in side]
+
+
+def row_of(pairs: Sequence[tuple[Side, Side]], spread: RunSpread) -> Row:
+    """What is said of these pairs, which have no change, and with the second side 8% slower."""
+    same = [change_of(before, after, spread) for before, after in pairs]
+    slower = [
+        change_of(before, [steps * (1 + CHANGE) for steps in after], spread)
+        for before, after in pairs
+    ]
+
+    def share(rows: Sequence[Difference], condition: Callable[[Difference], bool]) -> float:
+        return sum(map(condition, rows)) / len(rows)
+
+    def says(outcome: str) -> Callable[[Difference], bool]:
+        return lambda row: outcome_of(row, LIMIT, 1) == outcome
+
+    return Row(
+        pairs=len(pairs),
+        called=share(same, lambda row: row.direction != "none"),
+        held=share(slower, lambda row: (row.low or 0) <= CHANGE <= (row.high or 0)),
+        shown=share(slower, lambda row: row.direction == "slower"),
+        failed=share(same, says("fails")),
+        open_=share(same, says("no_verdict")),
+        caught=share(slower, says("fails")),
+    )
+
+
+def made_row(noise: Noise, between: float, captures: int) -> Row:
+    """Made pairs with so many captures a side."""
+    random = np.random.default_rng([NOISES.index(noise), round(1000 * between), captures])
+    pairs = [
+        tuple([noise.run(random, between) for _ in range(captures)] for _ in range(2))
+        for _ in range(PAIRS)
+    ]
+    return row_of([(before, after) for before, after in pairs], DEVICE_SPREAD)
+
+
+# Recorded runs
 
 
 def recorded(table: Path) -> Captures:
@@ -46,112 +148,44 @@ def recorded(table: Path) -> Captures:
     return captures
 
 
-def every_capture(captures: Captures) -> list[Float64Array]:
-    """The captures of all programs."""
-    return [steps for of_program in captures.values() for steps in of_program]
-
-
-def quiet_half(captures: Sequence[Float64Array]) -> list[Float64Array]:
-    """The captures whose steps vary by no more than those of the median one, as a share of their mean."""
-    middle = float(np.median([variation(steps) for steps in captures]))
-    return [steps for steps in captures if variation(steps) <= middle]
-
-
-def variation(steps: Float64Array) -> float:
-    """Standard deviation of the steps as a share of their mean."""
-    return float(steps.std() / steps.mean())
-
-
-def made_run(
-    capture: Float64Array, random: np.random.Generator, step_count: int = STEPS
-) -> Float64Array:
-    """Steps in blocks of neighbours, each from a random place of a recorded series, over the mean of that."""
-    pieces: list[Float64Array] = []
-    while sum(piece.size for piece in pieces) < step_count:
-        start = int(random.integers(capture.size))
-        pieces.append(capture[start : start + int(random.geometric(1 / MEAN_BLOCK))])
-    run: Float64Array = np.concatenate(pieces)[:step_count] / capture.mean()
-    return run
-
-
-def made_pairs(
-    captures: Sequence[Float64Array], step_count: int = STEPS
-) -> Iterator[tuple[Float64Array, Float64Array]]:
-    """Pairs of runs without a change, both with the noise of the same random capture."""
-    random = np.random.default_rng(0)
-    for _ in range(PAIRS):
-        capture = captures[int(random.integers(len(captures)))]
-        yield made_run(capture, random, step_count), made_run(capture, random, step_count)
-
-
-def change_of(
-    before: Sequence[Float64Array], after: Sequence[Float64Array], spread: RunSpread | None = None
-) -> StepChange:
-    """What is said of two sides of captures."""
-    change = step_change(levels(before), levels(after), spread)
-    assert change is not None
-    return change
-
-
-def levels(captures: Sequence[Float64Array]) -> list[Level]:
-    """The level of each capture."""
-    return [level for steps in captures if (level := step_level(steps)) is not None]
-
-
-def found(captures: Sequence[Float64Array], ratio: float | None, step_count: int = STEPS) -> float:
-    """The share of pairs that are called slower or faster if the second run changes by `ratio`.
-
-    None: by what is said to be shown by runs as these.
-    """
-    called = 0
-    for before, after in made_pairs(captures, step_count):
-        change = ratio
-        if change is None:
-            change = change_of([before], [after]).least_shown_ratio or 0.0
-        called += change_of([before], [after * (1 + change)]).direction in ("slower", "faster")
-    return called / PAIRS
-
-
-def held(captures: Sequence[Float64Array], ratio: float) -> float:
-    """The share of intervals that hold the true change."""
-    count = 0
-    for before, after in made_pairs(captures):
-        result = change_of([before], [after * (1 + ratio)])
-        assert result.low_ratio is not None
-        assert result.high_ratio is not None
-        count += result.low_ratio <= ratio <= result.high_ratio
-    return count / PAIRS
-
-
-def run_spread(captures: Captures) -> RunSpread:
-    """How much whole runs of a program differ: the prior of its variance by the moments of the logarithm (Smyth 2004)."""
-    logarithms, degrees = [], 0
+def real_pairs(captures: Captures, before: int, after: int) -> Iterator[tuple[Side, Side]]:
+    """All pairs of sides with so many recorded captures of one program."""
     for of_program in captures.values():
-        values = [level.value for level in levels(of_program)]
-        degrees = len(values) - 1
-        logarithms.append(math.log(float(np.var(values, ddof=1))))
-    excess = np.array(logarithms) - _digamma(degrees / 2) + math.log(degrees / 2)
-    beyond = float(excess.var(ddof=1)) - _trigamma(degrees / 2)
-    half = _where(_trigamma, beyond)
-    variance = math.exp(float(excess.mean()) + _digamma(half) - math.log(half))
-    return RunSpread(ratio=math.sqrt(variance), degrees=2 * half)
-
-
-def real_pairs(captures: Captures, *, of_each: int, ratio: float = 0.0) -> list[StepChange]:
-    """Every pair of sides with so many recorded captures, the second changed by `ratio`, judged by the spread of the other
-    programs.
-    """
-    results = []
-    for program, of_program in captures.items():
-        spread = run_spread({name: rest for name, rest in captures.items() if name != program})
         places = range(len(of_program))
-        for before in combinations(places, of_each):
-            for after in combinations([place for place in places if place not in before], of_each):
-                if before < after:
-                    old = [of_program[place] for place in before]
-                    new = [of_program[place] * (1 + ratio) for place in after]
-                    results.append(change_of(old, new, spread))
-    return results
+        for old in combinations(places, before):
+            for new in combinations([place for place in places if place not in old], after):
+                if before != after or old < new:
+                    yield [of_program[place] for place in old], [of_program[place] for place in new]
+
+
+REAL: Final = (
+    ("long", 1, 1),
+    ("repeated", 1, 1),
+    ("busy", 1, 1),
+    ("repeated", 2, 3),
+    ("busy", 3, 3),
+)
+"""Recorded captures, and how many of them a side has."""
+
+
+def real_row(name: str, before: int, after: int) -> Row:
+    """Recorded pairs with so many captures on the sides."""
+    return row_of(list(real_pairs(recorded(RECORDED[name]), before, after)), REPLICA_SPREAD)
+
+
+def run_spread(tables: Sequence[Captures]) -> RunSpread:
+    """How much whole runs of a program differ: the prior of its variance by the moments of the logarithm (Smyth 2004)."""
+    excess, noise = [], []
+    for captures in tables:
+        for of_program in captures.values():
+            values = [level.value for level in _levels(of_program) if level]
+            half = (len(values) - 1) / 2
+            variance = float(np.var(values, ddof=1))
+            excess.append(math.log(variance) - _digamma(half) + math.log(half))
+            noise.append(_trigamma(half))
+    half = _where(_trigamma, float(np.var(excess, ddof=1)) - float(np.mean(noise)))
+    variance = math.exp(float(np.mean(excess)) + _digamma(half) - math.log(half))
+    return RunSpread(ratio=math.sqrt(variance), degrees=2 * half)
 
 
 def _digamma(x: float) -> float:
@@ -172,41 +206,37 @@ def _where(falling: Callable[[float], float], value: float) -> float:
     return low
 
 
-def called_share(results: Sequence[StepChange]) -> float:
-    """The share that is called slower or faster."""
-    return sum(result.direction in ("slower", "faster") for result in results) / len(results)
+HEAD: Final = """\
+| captures a side | runs differ by | called | interval holds | 8% shown | gate fails | no verdict | 8% fails |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
 def main() -> None:
-    """Print the figures that docs/method.md states."""
-    every = every_capture(recorded(LONG))
-    for name, chosen in (("all captures", every), ("the quieter half", quiet_half(every))):
-        spread = float(np.median([variation(steps) for steps in chosen]))
-        print(f"{name}: steps vary by {spread:.1%} (median); {PAIRS} pairs")
-        for count in (STEPS // 2, STEPS, 2 * STEPS, 3 * STEPS):
-            shares = [f"{ratio:.0%}: {found(chosen, ratio, count):.1%}" for ratio in _CHANGES]
-            print(f"  {count} steps: called with a change of {', '.join(shares)}")
-        print(f"  least_shown_ratio found: {found(chosen, None):.1%}")
-        shares = [f"{ratio:.0%}: {held(chosen, ratio):.1%}" for ratio in (0.0, 0.1, 0.3)]
-        print(f"  intervals that hold {', '.join(shares)}")
-    captures = recorded(REPEATED)
-    of_runs = run_spread(captures)
-    print(
-        f"runs differ by {of_runs.ratio:.1%}, known as if from {of_runs.degrees:.2f} degrees of freedom"
-    )
-    for of_each in (1, 2):
-        for ratio in (*_CHANGES, 1.0):
-            results = real_pairs(captures, of_each=of_each, ratio=ratio)
-            width = np.median([result.least_shown_ratio or 0.0 for result in results])
-            print(
-                f"{len(results)} real pairs of {of_each} and {of_each} captures, changed by {ratio:.0%}: "
-                f"{called_share(results):.1%} called; least shown {width:.0%} (median)"
-            )
-    alone = [change_of([a], [b]) for of in captures.values() for a, b in combinations(of, 2)]
-    print(f"without the spread of runs: {called_share(alone):.1%} of {len(alone)} called")
+    """Print each row, and the table, which has the worst of all kinds of noise."""
+    table = []
+    for captures in (1, 3):
+        for between in BETWEEN:
+            rows = {noise.name: made_row(noise, between, captures) for noise in NOISES}
+            for name, row in rows.items():
+                print(_line(f"{captures}, {name}", f"{between:.0%}", row), flush=True)
+            table.append(_line(str(captures), f"{between:.0%}", worst_of(list(rows.values()))))
+    for name, before, after in REAL:
+        kind = f"{name}, {before} and {after}"
+        table.append(_line(kind, "as recorded", real_row(name, before, after)))
+    print(HEAD, *table, sep="\n")
+    spread = run_spread([recorded(RECORDED[name]) for name in ("repeated", "busy")])
+    print(f"replicas differ by {spread.ratio:.1%}, worth {spread.degrees:.2f} degrees of freedom")
 
 
-_CHANGES: Final = (0.0, 0.1, 0.2)
+def worst_of(rows: Sequence[Row]) -> Row:
+    """The worst of each figure."""
+    columns = list(zip(*rows, strict=True))
+    lowest = [Row._fields.index(name) for name in ("pairs", "held", "shown", "caught")]
+    return Row(*(min(column) if at in lowest else max(column) for at, column in enumerate(columns)))
+
+
+def _line(kind: str, between: str, row: Row) -> str:
+    return f"| {kind} | {between} | " + " | ".join(f"{share:.1%}" for share in row[1:]) + " |"
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ CONFINED = {
     "grpc": ("capture/remote/profiler_service.py",),
     "jinja2": ("document/html/printer.py",),
     "markupsafe": ("document/html/",),
-    "opentelemetry": ("watch/telemetry.py",),
+    "opentelemetry": ("watch/metrics.py",),
     "pandas": ("trace/frames/frames.py", "ledger/table.py"),
     "pyarrow": ("export/parquet.py",),
     "rich": ("document/", "cli/"),

@@ -1,15 +1,15 @@
 """Pairs of runs with a known change: what does a comparison have to say of each?
 
-Every run has ten steps on four GPUs that wait for input, copy, compute and reduce their gradients. Each length varies by
+Each side has three captures. Every run has ten steps on four GPUs that wait for input, copy, compute and reduce their gradients. Each length varies by
 a percent from step to step. A pair says what changed, in which state of the ledger, and by how much per step.
 
-    python -m scripts.scenarios.pairs input_doubled DIR    writes DIR/before and DIR/after
+    python -m scripts.scenarios.pairs input_doubled DIR    writes DIR/before-1 to DIR/after-3
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -19,6 +19,7 @@ from scripts.cuda_trace import MS
 from scripts.scenarios.mixtures import Mixture, Plan, built
 
 STEPS: Final = 10
+CAPTURES: Final = 3
 NOISE: Final = 0.01
 _HEALTHY: Final = {"input": 4 * MS, "copy": 2 * MS, "collective": 3 * MS}
 """What each step of a run has before the change, picoseconds."""
@@ -27,17 +28,21 @@ _COMPUTE_PS: Final = 20 * MS
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs. `changes`: by state what its mean over the devices changes by, picoseconds per step."""
+    """Captures of two sides. `changes`: by state what its mean over the devices changes by, picoseconds per step."""
 
-    before: Mixture
-    after: Mixture
+    before: tuple[Mixture, ...]
+    after: tuple[Mixture, ...]
     changes: Mapping[str, float]
 
-    def write(self, folder: Path) -> tuple[Path, Path]:
-        """Store both runs and return their log directories."""
-        for side, run in (("before", self.before), ("after", self.after)):
-            run.scenario.write(folder / side)
-        return folder / "before", folder / "after"
+    def write(self, folder: Path) -> tuple[list[Path], list[Path]]:
+        """Store all runs and return the log directories of each side."""
+        sides = []
+        for side, runs in (("before", self.before), ("after", self.after)):
+            paths = [folder / f"{side}-{number}" for number in range(1, len(runs) + 1)]
+            for path, run in zip(paths, runs, strict=True):
+                run.scenario.write(path)
+            sides.append(paths)
+        return sides[0], sides[1]
 
 
 def plan(seed: int, lengths: Mapping[str, int], *, gpu_count: int = 4) -> Plan:
@@ -63,12 +68,14 @@ def _is_without(name: str, step: int) -> bool:
 
 
 def _pair(name: str, *, gpu_count: int = 4, **changes_ms: float) -> Pair:
-    """A healthy run, and one in which these lengths are longer by so many milliseconds."""
-    before = plan(1, _HEALTHY)
+    """Healthy runs, and some in which these lengths are longer by so many milliseconds."""
+    before = [plan(seed, _HEALTHY) for seed in range(1, 2 * CAPTURES, 2)]
     lengths = dict(_HEALTHY)
     for slowdown, more_ms in changes_ms.items():
         lengths[slowdown] = lengths.get(slowdown, 0) + round(more_ms * MS)
-    after = replace(plan(2, lengths), gpu_count=gpu_count)
+    after = [
+        replace(plan(seed, lengths), gpu_count=gpu_count) for seed in range(2, 2 * CAPTURES + 1, 2)
+    ]
     states = {
         "copy": "h2d",
         "retracing": "compile",
@@ -80,17 +87,22 @@ def _pair(name: str, *, gpu_count: int = 4, **changes_ms: float) -> Pair:
         states.get(slowdown, slowdown): _mean(after, slowdown) - _mean(before, slowdown)
         for slowdown in changes_ms
     }
-    return Pair(built(before, f"{name}-before"), built(after, f"{name}-after"), changes)
+    return Pair(_built(before, f"{name}-before"), _built(after, f"{name}-after"), changes)
 
 
-def _mean(of: Plan, slowdown: str) -> float:
-    return sum(of.lengths.get(slowdown, ())) / STEPS
+def _built(runs: Sequence[Plan], name: str) -> tuple[Mixture, ...]:
+    return tuple(built(run, f"{name}-{number}") for number, run in enumerate(runs, 1))
+
+
+def _mean(runs: Sequence[Plan], slowdown: str) -> float:
+    return sum(sum(run.lengths.get(slowdown, ())) for run in runs) / STEPS / len(runs)
 
 
 PAIRS: Final[Mapping[str, Callable[[], Pair]]] = {
     "op_slower": lambda: _pair("op_slower", compute=6),
     "copy_added": lambda: _pair("copy_added", copy=2),
     "input_doubled": lambda: _pair("input_doubled", input=4),
+    "input_fivefold": lambda: _pair("input_fivefold", input=16),
     "gpu_gone": lambda: _pair("gpu_gone", gpu_count=3),
     "collective_slower": lambda: _pair("collective_slower", collective=3),
     "callback_added": lambda: _pair("callback_added", callback=4),
@@ -107,8 +119,8 @@ def main() -> None:
     parser.add_argument("pair", choices=PAIRS)
     parser.add_argument("directory", type=Path, metavar="DIR")
     arguments = parser.parse_args()
-    for path in PAIRS[arguments.pair]().write(arguments.directory):
-        print(path)
+    for side in PAIRS[arguments.pair]().write(arguments.directory):
+        print(*side)
 
 
 if __name__ == "__main__":

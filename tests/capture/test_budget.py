@@ -94,7 +94,7 @@ def test_a_trace_that_cannot_be_read_ends_no_training(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("traceview.comparison.gate.budget.verdict", broken)
+    monkeypatch.setattr("traceview.comparison.gate.verdict", broken)
     assert said(["step_time_ms <= 1"], slow, "raise") == [
         "the window was not judged: ZeroDivisionError('a bug')"
     ]

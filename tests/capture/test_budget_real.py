@@ -22,7 +22,7 @@ import traceview
 class Watch(tf.keras.callbacks.Callback):
     imported_at = None
     def on_train_batch_end(self, batch, logs=None):
-        if Watch.imported_at is None and "traceview.comparison.gate.budget" in sys.modules:
+        if Watch.imported_at is None and "traceview.comparison.gate" in sys.modules:
             Watch.imported_at = batch
 
 def fit(**options):

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tests.ci.action import ACTION, ROOT, read_yaml
-from traceview.comparison.gate.budget import budget_in
-from traceview.comparison.gate.conditions import condition_of
+from traceview.comparison.conditions import condition_of
+from traceview.comparison.gate import budget_in
 
 TEXT = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.comparison.baselines import small_file
-from traceview.comparison.gate.budget import asked_budget, baseline_of, budget_in
+from traceview.comparison.baselines import reduced
+from traceview.comparison.gate import asked_budget, baseline_of, budget_in
+from traceview.document.json_text import encoded
 from traceview.report.model import with_reasons
 from traceview.report.saved import to_json
 
@@ -88,11 +89,13 @@ def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / ".traceview" / "baselines"
     folder.mkdir(parents=True)
     report = full_report()
-    (folder / "main.json").write_bytes(small_file(report).content)
+    for name in ("main.json", "main~2.json"):
+        (folder / name).write_bytes(encoded(reduced(report)))
     Path("whole.json").write_text(to_json(report), encoding="utf-8")
-    assert baseline_of("main", None).report.reduced
-    assert baseline_of("whole.json", None).report == with_reasons(report)
-    assert baseline_of("./whole.json", None).report == with_reasons(report)
+    first, second = baseline_of("main", None).reports
+    assert first.reduced == second.reduced != ()
+    assert baseline_of("whole.json", None).reports == (with_reasons(report),)
+    assert baseline_of("./whole.json", None).reports == (with_reasons(report),)
     with pytest.raises(TraceNotFoundError) as caught:
         baseline_of("mian", None)
     assert caught.value.hint == "did you mean main?"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from traceview.comparison.difference import Level
 from traceview.comparison.history import LEAST_CHANGE_RATIO, change_points
+from traceview.comparison.noise import Level
 
 SERIES = 400
 Noise = Callable[[np.random.Generator, int], np.ndarray]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.command import Command
-from tests.gate.test_judge import with_steps
+from tests.gate.test_gate import with_steps
 from tests.hostile import HOSTILE
 from tests.html_page import parsed
 from tests.reports import bare_report, device

@@ -22,7 +22,7 @@ from traceview.watch import commands
 from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
 from traceview.watch.follow import Follower, Unreadable
-from traceview.watch.prometheus import metrics_text
+from traceview.watch.metrics import NewestRun, metrics_text
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -80,7 +80,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
         "2026_01_02_00_00_00",
         "2026_01_03_00_00_00",
     ]
-    assert " · too noisy to compare with the run before · " in lines[1]
+    assert " · no verdict yet: it takes 3 runs before · " in lines[1]
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
@@ -261,11 +261,12 @@ def test_a_full_disk_does_not_end_the_watch(
     disk = FullDisk(monkeypatch)
     prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
     follower = Follower(logs, None, 5)
-    outputs = watch_module._Outputs(str(logs), (), prometheus, state, is_all_new=False)
+    jobs = [watch_module._Job("logs", follower)]
+    outputs = watch_module._Outputs(jobs, (), prometheus, state, is_all_new=False)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:
-        outputs.look(follower)
+        outputs.look()
         done = capsys.readouterr()
         return len(done.out.splitlines()), done.err.splitlines()
 
@@ -314,7 +315,7 @@ def test_a_state_goes_on_where_the_last_call_ended(
     assert once(command, logs, *state).out == ""
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     (line,) = once(command, logs, *state).out.splitlines()
-    assert "too noisy to compare with the run before" in line
+    assert "no verdict yet: it takes 3 runs before" in line
     (tmp_path / "state.json").write_text("{}[]")
     done = once(command, logs, *state)
     assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
@@ -364,7 +365,8 @@ def test_no_text_of_a_trace_becomes_a_command(
     say = OnFinding(
         "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
     )
-    assert list(run_commands((say,), HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None)) == []
+    run = NewestRun("job", HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None, 1, 0)
+    assert list(run_commands((say,), run)) == []
     said = (tmp_path / "out").read_text()
     assert said.count("touch hit") == 6
     assert "\n" not in said
@@ -377,7 +379,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), "logs", facts(), None)
+    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
     assert "took longer than 0.3 s and was ended" in wrong
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
     deadline = time.monotonic() + 5
@@ -408,7 +410,7 @@ def test_metrics_of_the_newest_run(command: Command, logs: Path, tmp_path: Path)
     file = tmp_path / "traceview.prom"
     assert once(command, logs, "--prometheus", str(file)).code == 0
     lines = file.read_text(encoding="utf-8").splitlines()
-    place = f'logdir="{logs}"'
+    place = f'job="logs",logdir="{logs}"'
     assert f"traceview_step_time_seconds{{{place}}} 0.066959623" in lines
     assert f'traceview_run_info{{{place},run="2026_01_01_00_00_00"}} 1.0' in lines
     assert f'traceview_finding{{{place},code="input-bound",severity="critical"}} 1.0' in lines
@@ -432,15 +434,40 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 
 def test_labels_are_escaped() -> None:
-    text = metrics_text(HOSTILE, facts(run='a"b'), None, 1, 0)
-    label = r'logdir="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
+    text = metrics_text([NewestRun(HOSTILE, "logs", facts(run='a"b'), None, 1, 0)])
+    label = r'job="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
     assert "\x1b" not in text
-    assert f'traceview_run_info{{{label},run="a\\"b"}} 1.0\n' in text
+    assert f'traceview_run_info{{{label},logdir="logs",run="a\\"b"}} 1.0\n' in text
     sample = re.compile(r'traceview_\w+\{(?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)+\} [-+.e\d]+')
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     assert samples
     assert all(sample.fullmatch(line) for line in samples)
     assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
+
+
+def test_several_log_directories_are_jobs(
+    command: Command, logs: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    """Each has its own runs before; lines, variables, metrics and the state tell them apart."""
+    other, out, file = tmp_path / "b" / "logs", tmp_path / "alarms", tmp_path / "x.prom"
+    land(other, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
+    watch = ("watch", str(logs), f"eval={other}", "--once", "--every", "10ms")
+    options = ("--prometheus", str(file), "--state", str(tmp_path / "state.json"))
+    say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
+    first, second = command(*watch, *options, *say).out.splitlines()
+    assert first.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
+    assert second.startswith("eval: 2026_01_02_00_00_00 · ")
+    assert "the run before" not in second
+    assert out.read_text() == "logs 2026_01_01_00_00_00\n"
+    lines = file.read_text().splitlines()
+    assert sum(line.startswith("# TYPE traceview_step_time_seconds ") for line in lines) == 1
+    of_steps = [line for line in lines if line.startswith("traceview_step_time_seconds{")]
+    assert [re.findall(r'job="(\w+)"', line) for line in of_steps] == [["logs"], ["eval"]]
+    # What one call does not watch stays in the state.
+    assert command("watch", str(logs), "--once", "--every", "10ms", *options[2:]).out == ""
+    assert command(*watch, *options[2:]).out == ""
+    done = command("watch", str(logs), str(other), "--once")
+    assert (done.code, "two log directories are called logs" in done.err) == (2, True)
 
 
 # As a process

@@ -14,7 +14,7 @@ import pytest
 
 from tests.command import Command
 from traceview.base.errors import StoreError
-from traceview.cli.commands.watch import _Outputs
+from traceview.cli.commands.watch import _Job, _Outputs
 from traceview.store import ranges
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower
@@ -52,7 +52,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     follower = Follower(location_of("memory://logs"), None, 5)
-    outputs = _Outputs("memory://logs", (), None, None, is_all_new=False)
+    outputs = _Outputs([_Job("logs", follower)], (), None, None, is_all_new=False)
     follower.begin()
 
     def fail(*_: object) -> None:
@@ -60,13 +60,13 @@ def test_a_store_that_fails_does_not_end_the_watch(
 
     with monkeypatch.context() as patch:
         patch.setattr("traceview.watch.follow.find_runs", fail)
-        outputs.look(follower)
-        outputs.look(follower)
+        outputs.look()
+        outputs.look()
         outputs.is_once = True
         with pytest.raises(StoreError):
-            outputs.look(follower)
+            outputs.look()
     outputs.is_once = False
-    outputs.look(follower)
+    outputs.look()
     out, err = capfd.readouterr()
     assert out.startswith("one · ")
     assert err.splitlines() == [

@@ -17,7 +17,7 @@ from traceview.base.text import shell_path
 Budget: TypeAlias = str | PathLike[str] | Sequence[str]
 """The path of a TOML file, or conditions."""
 
-_GATE: Final = "traceview.comparison.gate.budget"
+_GATE: Final = "traceview.comparison.gate"
 
 
 class WindowBudget:

@@ -206,7 +206,7 @@ def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:
                 max(parameter.opts, key=len)
                 if is_option
                 else "LOGDIR"
-                if parameter.name == "subject"
+                if parameter.name in ("subject", "subjects")
                 else str(parameter.name).upper()
             )
             yield str(parameter.name), shown

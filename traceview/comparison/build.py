@@ -12,35 +12,38 @@ from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.stats import median
 from traceview.base.version import VERSION
-from traceview.comparison.captures import (
-    SIDES,
-    CaptureSteps,
-    capture_steps,
-    distinct,
-    is_one_run,
-    mean,
-    repeats_of,
-)
-from traceview.comparison.conditions import conditions_of, different_work
-from traceview.comparison.difference import (
-    REPLICA_RUN_SPREAD,
-    RunSpread,
-    StepChange,
-    step_change,
-    step_level,
-)
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
     Comparison,
-    Condition,
     StepDifference,
+)
+from traceview.comparison.noise import (
+    ENOUGH,
+    Difference,
+    Level,
+    RunSpread,
+    run_spread_of,
+    step_change,
+    step_level,
 )
 from traceview.comparison.parts import (
     device_differences,
     finding_differences,
     op_differences,
     state_differences,
+)
+from traceview.comparison.sides import (
+    SIDES,
+    CaptureSteps,
+    blocking_words,
+    capture_steps,
+    conditions_of,
+    different_work,
+    distinct,
+    is_one_run,
+    mean,
+    repeats_of,
 )
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
@@ -65,7 +68,8 @@ _LONG_FACTOR: Final = 3
 def limits_of(
     sides: Sequence[Sequence[Report]],
     steps: Sequence[Sequence[CaptureSteps]],
-    spread: RunSpread | None,
+    step: StepDifference,
+    spread: RunSpread,
     *,
     has_states: bool,
 ) -> Iterator[str]:
@@ -82,10 +86,13 @@ def limits_of(
                     f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}, "
                     "so these are not compared"
                 )
-    if any(capture.lengths_ps.size == 1 for side in steps for capture in side):
+    if step.basis == "none":
         yield "A side has a single step, which shows no noise: capture ten or more"
-    if len(reports) == len(sides):
-        yield _on_single_captures(spread)
+    if step.basis == "assumed":
+        yield (
+            "One capture of a side does not show how much runs differ without a change; "
+            f"{numbers.share(spread.ratio)} are assumed: {ENOUGH}, by --before and --after"
+        )
     for name, side in zip(SIDES, sides, strict=True):
         for report in side:
             if report.capture.quality != "ok":
@@ -114,18 +121,6 @@ def _why_no_states(reports: Sequence[Report]) -> str:
         if report.results.ledger is None:
             return f"the states of {report.source.run}: {why_absent(report, 'ledger')}"
     return "a run has no step with device events"
-
-
-def _on_single_captures(spread: RunSpread | None) -> str:
-    if spread is None:
-        return (
-            "One capture of each side shows the noise of its steps, not how much runs differ: "
-            "repeat --before and --after to include that"
-        )
-    return (
-        "Noise includes how much runs on shared CPU cores differ without a change: "
-        "several captures of each side, by --before and --after, show smaller changes"
-    )
 
 
 def _long_steps(steps: Sequence[Sequence[CaptureSteps]]) -> Iterator[str]:
@@ -164,26 +159,31 @@ def _report_of(source: Source, *, lanes: bool) -> Report:
 
 
 def compare(
-    before: Sequence[Report], after: Sequence[Report], *, force: bool = False
+    before: Sequence[Report],
+    after: Sequence[Report],
+    *,
+    earlier: Sequence[Sequence[Level]] = (),
+    force: bool = False,
 ) -> Comparison:
     """Say what differs between two sides, each with at least one report.
 
-    `force`: also where their steps are not the same work or ran on other hardware. Raises `ComparisonError` with the
-    reasons where they are not, and where a side has no used step. A capture that a side has several times counts once.
+    `earlier`: steps of earlier runs of the job, in groups without a change. `force`: also where the steps are not the same
+    work or ran on other hardware. Raises `ComparisonError` with the reasons where they are not, and where a side has no
+    used step. A capture that a side has several times counts once.
     """
     repeats = list(repeats_of(before, after))
     before, after = distinct(before), distinct(after)
     steps = [_steps_of(name, side) for name, side in zip(SIDES, (before, after), strict=True)]
     conditions = conditions_of(before, after)
-    blocking = [condition for condition in conditions if condition.is_blocking]
+    blocking = blocking_words(conditions)
     if blocking and not force:
         raise ComparisonError(
-            f"these runs cannot be compared ({'; '.join(map(condition_words, blocking))})",
+            f"these runs cannot be compared ({blocking})",
             hint="--force compares them all the same",
         )
     spread = run_spread_of([*before, *after])
     levels = [[step_level(capture.lengths_ps) for capture in side] for side in steps]
-    change = step_change(levels[0], levels[1], spread)
+    change = step_change(levels[0], levels[1], spread, earlier)
     step = _step_difference(change, steps[0], steps[1])
     states = state_differences((before, after), steps, spread)
     devices = device_differences(before, after)
@@ -195,7 +195,7 @@ def compare(
     elif different:
         verdict = verdict_on_different_work(step, devices, different)
     else:
-        verdict = verdict_of(step, states, devices, ops)
+        verdict = verdict_of(step, (len(before), len(after)), states, devices, ops)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -206,30 +206,13 @@ def compare(
         conditions=tuple(conditions),
         limits=(
             *repeats,
-            *limits_of((before, after), steps, spread, has_states=bool(states)),
+            *limits_of((before, after), steps, step, spread, has_states=bool(states)),
         ),
         states=states,
         devices=devices,
         ops=ops,
         findings=finding_differences(before, after, step.before_ps, states),
     )
-
-
-def run_spread_of(reports: Sequence[Report]) -> RunSpread | None:
-    """What is known beforehand of how much such runs differ without a change: of replicas, which share a CPU."""
-    devices = [
-        device
-        for report in reports
-        if report.results.device_time
-        for device in report.results.device_time.devices
-    ]
-    is_replica = any(device.kind == "replica" for device in devices)
-    return REPLICA_RUN_SPREAD if is_replica else None
-
-
-def condition_words(condition: Condition) -> str:
-    """`batch: 128 before, 256 after`."""
-    return f"{condition.name}: {condition.before} before, {condition.after} after"
 
 
 def _steps_of(name: str, side: Sequence[Report]) -> list[CaptureSteps]:
@@ -246,7 +229,7 @@ def _steps_of(name: str, side: Sequence[Report]) -> list[CaptureSteps]:
 
 
 def _step_difference(
-    change: StepChange | None, before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+    change: Difference | None, before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
 ) -> StepDifference:
     old, new = (mean([capture.mean_ps for capture in side]) for side in (before, after))
     return StepDifference(
@@ -254,12 +237,12 @@ def _step_difference(
         after_ps=floor(new),
         difference_ps=floor(new) - floor(old),
         ratio=float(new) / float(old) - 1 if old else None,
-        typical_ratio=change.ratio if change else None,
-        low_ratio=change.low_ratio if change else None,
-        high_ratio=change.high_ratio if change else None,
-        least_shown_ratio=change.least_shown_ratio if change else None,
+        typical_ratio=change.value if change else None,
+        low_ratio=change.low if change else None,
+        high_ratio=change.high if change else None,
+        least_shown_ratio=change.least_shown if change else None,
         direction=change.direction if change else "unknown",
-        is_over_runs=change.is_over_runs if change else False,
+        basis=change.basis if change else "none",
     )
 
 

@@ -1,222 +1,477 @@
-"""Finds what is not the same about the jobs of both sides, and whether their steps can be compared all the same.
+"""Reads conditions, and finds the values they are about: `step_time_ms <= 120`, `finding:unused-gpu absent`, `step_time:+5%`.
 
-Step times compare a change of the program on the same work and the same hardware. Other devices or another batch make
-another step; another precision, version or option may be the very change.
+condition = KEY OPERATOR LIMIT | KEY "absent" | KEY ":" CHANGE | "finding:" CODE "absent"
+OPERATOR  = "<=" | ">=" | "<" | ">" | "==" | "!="
+LIMIT     = NUMBER [UNIT] | WORD
+CHANGE    = ("+" | "-") NUMBER ("%" | [UNIT])
+
+A key is a path in the report's JSON, `device_time.devices[GPU:0].busy_ratio`; brackets choose rows of a list. Short keys
+such as `state.input_ms` stand for paths.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
 
-from traceview.analysis.machine.environment import PUBLIC_NAMES
-from traceview.analysis.measures.environment import HostEnvironment
-from traceview.comparison.model import Condition, OpDifference
+import msgspec
+from msgspec import Struct, inspect
+
+from traceview.analysis.registry import RULES
+from traceview.analysis.rules.finding import SEVERITIES
+from traceview.base.errors import UsageError
+from traceview.base.record import Record, fields_of, parts_of
+from traceview.comparison.sides import step_time_ps
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
-from traceview.report.model import Report
+from traceview.ledger.states import KEYS
+from traceview.report.model import Report, absence
 
-_VERSIONS: Final = {
-    "tensorflow": "TensorFlow",
-    "keras": "Keras",
-    "tf_keras": "tf_keras",
-    "python": "Python",
-    "numpy": "NumPy",
-    "cuda": "CUDA",
-    "cudnn": "cuDNN",
-    "nccl": "NCCL",
-    "driver": "driver",
+Quantity: TypeAlias = Literal["time", "bytes", "rate", "ratio", "number", "text", "flag", "several"]
+"""`time` is picoseconds, `rate` bytes per second; `several`: no value itself."""
+
+STEP_TIME: Final = "step_time"
+"""The mean of the used steps, as compare counts it: the only key whose noise is known."""
+TIMES: Final[Mapping[str, int]] = {**numbers.TIMES, "us": numbers.TIMES["µs"]}
+SIZES: Final = {unit.lower(): factor for unit, factor in numbers.SIZES.items() if factor > 1}
+"""How many picoseconds or bytes the unit at the end of a key stands for."""
+UNITS: Final[Mapping[Quantity, Mapping[str, Fraction]]] = {
+    "time": {unit: Fraction(factor) for unit, factor in TIMES.items()},
+    "bytes": {unit: Fraction(factor) for unit, factor in numbers.SIZES.items()},
+    "rate": {f"{unit}/s": Fraction(factor) for unit, factor in numbers.SIZES.items()},
+    "ratio": {"%": Fraction(1, 100)},
+}
+OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
 }
 
-_Fact = Callable[[HostEnvironment], str | None]
-
-
-def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
-    """What differs between the sides or among the captures of a side, what makes a comparison pointless first."""
-    sides = [[_facts(report) for report in side] for side in (before, after)]
-    names = dict.fromkeys(name for side in sides for facts in side for name in facts)
-    return sorted(_differing(names, *sides), key=lambda condition: not condition.is_blocking)
-
-
-def differing_among(reports: Sequence[Report]) -> dict[str, list[str]]:
-    """What is not the same of all runs, by its name: the values in the order of the runs; the number of devices is left out."""
-    values: dict[str, dict[str, None]] = {}
-    for facts in map(_facts, reports):
-        for name, value in facts.items():
-            values.setdefault(name, {})[value] = None
-    return {
-        name: list(known) for name, known in values.items() if len(known) > 1 and name != "devices"
-    }
-
-
-def _differing(
-    names: Iterable[str], before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]
-) -> Iterator[Condition]:
-    for name in names:
-        old, new = (
-            list(dict.fromkeys(facts[name] for facts in side if name in facts))
-            for side in (before, after)
-        )
-        # What one side does not say is not known to differ.
-        if old and new and (len({*old, *new}) > 1):
-            yield Condition(name, ", ".join(old), ", ".join(new), name in BLOCKING)
-
-
-BLOCKING: Final = (
-    "kind of devices",
-    "devices",
-    "model of GPU",
-    "hosts",
-    "batch",
-    "steps per call",
+_SHORT: Final = (
+    (r"busy_ratio", "results.device_time.devices.busy_ratio"),
+    (r"examples_per_second", "results.balance.throughput.examples_per_second"),
+    (rf"state\.((?:{'|'.join(KEYS)})(?:_\w+)?)", r"results.ledger.devices.states.\1"),
+    (rf"path\.({'|'.join(KEYS)})_ratio", r"results.path.share_by_state.\1"),
+    (rf"path\.((?:{'|'.join(KEYS)})(?:_\w+)?)", r"results.path.states.\1"),
 )
-"""What makes another step, or another machine."""
+_BY_STATE: Final = ("states", "states_per_step", "by_state", "share_by_state")
+"""Objects that leave out the states that do not occur: what is left out is zero."""
+_QUANTITIES: Final[tuple[tuple[str, Quantity], ...]] = (
+    (r".*_ratio|ratio|share_by_state|throttle_reasons", "ratio"),
+    (r".*_bytes_per_second", "rate"),
+    (r".*_ps|.*_ps_per_step|states|by_state|states_per_step", "time"),
+    (r".*_bytes|bytes", "bytes"),
+    (r".*", "number"),
+)
+_NAME: Final = re.compile(
+    r"""(?P<name>[A-Za-z_]\w*)(?:\[(?:"(?P<quoted>[^"]*)"|(?P<row>[^\[\]"]*))\])?(?P<dot>\.?)""",
+    re.ASCII,
+)
+_FINDING: Final = re.compile(r"finding ?: ?(?P<code>[\w-]+) absent", re.ASCII)
+_REST: Final = re.compile(
+    r" ?(?:(?P<absent>absent)|(?P<sign>[<>=!]=|[<>]) ?(?P<limit>.*)|: ?(?P<way>[+-]) ?(?P<change>[^+-].*))"
+)
+_NUMBER: Final = re.compile(
+    r"(?P<number>[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))\s*(?P<unit>[^\s\d]*)"
+)
+_SHOWN: Final = 80
+_EXAMPLE: Final = "for instance step_time_ms <= 120, or finding:unused-gpu absent"
+_IN_USE: Final = ("active", "marginal")
+"""Status of devices that compute; others are not busy, and need not be."""
+_NAMING: Final = (("device",), ("code", "op", "name", "key", "op_type"))
+"""Fields that name a row: of each group the first that it has."""
 
 
-def _facts(report: Report) -> dict[str, str]:
-    """What the steps of a report depend on, in words."""
-    facts: dict[str, str] = {}
-    devices = report.results.device_time.devices if report.results.device_time else ()
-    if devices:
-        kinds = dict.fromkeys(device.kind for device in devices)
-        facts["kind of devices"] = ", ".join(DEVICE_KINDS[kind].words for kind in kinds)
-        facts["devices"] = numbers.count(len(devices))
-        models = sorted({device.model for device in devices if device.model})
-        if models:
-            facts["model of GPU"] = ", ".join(models)
-    if report.capture.hosts:
-        facts["hosts"] = numbers.count(len(report.capture.hosts))
-    steps = report.results.steps
-    if steps is not None:
-        calls = steps.steps_per_call or steps.updates_per_step or steps.loop_iterations
-        facts["steps per call"] = numbers.count(calls or 1)
-        facts["steps found"] = STEP_METHODS[steps.method].words
-    levels = [host.tracer_levels for host in report.capture.hosts if host.tracer_levels]
-    if levels:
-        facts["tracer levels"] = ", ".join(
-            f"{name} {level}" for name, level in sorted(levels[0].items())
+class Value(Struct, frozen=True):
+    """A value in a report. `where`: the rows that it is in, empty for none; `reason`: why there is no value."""
+
+    where: str
+    value: int | float | str | bool | None
+    reason: str = ""
+
+
+class Unit(Struct, frozen=True):
+    """What a key is measured in. `is_share`: a ratio that cannot exceed 1; `is_object`: its entries are values.
+
+    `factor`: how many of the smallest unit its ending stands for; None where a limit has to name its unit.
+    """
+
+    quantity: Quantity
+    factor: int | None = 1
+    is_share: bool = False
+    is_object: bool = False
+
+
+class Key(Struct, frozen=True):
+    """A key of the report. `rows`: which rows are meant, by the number of the name; `text`: as it was written."""
+
+    text: str
+    names: tuple[str, ...]
+    rows: Mapping[int, str]
+    unit: Unit
+
+    @property
+    def is_step_time(self) -> bool:
+        """Whether it is the step time."""
+        return self.names == (STEP_TIME,)
+
+    def values(self, report: Report) -> list[Value]:
+        """Its values in a report, at least one; rows and objects count as `true`."""
+        if self.is_step_time:
+            return [_step_time(report)]
+        if self.names[0] == "results" and getattr(report.results, self.names[1]) is None:
+            return [Value("", None, absence(report, self.names[1]))]
+        top = self.names[:2] if self.names[0] == "results" else self.names[:1]
+        held: Any = report
+        for name in top:
+            held = getattr(held, name)
+        found = list(self._below(msgspec.to_builtins(held), len(top), (), {}))
+        return found or [Value("", None, f"there is no row in {'.'.join(self.names)}")]
+
+    def _below(
+        self, value: Any, depth: int, where: tuple[str, ...], around: Mapping[str, Any]
+    ) -> Iterator[Value]:
+        """The values below the end of the first `depth` names; `around`: the object that holds the value."""
+        name, place = self.names[depth - 1], ", ".join(where)
+        if isinstance(value, (list, tuple)):
+            yield from self._rows(value, depth, where)
+        elif value is None:
+            yield Value(place, None, _reason(around, name))
+        elif depth < len(self.names) and not isinstance(value, dict):
+            yield Value(place, None, f"there is no {self.names[depth]} in {name}")
+        elif depth < len(self.names):
+            inner = self.names[depth]
+            if inner in value:
+                yield from self._below(value[inner], depth + 1, where, value)
+            elif name in _BY_STATE:
+                yield Value(place, _of_state(value, inner, around))
+            else:
+                yield Value(place, None, f"there is no {inner} in {name}")
+        elif isinstance(value, dict) and self.unit.is_object:
+            for entry, number in value.items():
+                yield Value(", ".join((*where, entry)), number)
+        else:
+            yield Value(place, True if isinstance(value, dict) else value)
+
+    def _rows(self, rows: Sequence[Any], depth: int, where: tuple[str, ...]) -> Iterator[Value]:
+        asked, name = self.rows.get(depth - 1), self.names[depth - 1]
+        if self.text.startswith("busy_ratio"):
+            rows = [row for row in rows if row["status"] in _IN_USE]
+        chosen = [row for row in rows if asked is None or _is_called(row, asked)]
+        names = [_row_name(row) for row in chosen]
+        counts = Counter(names)
+        for row, own in zip(chosen, names, strict=True):
+            # Ops of one name differ by their kernel.
+            kernel = row.get("kernel") if isinstance(row, dict) and counts[own] > 1 else None
+            yield from self._below(row, depth, (*where, *filter(None, (own, kernel))), {})
+        if not rows and self.text.startswith("busy_ratio"):
+            yield Value("", None, "no device computed")
+        elif not chosen:
+            there = numbers.beginning(list(dict.fromkeys(filter(None, map(_row_name, rows)))))
+            which = "row" if asked is None else f"row {asked}"
+            has = f", which has {there}" if there else ""
+            reason = f"there is no {which} in {name}{has}"
+            yield Value(", ".join(where) or asked or "", None, reason)
+
+
+def key_at_start(text: str) -> tuple[Key, str]:
+    """The key that a text begins with, and what follows it; raises `UsageError`, with the names that are near."""
+    names, rows, end, is_ended = [], [], 0, False
+    while not is_ended and (match := _NAME.match(text, end)):
+        names.append(match["name"])
+        row = (match["row"] or "").strip() if match["quoted"] is None else match["quoted"]
+        rows.append(None if row in ("", "*") else row)
+        end, is_ended = match.end(), not match["dot"]
+    if not is_ended:
+        raise UsageError(f"{text!r}: a key is expected at {text[end:]!r}")
+    path = ".".join(names)
+    step_time = re.fullmatch(rf"{STEP_TIME}(?:_({'|'.join(TIMES)}))?", path)
+    if step_time and rows == [None]:
+        return Key(path, (STEP_TIME,), {}, Unit("time", TIMES.get(step_time[1]))), text[end:]
+    short = next((row for row in _SHORT if re.fullmatch(row[0], path)), None)
+    if short and not any(rows[:-1]) and (rows[-1] is None or ".devices." in short[1]):
+        path = re.sub(*short, path)
+        # The only row that is chosen is that of a device.
+        rows = [rows[-1] if name == "devices" else None for name in path.split(".")]
+    if names[0] not in Report.__struct_encode_fields__ and path.partition(".")[0] != "results":
+        path, rows = f"results.{path}", [None, *rows]
+    found, unit = _in_schema(path)
+    chosen = {place: row for place, row in enumerate(rows) if row is not None}
+    if any(".".join(found.split(".")[: place + 1]) not in lists() for place in chosen):
+        raise _unknown(path)
+    return Key(text[:end], tuple(found.split(".")), chosen, unit), text[end:]
+
+
+# The schema
+
+
+@cache
+def schema() -> Mapping[str, Unit]:
+    """Every key of the report with its unit."""
+    return {path: _unit(path, field) for path, field in _fields(Report, "", ())}
+
+
+@cache
+def lists() -> frozenset[str]:
+    """The keys whose rows brackets choose."""
+    return frozenset(
+        path
+        for path, field in _fields(Report, "", ())
+        if any(isinstance(part, inspect.VarTupleType) for part in parts_of(field.type))
+    )
+
+
+def _fields(
+    record: type[Record], before: str, around: tuple[type[Record], ...]
+) -> Iterator[tuple[str, inspect.Field]]:
+    for field in fields_of(record):
+        path = f"{before}{field.encode_name}"
+        yield path, field
+        for part in parts_of(field.type):
+            if isinstance(part, inspect.StructType) and part.cls not in around:
+                yield from _fields(part.cls, f"{path}.", (*around, part.cls))
+
+
+def _unit(path: str, field: inspect.Field) -> Unit:
+    parts = list(parts_of(field.type))
+    kinds = {type(part) for part in parts}
+    is_object = inspect.DictType in kinds
+    if inspect.StructType in kinds:
+        return Unit("several")
+    if inspect.BoolType in kinds:
+        return Unit("flag", is_object=is_object)
+    if not kinds & {inspect.IntType, inspect.FloatType}:
+        return Unit("text", is_object=is_object)
+    name = path.rpartition(".")[2]
+    quantity = next(known for pattern, known in _QUANTITIES if re.fullmatch(pattern, name))
+    is_share = quantity == "ratio" and any(getattr(part, "le", None) == 1 for part in parts)
+    needs_unit = quantity == "time" and "_ps" not in name
+    return Unit(quantity, None if needs_unit else 1, is_share, is_object)
+
+
+def _in_schema(path: str) -> tuple[str, Unit]:
+    """The path with the unit of the schema, `median_ps` for `median_ms`, and its unit; raises `UsageError`."""
+    known = schema()
+    if path in known:
+        return path, known[path]
+    for ending, factor in (*TIMES.items(), *SIZES.items()):
+        smallest = re.sub(
+            rf"_{ending}(?=$|_per_step$)", "_bytes" if ending in SIZES else "_ps", path
         )
-    environment = report.results.environment
-    if environment is not None:
-        facts |= _of_environment(environment.hosts)
-    return facts
+        if smallest != path and smallest in known:
+            return smallest, msgspec.structs.replace(known[smallest], factor=factor)
+    above, _, last = path.rpartition(".")
+    holder, is_of_states = known.get(above), above.rpartition(".")[2] in _BY_STATE
+    if holder is None or not holder.is_object:
+        raise _unknown(path)
+    state, _, ending = last.rpartition("_")
+    if last in KEYS or not is_of_states:
+        return path, msgspec.structs.replace(holder, is_object=False)
+    if state in KEYS and ending == "ratio":
+        return path, Unit("ratio", is_share=True)
+    if state in KEYS and ending in TIMES and holder.quantity == "time":
+        return f"{above}.{state}", Unit("time", TIMES[ending])
+    raise _unknown(path)
 
 
-def _of_environment(hosts: Sequence[HostEnvironment]) -> dict[str, str]:
-    facts: dict[str, str] = {}
-    for name, fact in _FACTS.items():
-        values = list(dict.fromkeys(value for host in hosts if (value := fact(host)) is not None))
-        if values:
-            facts[name] = ", ".join(values)
-    return facts | dict(hosts[0].variables or {}) if hosts else facts
+def _unknown(path: str) -> UsageError:
+    """An error with the keys that were probably meant."""
+    path = path.removeprefix("results.")
+    known = [f"{STEP_TIME}_ms", "busy_ratio", "examples_per_second"]
+    known += [f"{of}.{key}{end}" for of in ("state", "path") for key in KEYS for end in _ENDS]
+    for whole, unit in schema().items():
+        name = whole.removeprefix("results.")
+        by_state = unit.is_object and name.rpartition(".")[2] in _BY_STATE
+        known += [name, *(f"{name}.{key}" for key in KEYS if by_state)]
+    near = get_close_matches(path, known, n=2)
+    near += [other for other in known if other.rpartition(".")[2] == path.rpartition(".")[2]][:1]
+    hint = (
+        f"did you mean {' or '.join(dict.fromkeys(near))}?" if near else "docs/metrics.md has all"
+    )
+    return UsageError(f"no key is called {path}", hint=hint)
 
 
-def _version(key: str) -> _Fact:
-    def version(host: HostEnvironment) -> str | None:
-        value: str | None = getattr(host.versions, key)
-        return value
-
-    return version
+_ENDS: Final = ("_ms", "_ratio")
 
 
-def _batch(host: HostEnvironment) -> str | None:
-    count = host.batch.global_
-    return None if count is None else numbers.count(count)
+# Values
 
 
-def _strategy(host: HostEnvironment) -> str | None:
-    name = host.strategy.class_
-    return None if name is None else PUBLIC_NAMES.get(name, name)
+def _step_time(report: Report) -> Value:
+    steps = report.results.steps
+    reason = absence(report, "steps") if steps is None else "no step is used"
+    excluded = dict.fromkeys(step.excluded for step in (steps.steps if steps else ()))
+    words = ", ".join(filter(None, excluded))
+    return Value("", step_time_ps(report), f"{reason}: {words}" if words else reason)
 
 
-def _precision(host: HostEnvironment) -> str | None:
-    policies = sorted(set((host.precision.policy or {}).values()))
-    return ", ".join(policies) or None
+def _of_state(states: Mapping[str, Any], name: str, around: Mapping[str, Any]) -> float:
+    """A state that does not occur, or as `input_ratio` its share of the step of the row."""
+    if not name.endswith("_ratio"):
+        return 0
+    step_ps = around.get("step_ps") or sum(states.values())
+    return states.get(name.removesuffix("_ratio"), 0) / step_ps if step_ps else 0
 
 
-def _parameters(host: HostEnvironment) -> str | None:
-    count = host.training.parameters
-    return None if count is None else numbers.count(count)
+def _is_called(row: Any, asked: str) -> bool:
+    if not isinstance(row, dict):
+        return str(row) == asked
+    known = [value for value in row.values() if isinstance(value, str)]
+    known += [str(row[name]) for name in ("number", "ordinal", "step") if name in row]
+    return any(asked in (value, value.rpartition("/")[2]) for value in known)
 
 
-def _arguments(host: HostEnvironment) -> str | None:
-    return shlex.join(host.command.script[1:]) or "none" if host.command.script else None
+def _row_name(row: Any) -> str:
+    """What tells a row from the others: its device, what it is on that device, and its step; else its host."""
+    if not isinstance(row, dict):
+        return ""
+    named = [[row[name] for name in group if row.get(name)][:1] for group in _NAMING]
+    words = [str(value) for group in named for value in group]
+    number = row.get("number", row.get("step"))
+    if isinstance(number, int):
+        words.append(f"step {number}")
+    return ", ".join(words) or row.get("host") or row.get("kind") or ""
 
 
-_FACTS: Final[Mapping[str, _Fact]] = {
-    "batch": _batch,
-    "strategy": _strategy,
-    "precision": _precision,
-    "parameters": _parameters,
-    "XLA": lambda host: host.xla.auto_jit,
-    "script arguments": _arguments,
-    **{name: _version(key) for key, name in _VERSIONS.items()},
-}
+def _reason(around: Mapping[str, Any], name: str) -> str:
+    """Why a value is null, where the object around it says so."""
+    missing = around.get("missing")
+    known = missing.get(name) if isinstance(missing, dict) else None
+    return str(around.get("reason") or known or f"{name} is null")
 
 
-_LEAST_COMMON_TIME: Final = 0.5
-"""Of the time of the ops: runs of one program have more of it in ops of the same name."""
-_LEAST_COMMON_OPS: Final = 0.2
-"""Of the ops: a model that was built again has other numbers in the names of its ops, but as many ops of each kind."""
-_NAMES: Final = 2
-"""Of an op, from the end: those before them depend on the function that runs the model."""
-_COMPILER: Final = "XLA"
-"""What this decides makes other ops of the same work."""
-_FRAMEWORKS: Final = ("tensorflow", "jax")
-_LONGEST_VALUE: Final = 40
-_NUMBERS: Final = re.compile(r"[\d_.]+")
+# Conditions
 
 
-def different_work(
-    before: Sequence[Report],
-    after: Sequence[Report],
-    conditions: Sequence[Condition],
-    ops: Sequence[OpDifference],
-) -> list[str]:
-    """In what the steps of both sides are not the same work, in words; empty where nothing shows that."""
-    words = [
-        f"{row.name} {shortened(row.before, _LONGEST_VALUE)} → {shortened(row.after, _LONGEST_VALUE)}"
-        for row in conditions
-        if row.is_blocking
-    ]
-    old, new = _frameworks(before), _frameworks(after)
-    if old and new and old != new:
-        words.append(f"{numbers.listed(sorted(old))} → {numbers.listed(sorted(new))}")
-    elif not any(row.name == _COMPILER for row in conditions):
-        words += _few_common(ops)
-    return words
+class Condition(Struct, frozen=True):
+    """What has to hold of a key, or of findings.
+
+    `key`: None for a condition on findings. `sign`: an operator with its `limit` in the smallest unit of the key; `absent`; `+`
+    or `-`, what the value may rise or fall by against the baseline, of whose value `is_relative` makes the limit a share.
+    `code`: of the finding, or a severity, which means the more severe ones, too.
+    """
+
+    text: str
+    key: Key | None
+    sign: str
+    limit: Fraction | str | bool = ""
+    is_relative: bool = False
+    code: str = ""
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it needs a baseline."""
+        return self.sign in ("+", "-")
+
+    @property
+    def quantity(self) -> Quantity:
+        """What its values are measured in."""
+        return self.key.unit.quantity if self.key else "text"
 
 
-def _frameworks(side: Sequence[Report]) -> set[str]:
-    """The frameworks whose versions a side recorded."""
-    environments = [report.results.environment for report in side]
-    return {
-        name
-        for environment in environments
-        for host in (environment.hosts if environment else ())
-        for name in _FRAMEWORKS
-        if getattr(host.versions, name, None)
+def condition_of(text: str) -> Condition:
+    """The condition that a text states; raises `UsageError`, which names the text, for one that states none."""
+    text = " ".join(text.split())
+    try:
+        return _condition(text)
+    except UsageError as error:
+        where = shortened(text, _SHOWN)
+        raise UsageError(f"condition {where!r}: {error.message}", hint=error.hint) from None
+
+
+def _condition(text: str) -> Condition:
+    if not text:
+        raise UsageError("it is empty", hint=_EXAMPLE)
+    if re.match(r"finding ?:", text):
+        return _no_finding(text)
+    key, rest = key_at_start(text)
+    match = _REST.fullmatch(rest)
+    if match is None:
+        problem = f"{rest.strip()!r} is no comparison" if rest else "it says nothing about the key"
+        raise UsageError(problem, hint=_EXAMPLE)
+    if match["absent"]:
+        return Condition(text, key, "absent")
+    quantity = key.unit.quantity
+    if quantity == "several":
+        raise UsageError(
+            f"{key.text} holds several values, and is none itself",
+            hint="docs/metrics.md lists the keys in it; KEY absent asks whether it is empty",
+        )
+    if match["way"]:
+        if quantity in ("text", "flag"):
+            raise UsageError(f"{key.text} is no number, and has no change")
+        is_relative = match["change"].endswith("%")
+        unit = Unit("ratio") if is_relative else key.unit
+        return Condition(text, key, match["way"], limit_of(match["change"], unit), is_relative)
+    if quantity in ("text", "flag"):
+        return Condition(text, key, match["sign"], _word(key, match["sign"], match["limit"]))
+    return Condition(text, key, match["sign"], limit_of(match["limit"], key.unit))
+
+
+def _no_finding(text: str) -> Condition:
+    match = _FINDING.fullmatch(text)
+    if match is None:
+        raise UsageError("a condition on a finding is finding:CODE absent", hint=_EXAMPLE)
+    code, known = match["code"].lower(), (*RULES, *SEVERITIES)
+    if code not in known:
+        near = get_close_matches(code, known)
+        hint = f"did you mean {' or '.join(near)}?" if near else "traceview explain lists them"
+        raise UsageError(f"no finding is called {code}", hint=hint)
+    return Condition(text, None, "absent", code=code)
+
+
+def _word(key: Key, sign: str, text: str) -> str | bool:
+    if sign not in ("==", "!="):
+        raise UsageError(f"{key.text} is no number: compare it with == or !=")
+    if key.unit.quantity == "text":
+        return text.strip('"')
+    if text not in ("true", "false"):
+        raise UsageError(f"{key.text} is true or false: {key.text} == true")
+    return text == "true"
+
+
+def limit_of(text: str, unit: Unit) -> Fraction:
+    """The limit that a text states, in the smallest unit of the quantity; raises `UsageError` for any other text."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is no number")
+    number = Fraction(match["number"])
+    units = UNITS.get(unit.quantity, {})
+    if match["unit"]:
+        if match["unit"] not in units:
+            known = f"; units here: {', '.join(units)}" if units else "; this key has no unit"
+            raise UsageError(f"{text!r}: no such unit{known}")
+        return number * units[match["unit"]]
+    if unit.factor is None:
+        raise UsageError(f"{text!r} has no unit", hint=f"write one of {', '.join(units)}")
+    if unit.is_share and abs(number) > 1:
+        # Read as it is written, such a limit would hold for every value, or for none.
+        meant = f"{float(abs(number)) * 100:.10g}%"
+        raise UsageError(
+            f"{match['number']} would be {meant}, and this share is at most 100%",
+            hint=f"write {match['number']}%",
+        )
+    return number * unit.factor
+
+
+def written(value: float | Fraction | str | bool, quantity: Quantity) -> str:
+    """A value as people read it."""
+    if isinstance(value, (str, bool)):
+        return str(value).lower() if isinstance(value, bool) else value
+    number = int(value) if value == int(value) else float(value)
+    in_words: Mapping[Quantity, Callable[[float], str]] = {
+        "time": numbers.time,
+        "bytes": numbers.size,
+        "rate": numbers.rate,
+        "ratio": numbers.share,
     }
-
-
-def _few_common(ops: Sequence[OpDifference]) -> list[str]:
-    computing = [row for row in ops if row.class_ == "compute"]
-    old = Counter(_kind(row) for row in computing if row.before_ps)
-    new = Counter(_kind(row) for row in computing if row.after_ps)
-    whole_ps = sum(row.before_ps + row.after_ps for row in computing)
-    common = [row for row in computing if row.before_ps and row.after_ps]
-    common_ps = sum(row.before_ps + row.after_ps for row in common)
-    if not old or not new or common_ps >= _LEAST_COMMON_TIME * whole_ps:
-        return []
-    if (old & new).total() >= _LEAST_COMMON_OPS * (old | new).total():
-        return []
-    return [f"{len(common)} of {numbers.plural(len(computing), 'op')} in common"]
-
-
-def _kind(row: OpDifference) -> str:
-    """The end of the name of an op, without numbers: `dense/MatMul`."""
-    return _NUMBERS.sub("", "/".join((row.op or row.kernel or "").split("/")[-_NAMES:]))
+    return in_words.get(quantity, numbers.number)(number)

@@ -17,7 +17,7 @@ from traceview.analysis.gpu_time.device_states import (
 )
 from traceview.analysis.measures.step_report import StepRow, median_step
 from traceview.analysis.rules.finding import Skipped
-from traceview.comparison.captures import SIDES
+from traceview.comparison.gate_document import gate_section
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -27,6 +27,7 @@ from traceview.comparison.model import (
     OpDifference,
     StateDifference,
 )
+from traceview.comparison.sides import SIDES
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import AlignedSteps, DeviceLanes, Lanes, StepLane
@@ -97,16 +98,30 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
 
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
-    """Everything, for a ticket."""
+    """Everything, for a ticket: the verdict, the conditions of a gate, then the details."""
+    verdict = doc.Section(
+        "comparison",
+        comparison.verdict,
+        (
+            *doc.facts(*_sides(comparison), *_changed(comparison)),
+            *_state_table(comparison, len(comparison.states)),
+            *doc.notes(*map(numbers.sentence, comparison.limits)),
+        ),
+        is_folded=False,
+    )
     details = (section for section in _detail_sections(comparison) if section.id != "states")
-    return (_verdict_section(comparison), *details)
+    return (verdict, *_gate_sections(comparison), *details)
 
 
 def section_of(comparison: Comparison) -> doc.Section:
     """Everything in one section, for a terminal."""
-    first, *details = sections_of(comparison)
+    first, *details = sections_of(replace(comparison, gate=None))
     blocks = [(doc.Subheading(section.title, section.lead), *section.blocks) for section in details]
     return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
+
+
+def _gate_sections(comparison: Comparison) -> tuple[doc.Section, ...]:
+    return (gate_section(comparison.gate),) if comparison.gate else ()
 
 
 def document_of(
@@ -122,7 +137,11 @@ def document_of(
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),
-        sections=(*_timeline_section(steps), *_detail_sections(comparison)),
+        sections=(
+            *_gate_sections(comparison),
+            *_timeline_section(steps),
+            *_detail_sections(comparison),
+        ),
     )
 
 
@@ -172,19 +191,6 @@ def _changed(comparison: Comparison) -> tuple[str, ...]:
     hidden = len(words) - _SHOWN_CONDITIONS
     more = [f"{hidden} more"] if hidden > 0 else []
     return (f"also changed: {'; '.join([*words[:_SHOWN_CONDITIONS], *more])}",)
-
-
-def _verdict_section(comparison: Comparison) -> doc.Section:
-    return doc.Section(
-        "comparison",
-        comparison.verdict,
-        (
-            *doc.facts(*_sides(comparison), *_changed(comparison)),
-            *_state_table(comparison, len(comparison.states)),
-            *doc.notes(*map(numbers.sentence, comparison.limits)),
-        ),
-        is_folded=False,
-    )
 
 
 def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
@@ -424,27 +430,18 @@ def _mean_step(device: DeviceDifference, side: str, step_count: int) -> DeviceSt
 # Files
 
 
-def to_markdown(comparison: Comparison, *, further: Sequence[doc.Section] = ()) -> str:
-    """A page for a ticket or a pull request; `further` sections follow the verdict."""
+def to_markdown(comparison: Comparison) -> str:
+    """A page for a ticket or a pull request."""
     from traceview.document.markdown import render_section
 
-    first, *details = sections_of(comparison)
-    return "\n".join(map(render_section, (first, *further, *details)))
+    return "\n".join(map(render_section, sections_of(comparison)))
 
 
-def to_html(
-    comparison: Comparison,
-    steps: AlignedSteps | Skipped | None = None,
-    *,
-    further: Sequence[doc.Section] = (),
-) -> str:
-    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn. `further` sections
-    follow the verdict.
-    """
+def to_html(comparison: Comparison, steps: AlignedSteps | Skipped | None = None) -> str:
+    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn."""
     from traceview.document.html import printer
 
     page = document_of(comparison, steps)
-    page = replace(page, sections=(*further, *page.sections))
     return printer.render(lambda _: page)
 
 

@@ -29,16 +29,16 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.captures import CaptureSteps, capture_steps
-from traceview.comparison.difference import (
+from traceview.comparison.noise import (
     CONFIDENCE,
+    DEVICE_SPREAD,
     Level,
-    mean_level,
     most_chance,
-    part_difference,
     step_change,
     step_level,
 )
+from traceview.comparison.parts import state_noise
+from traceview.comparison.sides import CaptureSteps, capture_steps
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -59,11 +59,14 @@ LEAST_CHANGE_RATIO: Final = 0.01
 def change_points(levels: Sequence[Level]) -> list[int]:
     """The places at which a new level begins, in order; empty where no change is shown. `levels`: of the step, by run."""
     places = range(FEWEST_RUNS, len(levels) - FEWEST_RUNS + 1)
-    changes = [(step_change(levels[:place], levels[place:]), place) for place in places]
+    changes = [
+        (step_change(levels[:place], levels[place:], DEVICE_SPREAD, vary_alike=True), place)
+        for place in places
+    ]
     chances = [
         (change.chance, place)
         for change, place in changes
-        if change and change.chance is not None and abs(change.ratio) >= LEAST_CHANGE_RATIO
+        if change and change.chance is not None and abs(change.value) >= LEAST_CHANGE_RATIO
     ]
     chance, place = min(chances, default=(1.0, 0))
     if not chances or chance * len(places) > 1 - CONFIDENCE:
@@ -221,23 +224,31 @@ def _changed_state(
     before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
 ) -> tuple[str | None, int | None]:
     """The state that makes most of a change, of those that are shown to have changed."""
-    changes = {}
-    for key in dict.fromkeys(key for steps in (*before, *after) for key in steps.states):
-        old, new = (
-            [
-                level
-                for steps in side
-                if (level := mean_level(steps.state_lengths_ps.get(key, 0 * steps.lengths_ps)))
-            ]
-            for side in (before, after)
-        )
-        changes[key] = part_difference(old, new)
+    changes = state_noise(before, after, DEVICE_SPREAD)
     most = most_chance(changes.values())
     shown = [key for key, change in changes.items() if (change.chance or 0.0) <= most]
     if not shown:
         return None, None
     key = max(shown, key=lambda key: abs(changes[key].value))
     return key, round(changes[key].value)
+
+
+def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
+    """The steps of the saved runs that are set up like these and are none of them, in groups without a change.
+
+    Raises what `saved_reports` raises.
+    """
+    known = {traces_of(report) for report in like}
+    setups = {_setup(report) for report in like}
+    levels = [
+        level
+        for saved in saved_reports(folder).reports
+        if _setup(saved.report) in setups and traces_of(saved.report) not in known
+        if (steps := capture_steps(saved.report)) and (level := step_level(steps.lengths_ps))
+    ]
+    return [
+        levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])
+    ]
 
 
 def _row(

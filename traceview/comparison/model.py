@@ -1,8 +1,8 @@
-"""Defines a comparison: plain records, named as in its JSON Schema; documents get nothing else."""
+"""Defines a comparison and a gate: plain records, named as in their JSON Schemas; documents get nothing else."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from traceview.analysis.gpu_time.op_steps import Shapes
 from traceview.base.record import (
@@ -20,7 +20,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.comparison.difference import Difference, Direction
+from traceview.comparison.noise import Basis, Difference, Direction
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
@@ -77,7 +77,8 @@ class StepDifference(Record, frozen=True):
         high_ratio: Upper end of it.
         least_shown_ratio: Smallest change that 90% of runs as noisy as these show, as a share of the step before.
         direction: slower or faster where the interval excludes zero, none where it does not, unknown without an interval.
-        is_over_runs: Whether the interval covers how much runs differ without a change; else it covers their steps.
+        basis: What shows how much runs differ without a change: captures of these sides, earlier runs of the job, or an
+            assumption for such devices; none without an interval.
     """
 
     before_ps: Picoseconds
@@ -89,7 +90,7 @@ class StepDifference(Record, frozen=True):
     high_ratio: float | None
     least_shown_ratio: float | None
     direction: Direction
-    is_over_runs: bool
+    basis: Basis
 
     @property
     def is_mean_typical(self) -> bool:
@@ -226,6 +227,120 @@ class FindingDifference(Record, frozen=True):
     is_within_noise: bool = False
 
 
+GATE_SCHEMA_VERSION: Final = 1
+
+HOLDS: Final = 0
+FAILED: Final = 10
+NOT_JUDGED: Final = 7
+NO_VERDICT: Final = 9
+"""Exit codes of a gate."""
+
+Outcome: TypeAlias = Literal["holds", "fails", "no_verdict", "unknown"]
+Plain: TypeAlias = int | float | str | bool
+
+
+class JudgedRow(Record, frozen=True):
+    """One value that a condition is about.
+
+    Attributes:
+        where: Device, step or row that it was measured on; empty for a value of the whole run.
+        outcome: holds, fails, no_verdict where the runs differ too much to tell, or unknown where there is no value.
+        value: What was measured, in the smallest unit of its key: picoseconds, bytes, a ratio; null where there is none.
+        limit: The limit in the same unit; null where there is none.
+        measured: The value as people read it.
+        allowed: The limit as people read it.
+        margin: How far the value is from the limit, in words; empty where that has no meaning.
+        margin_ratio: The same as a share of the limit; negative where the limit is passed; null without a limit that is
+            not zero.
+        baseline: The value of the baseline; null where the condition is not about a change.
+        change_ratio: The change against the baseline as a share of it; null as the baseline is, and where that is zero.
+        change_least_ratio: Lower end of the 95% interval of the change; null where its noise is not known.
+        change_most_ratio: Upper end of that interval.
+        reason: Why there is no value or no verdict, that there is no finding to be limited, or the title of the finding that
+            must be absent; null where there is nothing to say.
+    """
+
+    where: str
+    outcome: Outcome
+    value: Plain | None
+    limit: Plain | None
+    measured: str
+    allowed: str
+    margin: str
+    margin_ratio: float | None = None
+    baseline: int | float | None = None
+    change_ratio: float | None = None
+    change_least_ratio: float | None = None
+    change_most_ratio: float | None = None
+    reason: str | None = None
+
+
+class Judgement(Record, frozen=True):
+    """One condition.
+
+    Attributes:
+        condition: The condition as it was written.
+        outcome: holds; fails: some row is past its limit; no_verdict: the runs differ too much to tell; unknown: it cannot
+            be judged.
+        row_count: Rows that it is about.
+        rows: The rows that do not hold, else the one that is nearest to its limit.
+    """
+
+    condition: str
+    outcome: Outcome
+    row_count: Count
+    rows: tuple[JudgedRow, ...]
+
+
+class JudgedSide(Record, frozen=True):
+    """A run that was judged, or compared with.
+
+    Attributes:
+        name: The path or the name of the baseline that was given.
+        logdir: Log directory that it was read from.
+        run: Name of the run, of several captures of the first.
+        capture_count: Captures of the side.
+    """
+
+    name: PathName
+    logdir: PathName
+    run: RunName
+    capture_count: Count = 1
+
+
+class GateResult(Record, frozen=True):
+    """What a gate says of a run.
+
+    Attributes:
+        schema_version: Version of this schema.
+        traceview_version: Version of traceview that judged.
+        outcome: passed: all conditions hold; failed: at least one does not; unknown: none fails, and at least one cannot be
+            judged; no_verdict: all can be judged, none fails, and of at least one the runs differ too much to tell.
+        exit_code: 0, 10, 7 and 9, in the same order.
+        subject: The run that was judged.
+        baseline: The run that it was compared with; null without one.
+        strict: Whether changes were judged without regard to noise, and rows without a value not passed over.
+        headline: What costs most in the run, in one sentence.
+        capture_quality: How far the capture can be trusted: ok, degraded or unusable.
+        judgements: The conditions: those that fail first, then those that cannot be judged, then those without a verdict.
+    """
+
+    schema_version: Literal[1]
+    traceview_version: VersionText
+    outcome: Annotated[str, one_of("passed", "failed", "unknown", "no_verdict")]
+    exit_code: Count
+    subject: JudgedSide
+    baseline: JudgedSide | None
+    strict: bool
+    headline: str
+    capture_quality: Annotated[str, one_of("ok", "degraded", "unusable")]
+    judgements: tuple[Judgement, ...]
+
+    def with_outcome(self, *outcomes: Outcome) -> tuple[Judgement, ...]:
+        """The conditions with one of these outcomes."""
+        return tuple(row for row in self.judgements if row.outcome in outcomes)
+
+
 class Comparison(Record, frozen=True):
     """What differs between two sides, by how much, how sure that is, and why.
 
@@ -242,6 +357,7 @@ class Comparison(Record, frozen=True):
         devices: The difference by device and state.
         ops: The difference by op, the largest on the path first.
         findings: Findings that came, went or cost another time.
+        gate: What the conditions of --require say; null without any.
     """
 
     schema_version: Literal[3]
@@ -256,6 +372,7 @@ class Comparison(Record, frozen=True):
     devices: tuple[DeviceDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]
+    gate: GateResult | None = None
 
 
 def interval_ps(difference: Difference) -> tuple[float | None, float | None]:

@@ -13,16 +13,6 @@ from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line
-from traceview.comparison.captures import CaptureSteps, mean_of, whole
-from traceview.comparison.difference import (
-    Difference,
-    Level,
-    RunSpread,
-    level_of,
-    mean_level,
-    most_chance,
-    part_difference,
-)
 from traceview.comparison.model import (
     DeviceDifference,
     DeviceState,
@@ -31,6 +21,17 @@ from traceview.comparison.model import (
     StateDifference,
     interval_ps,
 )
+from traceview.comparison.noise import (
+    Difference,
+    Level,
+    RunSpread,
+    level_of,
+    mean_level,
+    most_chance,
+    part_difference,
+    shown_direction,
+)
+from traceview.comparison.sides import CaptureSteps, mean_of, whole
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report
 
@@ -38,7 +39,7 @@ from traceview.report.model import Report
 def state_differences(
     reports: Sequence[Sequence[Report]],
     steps: Sequence[Sequence[CaptureSteps]],
-    spread: RunSpread | None,
+    spread: RunSpread,
 ) -> tuple[StateDifference, ...]:
     """The states that occur, the largest difference first; they sum to the mean steps and to their difference.
 
@@ -48,21 +49,12 @@ def state_differences(
         return ()
     means = [mean_of([capture.states for capture in side]) for side in steps]
     old, new = (whole({key: of[key] for key in KEYS if key in of}) for of in means)
+    noise = state_noise(steps[0], steps[1], spread)
+    shown = most_chance(noise.values())
     rows = []
-    for key in KEYS:
-        if key not in old and key not in new:
-            continue
-        levels = [
-            [
-                level
-                for of in side
-                if (level := mean_level(of.state_lengths_ps.get(key, 0 * of.lengths_ps)))
-            ]
-            for side in steps
-        ]
-        noise = part_difference(levels[0], levels[1], spread)
+    for key, of_key in noise.items():
         first, second = old.get(key, 0), new.get(key, 0)
-        low, high = interval_ps(noise)
+        low, high = interval_ps(of_key)
         rows.append(
             StateDifference(
                 state=key,
@@ -71,11 +63,29 @@ def state_differences(
                 difference_ps=second - first,
                 low_ps=low,
                 high_ps=high,
-                direction=noise.direction,
+                direction=shown_direction(of_key, shown),
                 line=_line_of(key, reports[0] if first > second else reports[1]),
             )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+def state_noise(
+    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], spread: RunSpread
+) -> dict[str, Difference]:
+    """By state that occurs how the mean over the steps differs, with its noise."""
+    occur = {key for capture in (*before, *after) for key in capture.states}
+    return {
+        key: part_difference(_levels_of(key, before), _levels_of(key, after), spread)
+        for key in KEYS
+        if key in occur
+    }
+
+
+def _levels_of(state: str, side: Sequence[CaptureSteps]) -> list[Level]:
+    """The level of a state in each capture of a side."""
+    series = (of.state_lengths_ps.get(state, 0 * of.lengths_ps) for of in side)
+    return [level for steps in series if (level := mean_level(steps)) is not None]
 
 
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:
@@ -177,7 +187,7 @@ def op_differences(
     before: Sequence[Report],
     after: Sequence[Report],
     step_difference_ps: int,
-    spread: RunSpread | None,
+    spread: RunSpread,
 ) -> tuple[OpDifference, ...]:
     """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
 
@@ -215,19 +225,17 @@ def _unlisted(left_out_ps: int) -> _Op:
 
 def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
     """With how it changed, as far as that is shown among all."""
-    if row.status == "reshaped":
+    if row.status == "reshaped" or (row.status in ("new", "gone") and not row.left_out_ps):
         return row
-    is_listed = row.status == "same"
-    if not is_listed and not row.left_out_ps:
-        return row
-    if noise.chance is not None and noise.chance > shown:
-        return replace(row, status="same")
-    if not is_listed:
-        is_longer = max(row.before_ps, row.after_ps) > row.left_out_ps
-        return row if is_longer else replace(row, status="same")
-    if noise.chance is None:
-        return row
-    return replace(row, status="slower" if row.difference_ps > 0 else "faster")
+    direction = shown_direction(noise, shown)
+    if row.status == "same":
+        return replace(row, status=direction) if direction in _CHANGED else row
+    # What the other side left out may have run there as long as the longest that it left out.
+    is_longer = direction == ("slower" if row.status == "new" else "faster")
+    return row if is_longer else replace(row, status="same")
+
+
+_CHANGED: Final = ("slower", "faster")
 
 
 def _longest_left_out(tables: Iterable[OpSteps]) -> int:
@@ -258,7 +266,7 @@ def _device_steps(table: OpSteps, row: OpInSteps) -> int:
 def _level(table: OpSteps, row: OpInSteps) -> Level:
     devices = max(row.device_count, 1)
     error = None if row.error_ps is None else row.error_ps / devices
-    return level_of(row.ps_per_step / devices, error, row.error_degrees, table.step_count)
+    return level_of(row.ps_per_step / devices, error, row.error_degrees)
 
 
 def _pairs(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> Iterable[tuple[_Key, _Key | None]]:

@@ -20,10 +20,12 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.build import run_spread_of
-from traceview.comparison.captures import (
+from traceview.comparison.noise import run_spread_of, step_change, step_level
+from traceview.comparison.sides import (
+    BLOCKING,
     CaptureSteps,
     capture_steps,
+    differing_among,
     distinct,
     mean,
     mean_of,
@@ -31,8 +33,6 @@ from traceview.comparison.captures import (
     step_time_ps,
     whole,
 )
-from traceview.comparison.conditions import BLOCKING, differing_among
-from traceview.comparison.difference import step_change, step_level
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
@@ -256,13 +256,11 @@ def _interval_words(
     """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
     levels = [[step_level(of.lengths_ps) for of in _mean_steps(group)] for group in (fewest, most)]
     change = step_change(levels[0], levels[1], run_spread_of([*fewest, *most]))
-    if change is None or change.low_ratio is None or change.high_ratio is None:
-        return
-    if change.low_ratio <= -1:
+    if change is None or change.low is None or change.high is None or change.low <= -1:
         return
     low, high = (
-        numbers.share(row.efficiency_ratio * (1 + change.ratio) / (1 + end))
-        for end in (change.high_ratio, change.low_ratio)
+        numbers.share(row.efficiency_ratio * (1 + change.value) / (1 + end))
+        for end in (change.high, change.low)
     )
     if low != high:
         yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from traceview.analysis.rules.words import Line
-from traceview.comparison.difference import SHOW_NOTHING
 from traceview.comparison.model import (
     DeviceDifference,
     OpDifference,
     StateDifference,
     StepDifference,
 )
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING
 from traceview.document import numbers
 from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
@@ -24,8 +24,8 @@ _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
-_TOO_NOISY: Final = 0.05
-"""Runs that show no smaller change are called noisy."""
+TOO_NOISY: Final = 0.1
+"""Of the step: runs that would miss a change of this size give no verdict where none is shown."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.6
@@ -40,12 +40,13 @@ _MOST_REASONS: Final = 2
 
 def verdict_of(
     step: StepDifference,
+    captures: tuple[int, int],
     states: Sequence[StateDifference],
     devices: Sequence[DeviceDifference],
     ops: Sequence[OpDifference],
 ) -> str:
-    """The sentence, without a full stop."""
-    return f"{_step_sentence(step, states, devices, ops)}{_gone(devices)}"
+    """The sentence, without a full stop. `captures`: how many there are of each side."""
+    return f"{_step_sentence(step, captures, states, devices, ops)}{_gone(devices)}"
 
 
 def verdict_on_one_run(step: StepDifference) -> str:
@@ -73,6 +74,7 @@ def _gone(devices: Sequence[DeviceDifference]) -> str:
 
 def _step_sentence(
     step: StepDifference,
+    captures: tuple[int, int],
     states: Sequence[StateDifference],
     devices: Sequence[DeviceDifference],
     ops: Sequence[OpDifference],
@@ -80,7 +82,9 @@ def _step_sentence(
     times = f"{_times(step.before_ps, step.after_ps)} per step"
     if step.direction not in ("slower", "faster"):
         changed = _changed_states(step, states, devices, ops)
-        return f"No clear change: {times}. {_least_shown(step)}{changed}"
+        shown = step.least_shown_ratio
+        verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
+        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}"
     reasons = _reasons(step, states, devices, ops)
     because = f", because {', and '.join(reasons)}" if reasons else ""
     if step.is_mean_typical and step.ratio is not None:
@@ -133,21 +137,24 @@ def interval_words(step: StepDifference) -> str:
     else:
         least, most = map(percent, ends)
         words = least if least == most else f"{least.removesuffix('%')}–{most}"
-    return f"95% interval {words}{'' if step.is_over_runs else ' for these two runs'}"
+    return f"95% interval {words}"
 
 
-def _least_shown(step: StepDifference) -> str:
-    """Which change such runs show."""
-    if step.least_shown_ratio is None:
-        return "A single step on a side shows no noise"
-    if step.least_shown_ratio >= SHOW_NOTHING:
-        return "These runs are too noisy to show a change"
-    if step.least_shown_ratio >= 1:
-        return f"These runs are too noisy: only a step {_times_as(step.least_shown_ratio)} times as long would show"
-    least = percent(max(step.least_shown_ratio, 0.001))
-    if step.least_shown_ratio >= _TOO_NOISY:
-        return f"These runs are too noisy to show a change below {least}"
-    return f"These runs would show a change of {least} or more"
+def _least_shown(step: StepDifference, captures: tuple[int, int]) -> str:
+    """Which change such runs show, and how to show a smaller one."""
+    shown = step.least_shown_ratio
+    if shown is None:
+        return "A single step on a side shows no noise: capture ten or more"
+    if shown < TOO_NOISY:
+        return f"These runs would show a change of {percent(max(shown, 0.001))} or more"
+    more = f": {ENOUGH}" if min(captures) < ENOUGH_RUNS else ""
+    who = (
+        "One capture shows" if step.basis == "assumed" else "These runs differ too much: they show"
+    )
+    if shown >= SHOW_NOTHING:
+        return f"{who} no change{more}"
+    least = f"{_times_as(shown)} times as long" if shown >= 1 else percent(shown)
+    return f"{who} no change below {least}{more}"
 
 
 def _changed_states(

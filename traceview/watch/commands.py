@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from traceview.base.units import PS_PER_S
 from traceview.document.sanitize import encodable, sanitize
-from traceview.watch.facts import FindingFacts, RunFacts, StepChange
+from traceview.watch.facts import FindingFacts
+from traceview.watch.metrics import NewestRun
 
 PATIENCE_S: Final = 60
 """A command that takes longer is ended, so that the watch goes on."""
@@ -29,12 +30,12 @@ class OnFinding(Struct, frozen=True):
     command: str
 
 
-def variables(
-    logdir: str, facts: RunFacts, finding: FindingFacts, change: StepChange | None
-) -> Mapping[str, str]:
+def variables(run: NewestRun, finding: FindingFacts) -> Mapping[str, str]:
     """What a command is given: texts on one line, without control characters; empty where nothing is known."""
+    facts, change = run.facts, run.change
     known = {
-        "LOGDIR": logdir,
+        "JOB": run.job,
+        "LOGDIR": run.logdir,
         "RUN": facts.run,
         "FINDING": finding.code,
         "SEVERITY": finding.severity,
@@ -54,14 +55,12 @@ def _number(value: float | None) -> str:
     return "" if value is None else repr(value)
 
 
-def run_commands(
-    commands: tuple[OnFinding, ...], logdir: str, facts: RunFacts, change: StepChange | None
-) -> Iterator[str]:
+def run_commands(commands: tuple[OnFinding, ...], run: NewestRun) -> Iterator[str]:
     """Run those for the findings of a run, one after another; yields what went wrong."""
-    found = {finding.code: finding for finding in facts.findings}
+    findings = {finding.code: finding for finding in run.facts.findings}
     for command in commands:
-        if command.code in found:
-            wrong = _run(command.command, variables(logdir, facts, found[command.code], change))
+        if command.code in findings:
+            wrong = _run(command.command, variables(run, findings[command.code]))
             if wrong:
                 yield f"--on-finding {command.code}: the command {wrong}"
 

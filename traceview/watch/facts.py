@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.analysis.rules.finding import SEVERITIES, Severity
-from traceview.comparison.captures import capture_steps
-from traceview.comparison.difference import Level, RunSpread, step_change, step_level
+from traceview.comparison.noise import ENOUGH_RUNS, Level, RunSpread, step_change, step_level
+from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.report.model import Report, VerdictStatus
@@ -100,10 +100,9 @@ def line_of(facts: RunFacts, change: StepChange | None, *, is_again: bool) -> st
 
 
 LEAST_RATIO: Final = 0.02
-LEAST_RATIO_OF_STEPS: Final = 0.05
-"""Where steps alone show the noise, and not how much runs differ. Both limits are choices of ours."""
-
-_TOO_NOISY_RATIO: Final = 0.5
+"""Of the step: what differs by less is as before; a choice of ours."""
+_TOO_NOISY_RATIO: Final = 0.1
+"""Noise from which a step that is not shown to differ has no verdict."""
 
 
 class StepChange(Struct, frozen=True):
@@ -118,24 +117,27 @@ class StepChange(Struct, frozen=True):
     def text(self) -> str:
         """The change in words."""
         before = "the run before" if self.run_count == 1 else f"the last {self.run_count} runs"
-        if not self.is_beyond_noise and self.noise_ratio >= _TOO_NOISY_RATIO:
-            return f"too noisy to compare with {before}"
-        if not self.is_beyond_noise:
-            return f"as {before} (within {numbers.share(self.noise_ratio)})"
-        return f"{numbers.share(abs(self.ratio))} {'slower' if self.ratio > 0 else 'faster'} than {before}"
+        noise = numbers.share(self.noise_ratio)
+        if self.is_beyond_noise:
+            slower = "slower" if self.ratio > 0 else "faster"
+            return f"{numbers.share(abs(self.ratio))} {slower} than {before}"
+        if self.noise_ratio < _TOO_NOISY_RATIO:
+            return f"as {before} (within {noise})"
+        if self.run_count < ENOUGH_RUNS:
+            return f"no verdict yet: it takes {ENOUGH_RUNS} runs before"
+        return f"no verdict: {before} differ too much (within {noise})"
 
 
 def change_since(
-    run: Level | None, before: Sequence[Level | None], spread: RunSpread | None = None
+    run: Level | None, before: Sequence[Level | None], spread: RunSpread
 ) -> StepChange | None:
     """How the step of a run differs from that of the runs `before`; None without both, or where nothing shows the noise."""
     change = step_change(before, [run], spread)
-    if change is None or change.noise_ratio is None:
+    if change is None or change.noise is None:
         return None
-    least = LEAST_RATIO if change.is_over_runs else LEAST_RATIO_OF_STEPS
     return StepChange(
-        change.ratio,
-        max(change.noise_ratio, least),
+        change.value,
+        max(change.noise, LEAST_RATIO),
         sum(level is not None for level in before),
-        change.direction in ("slower", "faster") and abs(change.ratio) > least,
+        change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
     )

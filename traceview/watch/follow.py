@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
-from traceview.comparison.build import run_spread_of
+from traceview.comparison.noise import run_spread_of
 from traceview.report.build import analyze
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load_run
@@ -115,10 +115,9 @@ class SeenRun(Struct, frozen=True):
     files: Files
 
 
-class Memory(Struct):
+class Memory(Struct, forbid_unknown_fields=True):
     """What a later call needs to know: the runs seen, the facts of the last of them, oldest first, and those waited for."""
 
-    version: int = 1
     seen: tuple[SeenRun, ...] = ()
     last: tuple[RunFacts, ...] = ()
     waiting: tuple[Quiet, ...] = ()

@@ -6,20 +6,19 @@ from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.base.text import shell_path
+from traceview.cli.commands.gate import History
 from traceview.cli.errors import say
 from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
-    from traceview.comparison.gate.conditions import Condition
-    from traceview.comparison.gate.result import GateResult
-    from traceview.document.model import Section
-    from traceview.report.model import Report
+    from traceview.comparison.model import GateResult
 
 
 class Format(str, Enum):
@@ -67,6 +66,7 @@ def compare(
             "CONDITION", "A condition for AFTER, as of traceview gate. Repeatable.", "--require"
         ),
     ] = None,
+    history: History = None,
     format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
     output: Output = None,
     force: Annotated[
@@ -78,15 +78,15 @@ def compare(
 ) -> None:
     """Show whether a change made the step faster, and why.
 
-    The difference has an interval, so that noise is not called a change. Several captures of each side also show how much runs differ without a change. Runs on other devices or of another
-    batch are not compared: exit code 7.
+    The difference has an interval, so that noise is not called a change. Three captures of each side show how much runs
+    differ without one. Runs on other devices or of another batch are not compared: exit code 7.
 
     Example: traceview compare logs/before logs/after --require step_time:+5%
     """
     if scaling:
-        if more_before or more_after or require or redact:
+        if more_before or more_after or require or redact or history:
             raise UsageError(
-                "--scaling takes runs only, without --before, --after, --require and --redact"
+                "--scaling takes runs only, without --before, --after, --require, --history and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = _target(output, runs, force=force)
@@ -100,9 +100,12 @@ def compare(
             hint="--before PATH and --after PATH for more captures of a side; --scaling for other numbers of devices",
         )
     from traceview.cli.progress import reading
+    from traceview.comparison import document
     from traceview.comparison.build import compare as build
     from traceview.comparison.build import reports_of
-    from traceview.comparison.document import aligned_steps
+    from traceview.comparison.conditions import condition_of
+    from traceview.comparison.gate import Subject, judged
+    from traceview.comparison.history import earlier_levels
 
     sides = [
         [*([first] if first is not None else []), *(more or [])]
@@ -115,11 +118,12 @@ def compare(
             )
     target = _target(output, [place for side in sides for place in side], force=force)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    conditions = _conditions(require or ())
+    conditions = tuple(map(condition_of, require or ()))
     reports = []
     for side in sides:
         with reading(side[0], None):
             reports.append(reports_of(side, lanes=format_ is Format.html))
+    earlier = earlier_levels(history, [*reports[0], *reports[1]]) if history else ()
     if redact:
         from traceview.report.pseudonyms import Pseudonyms
         from traceview.report.redaction import redacted
@@ -127,37 +131,32 @@ def compare(
         # The same name on both sides has the same pseudonym.
         names = Pseudonyms()
         reports = [[redacted(report, names) for report in side] for side in reports]
-    comparison = build(reports[0], reports[1], force=force)
-    steps = None
+    comparison = build(reports[0], reports[1], earlier=earlier, force=force)
+    if conditions:
+        old, new = (
+            Subject(str(side[0]), tuple(of)) for side, of in zip(sides, reports, strict=True)
+        )
+        result = judged(new, conditions, old, earlier=earlier, force=force)
+        comparison = replace(comparison, gate=result)
     if format_ is Format.html:
-        steps = aligned_steps(reports[0], reports[1], comparison.states)
-    result = _judged(sides, reports, conditions, force=force) if conditions else None
-    if format_ is Format.terminal:
-        from traceview.comparison.document import screen_of, section_of
-
-        places = [] if redact else sides
-        if full or target.path is not None:
-            target.write_section(section_of(comparison), width)
-        else:
-            target.write_section(screen_of(comparison, _command(places)), width)
+        steps = document.aligned_steps(reports[0], reports[1], comparison.states)
+        target.write(document.to_html(comparison, steps).encode())
+    elif format_ is Format.markdown:
+        target.write(document.to_markdown(comparison).encode())
     elif format_ is Format.json:
-        from traceview.comparison.gate.result import judged_comparison
         from traceview.document.json_text import dumped
 
-        target.write(dumped(judged_comparison(comparison, result)))
+        target.write(dumped(comparison))
+    elif full or target.path is not None:
+        target.write_section(document.section_of(comparison), width)
     else:
-        from traceview.comparison import document
-
-        verdict = _gate_sections(result)
-        if format_ is Format.html:
-            target.write(document.to_html(comparison, steps, further=verdict).encode())
-        else:
-            target.write(document.to_markdown(comparison, further=verdict).encode())
-    if result is not None:
+        command = _command([] if redact else sides)
+        target.write_section(document.screen_of(comparison, command), width)
+    if comparison.gate is not None:
         is_apart = target.path is None and format_ is not Format.terminal
-        _say(result, width, is_apart=is_apart)
-        if result.exit_code:
-            raise typer.Exit(result.exit_code)
+        _say(comparison.gate, width, is_apart=is_apart)
+        if comparison.gate.exit_code:
+            raise typer.Exit(comparison.gate.exit_code)
 
 
 def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
@@ -166,41 +165,9 @@ def _target(output: Location | None, sources: list[Location], *, force: bool) ->
     return targets[0] if targets else Target.of(output, force=force)
 
 
-def _conditions(texts: list[str] | tuple[()]) -> tuple[Condition, ...]:
-    from traceview.comparison.gate.conditions import condition_of
-
-    return tuple(map(condition_of, texts))
-
-
-def _judged(
-    sides: list[list[Location]],
-    reports: list[list[Report]],
-    conditions: tuple[Condition, ...],
-    *,
-    force: bool,
-) -> GateResult:
-    """What the conditions say of the side after, with the side before as the baseline."""
-    from traceview.comparison.gate.judge import Subject, judged
-
-    before, after = (
-        Subject(str(places[0]), side[0], tuple(side[1:]))
-        for places, side in zip(sides, reports, strict=True)
-    )
-    return judged(after, conditions, before, force=force)
-
-
-def _gate_sections(result: GateResult | None) -> tuple[Section, ...]:
-    if result is None:
-        return ()
-    from traceview.comparison.gate.result import gate_section
-
-    return (gate_section(result),)
-
-
 def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
     """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.comparison.gate.ci import message
-    from traceview.comparison.gate.result import gate_section, headline
+    from traceview.comparison.gate_document import gate_section, headline, message
 
     if not is_apart:
         Target(None).write_section(gate_section(result), width)

@@ -60,8 +60,8 @@ def explain(
 
 
 _RECORDS: Final = {
-    Kind.comparison: ("gate.result", "JudgedComparison"),
-    Kind.gate: ("gate.result", "GateResult"),
+    Kind.comparison: ("model", "Comparison"),
+    Kind.gate: ("model", "GateResult"),
     Kind.history: ("history", "History"),
 }
 """By kind the module below `traceview.comparison` and the record in it."""

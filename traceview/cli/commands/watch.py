@@ -1,4 +1,4 @@
-"""Defines `traceview watch`: a line for each new run of a log directory, and alarms and metrics for other programs."""
+"""Defines `traceview watch`: a line for each new run of log directories, and alarms and metrics for other programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
-import typer
 from msgspec import Struct, field
 
 from traceview.base.errors import (
@@ -17,7 +16,8 @@ from traceview.base.errors import (
     UsageError,
 )
 from traceview.base.location import Location
-from traceview.cli.options import Logdir, flag, option
+from traceview.cli.errors import say
+from traceview.cli.options import argument, flag, logdir_of, option
 from traceview.cli.output import Target, write_file
 from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
@@ -25,14 +25,17 @@ from traceview.store.address import is_remote, location_of
 if TYPE_CHECKING:
     from traceview.watch.commands import OnFinding
     from traceview.watch.follow import Follower, Memory, News, Unreadable
-    from traceview.watch.telemetry import Telemetry
+    from traceview.watch.metrics import NewestRun, Telemetry
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
 
 
 def watch(
-    logdir: Logdir,
+    logdirs: Annotated[
+        list[str],
+        argument("[JOB=]LOGDIR...", "Log directories; JOB names one, else its last folder does."),
+    ],
     every: Annotated[
         str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
@@ -92,10 +95,10 @@ def watch(
     """Print a line for each new run as it lands, until Ctrl-C.
 
     A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
-    before, and the verdict. Files that still grow or are cut off are waited for; of those that do not grow any more
-    traceview says once that they stay incomplete. Commands get what is known of the run in variables:
-    TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run for runs that come while traceview watches,
-    with --once or --state for each run that gets a line.
+    before, and the verdict; with several log directories it begins with the job. Files that still grow or are cut off are
+    waited for; of those that do not grow any more traceview says once that they stay incomplete. Commands get what is
+    known of the run in variables: TRACEVIEW_JOB, TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run
+    for runs that come while traceview watches, with --once or --state for each run that gets a line.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
@@ -109,32 +112,37 @@ def watch(
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
     if prometheus is not None:
         _check_own(prometheus)
-    known = None if state is None else _read_state(state)
-    follower = Follower(logdir, known, last, incomplete_after_s)
+    known = {} if state is None else _read_state(state)
+    jobs = [
+        _Job(name, Follower(logdir, known.get(str(logdir)), last, incomplete_after_s))
+        for name, logdir in _named(logdirs)
+    ]
     outputs = _Outputs(
-        str(logdir),
+        jobs,
         commands,
         prometheus,
         state,
         once or state is not None,
+        others=known,
         is_once=once,
         incomplete_after=incomplete_after,
     )
     if otel:
-        from traceview.watch.telemetry import Telemetry
+        from traceview.watch.metrics import Telemetry
 
         outputs.telemetry = Telemetry()
     with terminable():
         try:
-            follower.begin()
-            if once and not follower.has_runs:
-                find_runs(logdir)  # raises, and says why there is none
-            if not follower.has_runs:
-                _say(f"no run below {logdir} yet; waiting")
+            for job in jobs:
+                job.follower.begin()
+                if once and not job.follower.has_runs:
+                    find_runs(job.follower.logdir)  # raises, and says why there is none
+                if not job.follower.has_runs:
+                    say(f"no run below {job.follower.logdir} yet; waiting")
             pause = Event()
             while True:
                 pause.wait(interval_s)
-                outputs.look(follower)
+                outputs.look()
                 if once:
                     return
         finally:
@@ -142,87 +150,140 @@ def watch(
                 outputs.telemetry.close()
 
 
-class _Outputs(Struct):
-    """Where the news of a log directory go."""
+def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
+    """The jobs and their log directories: `train=/data/logs`, or `/data/train`."""
+    jobs: dict[str, Location] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or "/" in name:
+            name, path = "", text
+        logdir = logdir_of(path)
+        name = name or logdir.name or str(logdir)
+        if name in jobs:
+            raise UsageError(f"two log directories are called {name}", hint="JOB=LOGDIR names them")
+        jobs[name] = logdir
+    return list(jobs.items())
 
-    logdir: str
+
+class _Job(Struct):
+    """A log directory and what has come of it. `trouble`: the message about a store that does not answer, printed once."""
+
+    name: str
+    follower: Follower
+    newest: News | None = None
+    run_count: int = 0
+    unreadable_count: int = 0
+    trouble: str = ""
+
+    @property
+    def logdir(self) -> str:
+        """The log directory as it was given."""
+        return str(self.follower.logdir)
+
+    def run(self, news: News) -> NewestRun:
+        """A run with what metrics say of its job."""
+        from traceview.watch.metrics import NewestRun
+
+        counts = (self.run_count, self.unreadable_count)
+        return NewestRun(self.name, self.logdir, news.facts, news.change, *counts)
+
+
+class _Outputs(Struct):
+    """Where the news of the log directories go."""
+
+    jobs: list[_Job]
     commands: tuple[OnFinding, ...]
     prometheus: Location | None
     state: Location | None
     is_all_new: bool
+    others: dict[str, Memory] = field(default_factory=dict)
+    """What the state says of log directories that this call does not watch."""
     is_once: bool = False
     incomplete_after: str = ""
     telemetry: Telemetry | None = None
-    run_count: int = 0
-    unreadable_count: int = 0
-    newest: News | None = None
-    trouble: str = ""
-    """The message about a store that does not answer, which is printed once."""
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 
-    def look(self, follower: Follower) -> None:
+    def look(self) -> None:
         """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
-        from traceview.watch.follow import Unreadable
-
-        try:
-            for news in follower.look():
-                if isinstance(news, Unreadable):
-                    self.unreadable_count += 1
-                    _say(self.unreadable(news))
-                    self.renew_metrics()
-                else:
-                    self.report(news)
-                self.remember(follower)
-            if self.trouble:
-                _say("the store answers again")
-            self.trouble = ""
-        except StoreError as error:
-            if self.is_once:
-                raise
-            if error.message != self.trouble:
-                _say(f"{error.message}; trying again")
-            self.trouble = error.message
-            return
+        answered = [self.look_at(job) for job in self.jobs]
         if self.is_once:
-            for run in follower.incomplete:
-                _say(f"{run} is not complete yet")
+            for job in self.jobs:
+                for run in job.follower.incomplete:
+                    say(f"{self.prefix(job)}{run} is not complete yet")
+        if not any(answered):
+            return
         if self.is_once or self.state in self.unwritten:
-            self.remember(follower)
+            self.remember()
         if self.prometheus in self.unwritten:
             self.renew_metrics()
         for wrong in self.unwritten.values() if self.is_once else ():
             raise wrong
 
-    def report(self, news: News) -> None:
+    def look_at(self, job: _Job) -> bool:
+        """Report what has come of one job; whether its store answered."""
+        from traceview.watch.follow import Unreadable
+
+        try:
+            for news in job.follower.look():
+                if isinstance(news, Unreadable):
+                    job.unreadable_count += 1
+                    say(self.unreadable(job, news))
+                    self.renew_metrics()
+                else:
+                    self.report(job, news)
+                self.remember()
+        except StoreError as error:
+            if self.is_once:
+                raise
+            if error.message != job.trouble:
+                say(f"{error.message}; trying again")
+            job.trouble = error.message
+            return False
+        if job.trouble:
+            say("the store answers again")
+        job.trouble = ""
+        return True
+
+    def prefix(self, job: _Job) -> str:
+        """What begins a line about a job: its name, where there are several."""
+        return f"{job.name}: " if len(self.jobs) > 1 else ""
+
+    def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
         from traceview.watch.commands import run_commands
         from traceview.watch.facts import line_of
 
-        facts, change = news.facts, news.change
-        self.run_count += 1
-        self.newest = news
-        line = sanitize(line_of(facts, change, is_again=news.is_again))
+        facts = news.facts
+        job.run_count += 1
+        job.newest = news
+        line = line_of(facts, news.change, is_again=news.is_again)
+        line = sanitize(f"{self.prefix(job)}{line}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
+        run = job.run(news)
         if self.is_all_new or not news.is_history:
-            for wrong in run_commands(self.commands, self.logdir, facts, change):
-                _say(wrong)
+            for wrong in run_commands(self.commands, run):
+                say(wrong)
         if news.damage:
-            _say(
+            say(
                 f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
             )
         self.renew_metrics()
-        if self.telemetry is not None and not self.telemetry.send(self.logdir, facts, change):
-            _say(f"the metrics of {facts.run} were not sent: the collector did not answer")
+        if self.telemetry is not None and not self.telemetry.send(run):
+            say(f"the metrics of {facts.run} were not sent: the collector did not answer")
 
-    def unreadable(self, news: Unreadable) -> str:
+    def unreadable(self, job: _Job, news: Unreadable) -> str:
         """Why a run has no line, and what reads it nevertheless."""
+        from traceview.analysis.rules.sentences import RunCommands
+
+        run = f"{self.prefix(job)}{news.run}"
         if not news.is_in_part:
-            return f"{news.run} stays unreadable: {self.quiet}; {news.reason}"
+            return f"{run} stays unreadable: {self.quiet}; {news.reason}"
+        command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
         return (
-            f"{news.run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
-            f"What is readable of it: {self.salvage(news.run)}"
+            f"{run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
+            f"What is readable of it: {command} --salvage"
         )
 
     @property
@@ -230,33 +291,27 @@ class _Outputs(Struct):
         """How long nothing was written."""
         return f"its files have not grown for {self.incomplete_after}"
 
-    def salvage(self, run: str) -> str:
-        """The command that reads a damaged run."""
-        from traceview.analysis.rules.sentences import RunCommands
-
-        return f"{RunCommands(self.logdir, run, is_only=False).command('analyze')} --salvage"
-
     def renew_metrics(self) -> None:
         """Write the file of metrics, if there is one and a run to write of."""
-        if self.prometheus is None or self.newest is None:
+        newest = [job.run(job.newest) for job in self.jobs if job.newest is not None]
+        if self.prometheus is None or not newest:
             return
-        from traceview.watch.prometheus import metrics_text
+        from traceview.watch.metrics import metrics_text
 
-        newest = self.newest
-        counts = (self.run_count, self.unreadable_count)
-        text = metrics_text(self.logdir, newest.facts, newest.change, *counts)
-        self._write(self.prometheus, text.encode())
+        self._write(self.prometheus, metrics_text(newest).encode())
 
-    def remember(self, follower: Follower) -> None:
-        """Renew the file of the state, and let go of what was read from a store."""
+    def remember(self) -> None:
+        """Renew the file of the state, and let go of what was read from stores."""
         if self.state is not None:
             import json
 
             from msgspec import to_builtins
 
+            own = {job.logdir: job.follower.memory for job in self.jobs}
             # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
-            self._write(self.state, json.dumps(to_builtins(follower.memory)).encode())
-        if is_remote(follower.logdir):
+            content = json.dumps(to_builtins({**self.others, **own}))
+            self._write(self.state, content.encode())
+        if any(is_remote(job.follower.logdir) for job in self.jobs):
             from traceview.store.ranges import forget
 
             forget()
@@ -270,10 +325,10 @@ class _Outputs(Struct):
             self.unwritten[path] = error
             is_new = before is None or before.message != error.message
             if is_new and not self.is_once:
-                _say(f"{error.message}; trying again")
+                say(f"{error.message}; trying again")
             return
         if before is not None:
-            _say(f"{path} is written again")
+            say(f"{path} is written again")
 
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
@@ -290,7 +345,7 @@ def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
 
 def _check_own(path: Location) -> None:
     """Raise `OutputExistsError` for a file that is none of ours: it is replaced without being asked for."""
-    from traceview.watch.prometheus import FIRST_LINE
+    from traceview.watch.metrics import FIRST_LINE
 
     Target.of(path, force=True)
     if path.is_file() and not _first_bytes(path, len(FIRST_LINE)) == FIRST_LINE.encode():
@@ -304,8 +359,8 @@ def _first_bytes(path: Location, count: int) -> bytes:
         return file.read(count)
 
 
-def _read_state(path: Location) -> Memory | None:
-    """What an earlier call kept; None without one. Raises `TraceFormatError` for another file."""
+def _read_state(path: Location) -> dict[str, Memory]:
+    """What an earlier call kept, by log directory; nothing without one. Raises `TraceFormatError` for another file."""
     import json
 
     from msgspec import ValidationError, convert
@@ -314,15 +369,8 @@ def _read_state(path: Location) -> Memory | None:
 
     Target.of(path, force=True)
     if not path.is_file():
-        return None
+        return {}
     try:
-        memory = convert(json.loads(path.read_bytes()), Memory)
+        return convert(json.loads(path.read_bytes()), dict[str, Memory])
     except (ValueError, ValidationError, RecursionError) as error:
         raise TraceFormatError(path, f"not a state of traceview watch: {error}") from None
-    if memory.version != Memory().version:
-        raise TraceFormatError(path, f"a state of version {memory.version}")
-    return memory
-
-
-def _say(text: str) -> None:
-    typer.echo(f"traceview: {sanitize(text)}", err=True)

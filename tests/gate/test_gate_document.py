@@ -11,10 +11,19 @@ from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 from msgspec import json, structs
 
-from tests.gate.test_judge import FULL, judge, with_steps
+from tests.gate.test_gate import FULL, judge, side, with_steps
 from tests.hostile import HOSTILE
-from traceview.comparison.gate.ci import MOST_ANNOTATIONS, annotation_lines, junit_xml, summary
-from traceview.comparison.gate.result import GateResult, gate_section, headline
+from traceview.comparison.conditions import condition_of
+from traceview.comparison.gate import judged
+from traceview.comparison.gate_document import (
+    MOST_ANNOTATIONS,
+    annotation_lines,
+    gate_section,
+    headline,
+    junit_xml,
+    summary,
+)
+from traceview.comparison.model import GateResult
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
 from traceview.report.saved import schema_of
@@ -56,7 +65,7 @@ def test_the_table_on_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (["step_time_ms <= 20"], "Gate failed: the condition does not hold."),
+        (["step_time_ms <= 20"], "Gate failed: the condition fails."),
         (["step_time_ms <= 30"], "Gate passed: the condition holds."),
         (["step_time_ms <= 30"] * 3, "Gate passed: all 3 conditions hold."),
         (["busy_ratio[GPU:9] >= 0"], "Gate not judged: the condition cannot be judged."),
@@ -88,18 +97,18 @@ def test_annotations() -> None:
     assert "5 more in the summary" in list(annotation_lines(many))[-1]
 
 
-def test_what_is_let_pass_is_said_to_be_past_its_limit() -> None:
-    held = judge("step_time_ms <= 30")
-    row = structs.replace(held.judgements[0].rows[0], margin_ratio=-0.4, reason="within noise: x")
-    past = structs.replace(held.judgements[0], rows=(row,))
-    one = structs.replace(held, judgements=(past,))
-    assert headline(one) == "Gate passed: the condition is past the limit, but within noise."
-    two = structs.replace(held, judgements=(past, *held.judgements))
-    assert headline(two) == "Gate passed: 1 of 2 conditions is past the limit, but within noise."
-    warning, notice = annotation_lines(two)
-    assert warning.startswith("::warning title=traceview gate%3A step_time_ms <= 30::")
-    assert warning.endswith(", within noise: x")
-    assert notice.startswith("::notice ")
+def test_no_verdict_is_a_warning() -> None:
+    condition = [condition_of("step_time:+5%"), condition_of("step_time_ms <= 200")]
+    one, two = (judged(side(110), condition[:count], side(100)) for count in (1, 2))
+    assert headline(one) == "No verdict: these runs differ too much to judge the condition."
+    assert headline(two) == "No verdict: these runs differ too much to judge 1 of 2 conditions."
+    (warning,) = annotation_lines(two)
+    assert warning.startswith(
+        "::warning title=traceview gate%3A step_time%3A+5%25::110 ms (+10.0%25)"
+    )
+    assert ", no verdict: one capture of a side" in warning
+    suite = check_junit(junit_xml(two, timestamp="2026-11-22T14:00:00", hostname="x"), two)
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "1")
 
 
 def test_no_name_becomes_an_annotation_of_its_own() -> None:

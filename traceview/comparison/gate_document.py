@@ -1,0 +1,279 @@
+"""Shows a gate: as a section of a document, as annotations for GitHub Actions, and as JUnit XML for other services."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.markdown import render_section
+from traceview.document.sanitize import encodable, sanitize
+from traceview.document.vocabulary import QUALITIES, Look, look_of
+
+OUTCOMES: Final = {
+    "fails": Look("fails", "FAIL", "critical", "bold red"),
+    "unknown": Look("unknown", "not judged", "warning", "yellow"),
+    "no_verdict": Look("no_verdict", "no verdict", "warning", "yellow"),
+    "holds": Look("holds", "ok", "ok", "green"),
+}
+_LONGEST_PLACE: Final = 20
+"""Characters of a row that stands beside its condition, such as a device; a longer one stands below it."""
+MOST_ROWS: Final = 8
+"""Rows of one condition that are listed."""
+_VERBS: Final = {
+    "fails": ("fails", "fail"),
+    "unknown": ("cannot be judged", "cannot be judged"),
+    "no_verdict": ("has no verdict", "have no verdict"),
+}
+
+
+def headline(result: GateResult) -> str:
+    """The verdict in one sentence."""
+    count = len(result.judgements)
+    if result.outcome == "passed":
+        return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
+    if result.outcome == "no_verdict":
+        number = len(result.with_outcome("no_verdict"))
+        which = "the condition" if count == 1 else f"{number} of {count} conditions"
+        return f"No verdict: these runs differ too much to judge {which}."
+    parts = []
+    for outcome, (verb, verbs) in _VERBS.items():
+        number = sum(row.outcome == outcome for row in result.judgements)
+        if number:
+            which = "the condition" if count == 1 else f"{number} of {count} conditions"
+            parts.append(f"{number if parts else which} {verb if number == 1 else verbs}")
+    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {', '.join(parts)}."
+
+
+def gate_section(result: GateResult) -> doc.Section:
+    """The conditions as a table: those that fail first."""
+    lines = list(_lines(result))
+    return doc.Section(
+        "gate",
+        headline(result),
+        (
+            *doc.facts(
+                f"run {result.subject.run}{_more(result.subject)}",
+                f"baseline {result.baseline.name}{_more(result.baseline)}"
+                if result.baseline
+                else None,
+                "strict" if result.strict else None,
+            ),
+            *doc.table(
+                "The conditions, what was measured, and the limits",
+                (
+                    doc.looks("", [line.look for line in lines]),
+                    doc.names("condition", [line.text for line in lines]),
+                    doc.names("where", [line.where for line in lines], priority=3),
+                    doc.words("value", [line.row.measured if line.row else "" for line in lines]),
+                    doc.words("limit", [line.row.allowed if line.row else "" for line in lines]),
+                    doc.words(
+                        "margin",
+                        [line.row.margin if line.row else "" for line in lines],
+                        priority=2,
+                    ),
+                    doc.words(
+                        "change",
+                        [_change_words(line.row) if line.row else "" for line in lines],
+                        priority=1,
+                    ),
+                ),
+            ),
+            *doc.notes(*_notes(result)),
+        ),
+        is_folded=False,
+    )
+
+
+def _more(side: JudgedSide) -> str:
+    """` and 2 more captures`."""
+    more = side.capture_count - 1
+    return f" and {numbers.plural(more, 'more capture')}" if more else ""
+
+
+class _Line(NamedTuple):
+    """A line of the table. `text`: the condition, or below it one of its rows. `row`: None where they follow below."""
+
+    look: Look
+    text: str
+    row: JudgedRow | None
+    where: str = ""
+
+
+def _lines(result: GateResult) -> Iterator[_Line]:
+    """A line for each value that fails or has none, below its condition where there are several; of a condition that
+    holds the row nearest to its limit.
+    """
+    for judgement in result.judgements:
+        rows = judgement.rows[:MOST_ROWS]
+        is_short = len(rows) == 1 and len(rows[0].where) <= _LONGEST_PLACE
+        if judgement.outcome == "holds" or is_short:
+            yield _Line(OUTCOMES[rows[0].outcome], judgement.condition, rows[0], rows[0].where)
+            continue
+        yield _Line(OUTCOMES[judgement.outcome], judgement.condition, None)
+        yield from (_Line(OUTCOMES[row.outcome], f"  {row.where}", row) for row in rows)
+
+
+def _change_words(row: JudgedRow) -> str:
+    """The change against the baseline: `+5.2%`; empty where there is none."""
+    return "" if row.change_ratio is None else numbers.signed_share(row.change_ratio)
+
+
+def measured_words(row: JudgedRow) -> str:
+    """The value and its change: `41.2 ms (+5.2%)`."""
+    change = _change_words(row)
+    return f"{row.measured} ({change})" if change else row.measured
+
+
+def _notes(result: GateResult) -> Iterator[str]:
+    for judgement in result.judgements:
+        yield from notes_of(judgement)
+    if result.capture_quality != "ok":
+        yield f"Capture: {look_of(QUALITIES, result.capture_quality).words}."
+    reasons = {row.reason for judgement in result.judgements for row in judgement.rows}
+    if result.outcome == "failed" and result.headline.rstrip(".") not in reasons:
+        yield f"What costs most: {result.headline}"
+
+
+def notes_of(judgement: Judgement) -> Iterator[str]:
+    """What the table has no room for: reasons, and rows that are not listed."""
+    hidden = len(judgement.rows) - MOST_ROWS
+    if hidden > 0 and judgement.outcome != "holds":
+        yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
+    by_reason: dict[str, list[str]] = {}
+    for row in judgement.rows:
+        if row.reason:
+            # What fails has its place in the table.
+            by_reason.setdefault(row.reason, []).append("" if row.outcome == "fails" else row.where)
+    for reason, places in by_reason.items():
+        where = numbers.listed([place for place in places if place])
+        yield f"{judgement.condition}: {f'{where}: ' if where else ''}{numbers.sentence(reason)}"
+
+
+# GitHub
+
+MOST_ANNOTATIONS: Final = 10
+"""GitHub shows ten errors of a step; the summary has all."""
+
+_LEVELS: Final = {"fails": "error", "unknown": "warning", "no_verdict": "warning"}
+_DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
+_PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
+
+
+def annotation_lines(result: GateResult) -> Iterator[str]:
+    """The lines that make GitHub mark the run: errors fail, warnings cannot be judged."""
+    shown = [row for row in result.judgements if row.outcome != "holds"]
+    for judgement in shown[:MOST_ANNOTATIONS]:
+        title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
+        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped(message(judgement), _DATA)}"
+    hidden = len(shown) - MOST_ANNOTATIONS
+    if hidden > 0:
+        yield f"::notice title=traceview gate::{hidden} more in the summary of the job"
+    if result.outcome == "passed":
+        yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
+
+
+def message(judgement: Judgement) -> str:
+    """What was measured, row by row, and why a row has no value."""
+    rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
+    hidden = len(rows) - MOST_ROWS
+    return "; ".join([*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])])
+
+
+def _row(row: JudgedRow) -> str:
+    where = f"{row.where}: " if row.where else ""
+    if row.outcome == "unknown":
+        return f"{where}cannot be judged: {row.reason}"
+    margin = f", {row.margin}" if row.margin else ""
+    reason = f", no verdict: {row.reason}" if row.outcome == "no_verdict" else ""
+    return f"{where}{measured_words(row)}, allowed {row.allowed}{margin}{reason}"
+
+
+def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:
+    """As the runner of GitHub reads it back; control characters are made visible before that."""
+    text = encodable(sanitize(text))
+    for character, escape in replacements:
+        text = text.replace(character, escape)
+    return text
+
+
+def summary(result: GateResult) -> str:
+    """The section of the gate as Markdown, for `$GITHUB_STEP_SUMMARY` and for a comment."""
+    return render_section(gate_section(result))
+
+
+# JUnit
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CLASS: Final = "traceview.gate"
+
+
+def junit_xml(result: GateResult, *, timestamp: str, hostname: str) -> bytes:
+    """The document. `timestamp`: when it was judged, `2026-11-22T14:00:00`; `hostname`: where.
+
+    A condition that does not hold is a failure, one that cannot be judged or has no verdict an error.
+    """
+    counts = {
+        "tests": str(len(result.judgements)),
+        "failures": str(len(result.with_outcome("fails"))),
+        "errors": str(len(result.with_outcome("unknown", "no_verdict"))),
+    }
+    root = ET.Element("testsuites")
+    suite = ET.SubElement(
+        root,
+        "testsuite",
+        {
+            "package": _CLASS,
+            "id": "0",
+            "name": "traceview gate",
+            "timestamp": timestamp,
+            "hostname": _text(hostname) or "localhost",
+            **counts,
+            "time": "0",
+        },
+    )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (
+        ("run", result.subject.run),
+        ("baseline", result.baseline.name if result.baseline else ""),
+        ("traceview_version", result.traceview_version),
+    ):
+        if value:
+            ET.SubElement(properties, "property", {"name": name, "value": _text(value)})
+    for judgement in result.judgements:
+        _add_case(suite, judgement)
+    ET.SubElement(suite, "system-out").text = _text(headline(result))
+    ET.SubElement(suite, "system-err").text = ""
+    ET.indent(root)
+    whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return whole + b"\n"
+
+
+def _add_case(suite: ET.Element, judgement: Judgement) -> None:
+    case = ET.SubElement(
+        suite,
+        "testcase",
+        {"name": _text(judgement.condition), "classname": _CLASS, "time": "0"},
+    )
+    if judgement.outcome == "holds":
+        return
+    lines = [
+        " · ".join(filter(None, (row.where, measured_words(row), row.allowed, row.margin)))
+        for row in judgement.rows
+        if row.outcome == "fails"
+    ]
+    lines += notes_of(judgement)
+    kind = "failure" if judgement.outcome == "fails" else "error"
+    shown = ET.SubElement(
+        case, kind, {"type": judgement.outcome, "message": _text(lines[0] if lines else "")}
+    )
+    shown.text = "\n".join(map(_text, lines))
+
+
+def _text(text: str) -> str:
+    """The text without what XML cannot hold; the writer escapes the rest."""
+    return _FORBIDDEN.sub("\ufffd", encodable(sanitize(text)))

@@ -1,0 +1,318 @@
+"""Estimates by how much a time changed between two sides of captures, with an interval that holds what steps cannot show.
+
+Everything that compares runs asks here: `compare`, `gate`, `history`, `watch` and `--scaling`. Steps of one capture do not
+show how the next run differs, so the interval is of runs: by how much the captures of a side differ, else earlier runs of
+the same job, else an assumption for their kind of device, together with the noise of the steps. How often it is wrong:
+docs/runs.md, "How often it is wrong"; definitions: docs/method.md, "Difference of step times".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceview.base.stats import Float64Array, inside_angle, student
+from traceview.report.model import Report
+
+Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
+Basis: TypeAlias = Literal["captures", "earlier", "assumed", "none"]
+"""What shows how much runs differ: the captures of the sides, earlier runs of the job, an assumption; none: nothing does."""
+
+CONFIDENCE: Final = 0.95
+"""Share of intervals that hold the true difference."""
+POWER: Final = 0.9
+"""Share of the runs with a change of `least_shown` in which it is shown."""
+SHOW_NOTHING: Final = 9.0
+"""Runs that only show the step to be ten times as long show nothing."""
+ENOUGH_RUNS: Final = 3
+"""Captures of a side that show how much runs differ."""
+ENOUGH: Final = f"give {ENOUGH_RUNS} captures of each side"
+"""What to do where runs differ too much for a verdict."""
+SLOWEST: Final = 3
+"""One step in so many, the slowest, does not count for the typical step: what disturbs a machine makes steps longer."""
+_MOST_ALIKE: Final = 0.9
+"""Correlation of neighbouring steps; more cannot be told from a drift."""
+_ROUNDING: Final = 1e-9
+"""Of a difference of logarithms: so equal steps do not differ."""
+_MOST_LOGARITHM: Final = math.log(1e6)
+"""Ends of intervals beyond a million times the step are that: nothing is known there."""
+
+
+class RunSpread(Struct, frozen=True):
+    """What is assumed of how much runs of one program differ without a change.
+
+    `ratio`: standard deviation of their steps, as a share of the step. `degrees`: degrees of freedom that this knowledge is
+    worth; few make long intervals.
+    """
+
+    ratio: float
+    degrees: float
+
+
+REPLICA_SPREAD: Final = RunSpread(ratio=0.056, degrees=1.32)
+"""Of replicas that share the cores of a CPU; `scripts.step_noise` estimates it from recorded runs."""
+DEVICE_SPREAD: Final = RunSpread(ratio=0.04, degrees=4)
+"""Of GPUs and other accelerators: a choice of ours, with which single captures of runs that differ by up to 5% hold."""
+
+
+def run_spread_of(reports: Iterable[Report]) -> RunSpread:
+    """What is assumed of runs on such devices."""
+    kinds = {
+        device.kind
+        for report in reports
+        if report.results.device_time
+        for device in report.results.device_time.devices
+    }
+    return REPLICA_SPREAD if "replica" in kinds else DEVICE_SPREAD
+
+
+class Level(Struct, frozen=True):
+    """What one capture says of a time. `variance`: of the value by the noise of its steps; None for a single step."""
+
+    value: float
+    variance: float | None = None
+    degrees: float = 0.0
+
+
+class Difference(Struct, frozen=True):
+    """How much a time differs between two sides: in the unit of the levels, or as a share of the time before.
+
+    Attributes:
+        value: After − before.
+        low: Lower end of the 95% interval; None, as all below, where nothing shows the noise: a single step on a side.
+        high: Upper end of it.
+        least_shown: A difference of this size, in either direction, is shown by 90% of runs as these.
+        chance: How often runs without a change differ as much by chance; by the noise of their steps alone where the spread of
+            runs is assumed, for that is one unknown of all parts.
+        basis: What shows how much runs differ without a change.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    least_shown: float | None = None
+    chance: float | None = None
+    basis: Basis = "none"
+
+    @property
+    def direction(self) -> Direction:
+        """Slower or faster where the interval excludes zero."""
+        if self.low is None or self.high is None:
+            return "unknown"
+        return "slower" if self.low > 0 else "faster" if self.high < 0 else "none"
+
+    @property
+    def noise(self) -> float | None:
+        """How much longer a time says nothing: the half of the interval above the value."""
+        return None if self.high is None else self.high - self.value
+
+
+# Levels of one capture
+
+
+def step_level(lengths: npt.ArrayLike) -> Level | None:
+    """The logarithm of the typical step: the mean without the slowest third; None without steps, or with one of no length.
+
+    The error is Yuen's (1974) of a trimmed mean, from steps that are no longer than the longest that counts.
+    """
+    values = np.asarray(lengths, dtype=np.float64)
+    if not values.size or values.min() <= 0:
+        return None
+    return _trimmed(np.log(values), values.size // SLOWEST)
+
+
+def mean_level(values: npt.ArrayLike) -> Level | None:
+    """The mean of a part of the step: parts sum to the mean step; None without steps."""
+    series = np.asarray(values, dtype=np.float64)
+    return _trimmed(series, 0) if series.size else None
+
+
+def level_of(value: float, error: float | None, degrees: float | None) -> Level:
+    """The level of a mean whose error is known; None for a single step."""
+    return Level(value) if error is None or degrees is None else Level(value, error**2, degrees)
+
+
+def _trimmed(values: Float64Array, slowest: int) -> Level:
+    kept = values.size - slowest
+    ordered = np.sort(values)
+    value = float(ordered[:kept].mean())
+    if kept < 2:
+        return Level(value)
+    cut = np.minimum(values, ordered[kept - 1])
+    around = cut - cut.mean()
+    independent = max(kept / block_length(around), 2.0)
+    variance = float(around @ around) / kept / (independent - 1)
+    return Level(value, variance, independent - 1)
+
+
+def block_length(around: Float64Array) -> float:
+    """How many neighbouring steps say as much as one independent step; `around`: steps less their mean, in order.
+
+    It is (1 + ρ) ÷ (1 − ρ) of neighbours correlated by ρ. What the steps show of ρ is too little by (1 + 4ρ) ÷ n in short
+    series (Marriott and Pope 1954), which is put back.
+    """
+    count, squares = around.size, float(around @ around)
+    if not squares:
+        return 1.0
+    shown = float(around[:-1] @ around[1:]) / squares
+    alike = min(max(shown + (1 + 4 * max(shown, 0.0)) / count, 0.0), _MOST_ALIKE)
+    return (1 + alike) / (1 - alike)
+
+
+# Two sides
+
+
+def difference(
+    before: Sequence[Level],
+    after: Sequence[Level],
+    spread: RunSpread,
+    earlier: Sequence[Sequence[Level]] = (),
+    *,
+    vary_alike: bool = False,
+) -> Difference:
+    """The difference of two sides, each with the level of one capture or more, in the unit of the levels.
+
+    With several captures on both sides the interval is Welch's by how much they differ, which has the noise of their steps
+    in it. With three on one side, or with `earlier` runs in groups without a change, it is Student's by all of them. Else it
+    is by `spread`, whose ratio is in the unit of the levels, and the noise of the steps. `vary_alike`: both sides are of one
+    series, so that Student's interval holds for them, too.
+    """
+    sides = (before, after)
+    value = _mean(after) - _mean(before)
+    share = sum(1 / len(side) for side in sides)
+    if min(map(len, sides)) > 1 and not vary_alike:
+        spreads = [(_within([side]), len(side)) for side in sides]
+        parts = [(squares / free / count, free) for (squares, free), count in spreads]
+        return _interval(value, *_sum_of(parts), "captures")
+    given: tuple[Basis, ...] = ("captures", "earlier")
+    for basis, groups in zip(given, (sides, (*sides, *earlier)), strict=True):
+        squares, degrees = _within(groups)
+        if degrees >= ENOUGH_RUNS - 1:
+            return _interval(value, squares / degrees * share, degrees, basis)
+    squares, degrees = _within(sides)
+    known = spread.degrees + degrees
+    of_runs = (spread.degrees * spread.ratio**2 + squares) / known * share, known
+    of_levels = []
+    for side in sides:
+        for level in side:
+            if level.variance is None:
+                return Difference(value)
+            of_levels.append((level.variance / len(side) ** 2, level.degrees))
+    of_steps = _sum_of(of_levels)
+    chance = _chance(value, *of_steps)
+    return replace(_interval(value, *_both(of_runs, of_steps), "assumed"), chance=chance)
+
+
+def step_change(
+    before: Iterable[Level | None],
+    after: Iterable[Level | None],
+    spread: RunSpread,
+    earlier: Sequence[Sequence[Level]] = (),
+    *,
+    vary_alike: bool = False,
+) -> Difference | None:
+    """The difference of typical steps, whose levels are logarithms, as shares of the step before; None without one on a side."""
+    old, new = ([level for level in side if level is not None] for side in (before, after))
+    if not old or not new:
+        return None
+    made = difference(old, new, spread, earlier, vary_alike=vary_alike)
+    return Difference(
+        value=math.expm1(made.value),
+        low=None if made.low is None else _share(made.low - _ROUNDING),
+        high=None if made.high is None else _share(made.high + _ROUNDING),
+        least_shown=None if made.least_shown is None else _share(made.least_shown),
+        chance=made.chance,
+        basis=made.basis,
+    )
+
+
+def part_difference(
+    before: Sequence[Level], after: Sequence[Level], spread: RunSpread
+) -> Difference:
+    """The difference of a part of the step; runs are taken to differ by the same share in each part."""
+    longest = max(_mean(before), _mean(after))
+    return difference(before, after, RunSpread(spread.ratio * longest, spread.degrees))
+
+
+def most_chance(differences: Iterable[Difference]) -> float:
+    """The largest chance with which one of several differences counts as shown; -1 where none does.
+
+    Among many differences without a change some intervals exclude zero. Of those with this chance or less one in twenty
+    is no change (Benjamini and Hochberg 1995).
+    """
+    most = -1.0
+    ordered = sorted(row.chance for row in differences if row.chance is not None)
+    for rank, chance in enumerate(ordered, 1):
+        if chance <= (1 - CONFIDENCE) * rank / len(ordered):
+            most = chance
+    return most
+
+
+def shown_direction(difference: Difference, most: float) -> Direction:
+    """The direction of one of several differences; `most`: the largest chance that counts as shown."""
+    is_shown = difference.chance is None or difference.chance <= most
+    return difference.direction if is_shown else "none"
+
+
+def _mean(side: Sequence[Level]) -> float:
+    return math.fsum(level.value for level in side) / len(side)
+
+
+def _within(groups: Iterable[Sequence[Level]]) -> tuple[float, int]:
+    """The squares of the levels around the mean of their group, and their degrees of freedom."""
+    squares, degrees = 0.0, 0
+    for group in groups:
+        mean = _mean(group)
+        squares += math.fsum((level.value - mean) ** 2 for level in group)
+        degrees += len(group) - 1
+    return squares, degrees
+
+
+def _sum_of(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The sum of independent variances, and its degrees of freedom (Satterthwaite)."""
+    variance = math.fsum(part for part, _ in parts)
+    squares = math.fsum(part**2 / degrees for part, degrees in parts)
+    if not squares:
+        return variance, math.fsum(degrees for _, degrees in parts)
+    return variance, max(variance**2 / squares, 1.0)
+
+
+def _both(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """The variance and the degrees of freedom whose interval has the squares of both intervals together.
+
+    Satterthwaite's interval of a sum would be shorter than that of what is known by few degrees of freedom alone.
+    """
+    squares = [student(CONFIDENCE, round(free, 2)) ** 2 * of for of, free in (first, second)]
+    degrees = (first if squares[0] >= squares[1] else second)[1]
+    return sum(squares) / student(CONFIDENCE, round(degrees, 2)) ** 2, degrees
+
+
+def _interval(value: float, variance: float, degrees: float, basis: Basis) -> Difference:
+    # Rounded, for the cache.
+    degrees = round(degrees, 2)
+    error, inside = math.sqrt(variance), student(CONFIDENCE, degrees)
+    return Difference(
+        value=value,
+        low=value - inside * error,
+        high=value + inside * error,
+        least_shown=(inside + student(2 * POWER - 1, degrees)) * error,
+        chance=_chance(value, variance, degrees),
+        basis=basis,
+    )
+
+
+def _chance(value: float, variance: float, degrees: float) -> float:
+    if not variance:
+        return 0.0 if value else 1.0
+    angle = math.atan(abs(value) / math.sqrt(variance * degrees))
+    return max(1 - inside_angle(angle, degrees), 0.0)
+
+
+def _share(logarithm: float) -> float:
+    return math.expm1(min(logarithm, _MOST_LOGARITHM))
