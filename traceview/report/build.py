@@ -32,6 +32,7 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import by_rank, verdict_of
+from traceview.store.address import location_of
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import Readers, load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -77,7 +78,7 @@ def analyze(
         steps=_step_range(steps),
         select_codes=select_codes,
         ignore_codes=ignore_codes,
-        baseline=str(baseline.logdir if isinstance(baseline, Trace) else baseline or ""),
+        baseline=_place_of(baseline),
         lanes=lanes,
         readers=readers,
     )
@@ -194,6 +195,13 @@ def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> b
 
 def _loaded(baseline: Trace | str | Location | None) -> Trace | None:
     return baseline if baseline is None or isinstance(baseline, Trace) else load(baseline)
+
+
+def _place_of(baseline: Trace | str | Location | None) -> str:
+    """Where the baseline lies, without what gives access to it."""
+    if baseline is None:
+        return ""
+    return str(baseline.logdir if isinstance(baseline, Trace) else location_of(baseline))
 
 
 def _step_range(steps: StepRange | slice | range | None) -> StepRange | None:
