@@ -36,6 +36,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     Share,
+    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -74,7 +75,7 @@ class DeviceBalance(OfDevice, frozen=True):
         clock_max_hz: Highest clock of the cores, hertz; null where not recorded.
     """
 
-    status: str
+    status: Words
     compute_ps_per_step: Picoseconds | None
     longer_ratio: float | None
     waits_ps_per_step: Picoseconds | None
@@ -129,7 +130,7 @@ class Balance(Record, frozen=True):
         devices: The devices that computed, by host and number.
     """
 
-    kind: str
+    kind: Words
     visible_count: Count
     in_use_count: Count
     efficiency_ratio: Ratio
@@ -137,7 +138,7 @@ class Balance(Record, frozen=True):
     concurrency_ratio: Share | None
     chance_ratio: Ratio | None
     is_serial: bool | None
-    clock_reason: str | None
+    clock_reason: Words | None
     straggler: LateDevice | None
     throughput: Throughput
     hardware: tuple[HardwareGroup, ...]

@@ -17,6 +17,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     RunName,
+    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -68,7 +69,7 @@ class Scaling(Record, frozen=True):
     speedup_by_step: Ratio
     scaling_efficiency_ratio: Ratio
     states: dict[_StateKey, Integer]
-    reason: str | None
+    reason: Words | None
 
 
 def compute(context: Context) -> Scaling | Skipped:

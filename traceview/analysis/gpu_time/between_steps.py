@@ -13,7 +13,7 @@ from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array, IntervalSet, difference, union
-from traceview.base.record import Count, Hostname, OpName, Picoseconds, Record, Share
+from traceview.base.record import Count, Hostname, OpName, Picoseconds, Record, Share, Words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.trace.host.host_states import HostStates
@@ -81,8 +81,8 @@ class BetweenSteps(Record, frozen=True):
     count: Count
     total_ps: Picoseconds
     ratio: Share
-    parts_ps: dict[str, Picoseconds]
-    names: dict[str, tuple[OpName, ...]]
+    parts_ps: dict[Words, Picoseconds]
+    names: dict[Words, tuple[OpName, ...]]
     python: PythonShare | None = None
 
 

@@ -54,6 +54,7 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     Share,
+    Words,
 )
 from traceview.base.stats import median, median_ps
 from traceview.ledger.states import State
@@ -271,7 +272,7 @@ class CollectiveTimes(Record, frozen=True):
     packs: Count | None
     path: Path | None
     path_ops: tuple[OpName, ...]
-    path_reason: str | None
+    path_reason: Words | None
 
 
 class HostCollectives(CollectiveTimes, frozen=True, kw_only=True):

@@ -25,11 +25,13 @@ from traceview.base.record import (
     DeviceKey,
     Hostname,
     Integer,
+    Message,
     Picoseconds,
     Record,
     Share,
     SourceLine,
     ThreadName,
+    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -69,15 +71,15 @@ class Gap(Record, frozen=True):
     start_ps: Integer
     duration_ps: Picoseconds
     state: Annotated[str, one_of(*KEYS)]
-    states: dict[str, Count]
+    states: dict[Words, Count]
     before: Activity | None
     after: Activity | None
     step: Integer | None
     thread: ThreadName | None
-    host_event: str | None
-    host_stack: tuple[str, ...]
-    previous_event: str | None = None
-    next_event: str | None = None
+    host_event: Message | None
+    host_stack: tuple[Message, ...]
+    previous_event: Message | None = None
+    next_event: Message | None = None
     python: SourceLine | None = None
     python_inner: SourceLine | None = None
     python_ratio: Share | None = None
@@ -94,7 +96,7 @@ class IdleInStep(Record, frozen=True):
 
     number: Integer
     idle_ps: Picoseconds
-    states: dict[str, Count]
+    states: dict[Words, Count]
 
 
 class IdleRow(Record, frozen=True):
@@ -122,8 +124,8 @@ class IdleRow(Record, frozen=True):
     idle_ps: Picoseconds
     gap_count: Count
     longest_gap_ps: Picoseconds
-    states: dict[str, Count]
-    states_per_step: dict[str, Count] | None
+    states: dict[Words, Count]
+    states_per_step: dict[Words, Count] | None
     gaps: tuple[Gap, ...]
     left_out_gap_count: Count
     steps: tuple[IdleInStep, ...]

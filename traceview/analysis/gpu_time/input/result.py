@@ -23,6 +23,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     StageName,
+    Words,
     one_of,
 )
 from traceview.ledger.states import State
@@ -66,7 +67,7 @@ class InputHost(Record, frozen=True):
     wait_ps: Picoseconds | None
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
-    reason: str | None
+    reason: Words | None
     slowest_stage: StageName | None
     work_ratio: Ratio | None
     empty_step_ratio: Ratio | None
@@ -132,7 +133,7 @@ class Input(Record, frozen=True):
 
     input_ratio: Ratio | None
     verdict: Verdict | None
-    reason: str | None
+    reason: Words | None
     hosts: tuple[InputHost, ...]
     steps: tuple[InputStep, ...]
     shards: tuple[InputShard, ...]
