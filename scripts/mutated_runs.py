@@ -32,7 +32,7 @@ from traceview.export.tables import window_tables
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
 from traceview.report.filtering import only_devices
-from traceview.report.formats import DOCUMENTS
+from traceview.report.formats import DOCUMENTS, markdown
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
@@ -327,10 +327,12 @@ def follow(logdir: Path, choice: random.Random) -> bool:
 
 
 def check_saved(report: Report, path: Path) -> None:
-    """What is written is read again, and is the same."""
+    """What is written is read again, and is the same, and so is the document that is made of it."""
     text = to_json(report)
     path.write_text(text, encoding="utf-8")
-    assert to_json(load_report(path)) == text
+    loaded = load_report(path)
+    assert to_json(loaded) == text
+    assert markdown(loaded) == markdown(report)
 
 
 def show(report: Report) -> None:

@@ -686,5 +686,6 @@ def test_numbers_too_far_from_the_least_are_not_in_a_table(sweeps: ModuleType) -
     table = np.array([10, 20], dtype=np.int64)
     assert sweeps.looked_up(table, ids, 4, -1).tolist() == [-1, -1, -1, 10, 20, -1]
     assert sweeps.looked_up(table, ids, _LEAST, -1).tolist() == [10, 20, -1, -1, -1, -1]
-    marks = np.array([1, 0], dtype=np.uint8)
+    assert sweeps.looked_up(table, ids, _MOST, -1).tolist() == [-1] * 5 + [10]
+    marks = np.array([1, 1], dtype=np.uint8)
     assert sweeps.are_marked(marks, ids, _MOST).tolist() == [False] * 5 + [True]

@@ -20,15 +20,25 @@ from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
-from traceview.base.record import KEY, TextKind, choices_of, fields_of, records_of
+from traceview.base.record import (
+    KEY,
+    OpName,
+    Record,
+    TextKind,
+    choices_of,
+    fields_of,
+    kind_of_text,
+    records_of,
+)
 from traceview.document import screen as terminal
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS, notebook
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
-from traceview.report.redaction import redacted
+from traceview.report.pseudonyms import SENTENCES, Pseudonyms
+from traceview.report.redaction import redacted, redacted_record
 from traceview.report.saved import schema_text, to_json
+from traceview.trace.sidecar.hang import Hang
 
 SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)
 ADDRESS = "10.20.30.40:8470"
@@ -86,6 +96,55 @@ def test_nothing_is_left_of_any_field() -> None:
 def test_every_kind_of_text_has_its_pseudonym() -> None:
     for kind in get_args(TextKind):
         assert "zebra" not in Pseudonyms().shown(kind, "zebra 7")
+
+
+def untyped_in(type_: inspect.Type, is_typed: bool = False) -> bool:
+    """Whether a type has a text of which nothing says what it is."""
+    if isinstance(type_, inspect.Metadata):
+        return untyped_in(type_.type, kind_of_text(type_.extra) is not None)
+    if isinstance(type_, inspect.StrType):
+        return not is_typed and type_.pattern is None
+    parts = (getattr(type_, name, None) for name in ("item_type", "key_type", "value_type"))
+    return any(map(untyped_in, (*filter(None, parts), *getattr(type_, "types", ()))))
+
+
+@pytest.mark.parametrize("root", [Report, Hang])
+def test_every_text_says_what_it_is(root: type[Record]) -> None:
+    """What does not is hidden as a whole, which is safe and says nothing."""
+    untyped = [
+        f"{record.__name__}.{field.name}"
+        for record in records_of(root)
+        for field in fields_of(record)
+        if untyped_in(field.type)
+    ]
+    assert untyped == []
+
+
+class Untyped(Record, frozen=True):
+    """A record whose author forgot what its texts are.
+
+    Attributes:
+        text: Any text.
+        texts: More of them.
+        op: An op.
+    """
+
+    text: str
+    texts: dict[str, tuple[str, ...]]
+    op: OpName
+
+
+def test_a_text_that_says_not_what_it_is_is_not_printed() -> None:
+    """Though every word of it is a public one."""
+    secret = "The device waits for input"
+    assert Pseudonyms().text(secret) == secret
+    hidden = redacted_record(Untyped(secret, {"idle": (secret, "input")}, "input/MatMul"))
+    assert hidden == Untyped("text_1", {"text_2": ("text_1", "text_3")}, "op_1/MatMul")
+
+
+@pytest.mark.parametrize("kind", sorted({*get_args(TextKind)} - SENTENCES))
+def test_a_name_made_of_public_words_is_hidden_too(kind: TextKind) -> None:
+    assert "waits for" not in Pseudonyms().shown(kind, "the device waits for input")
 
 
 def secret_trace() -> CudaTrace:
@@ -339,6 +398,9 @@ def test_other_kernels_are_hidden(name: str, shown: str) -> None:
         ("setting", ADDRESS, "value_1"),
         ("setting", "10.20.30.40", "value_1"),
         ("setting", "5551234567,5551234568", "value_1"),
+        ("task", "worker 12", "worker 12"),
+        ("task", "chief", "chief"),
+        ("task", "worker of mallory", "task_1"),
         ("version", "2.21.0-rc1", "2.21.0-rc1"),
         ("version", "2.21.0+acme", "version_1"),
         ("metric", "idle_input_ratio", "idle_input_ratio"),

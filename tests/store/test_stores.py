@@ -285,14 +285,25 @@ def test_without_rights(
     assert "hidden" not in done.err
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/none", "s3://no-such-bucket/logs", "s3://bucket"])
-def test_nothing_there_in_s3(place: str, command: Command, s3: Any) -> None:
-    done = command("analyze", place)
-    assert (done.code, done.err.count("\n")) == (
-        3,
-        1 if "none" in place or "no-such" in place else 2,
-    )
-    assert done.err.startswith(f"traceview: error: {place}: no ")
+@pytest.mark.parametrize("command_line", ["analyze", "compare s3://bucket", "watch --once"])
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("s3://bucket/none", "no such file or directory"),
+        ("s3://bucket/none/report.json", "no such file"),
+        ("s3://bucket", "no *.xplane.pb below it"),
+        ("s3://no-such-bucket", "no bucket is called no-such-bucket"),
+        ("s3://no-such-bucket/logs", "no bucket is called no-such-bucket"),
+        ("s3://no-such-bucket/report.json", "no bucket is called no-such-bucket"),
+    ],
+)
+def test_nothing_there_in_s3(
+    command_line: str, place: str, said: str, command: Command, s3: Any
+) -> None:
+    done = command(*command_line.split(), place)
+    assert done.code == 3
+    if command_line == "analyze":
+        assert f"traceview: error: {place}: {said}" in done.err
 
 
 def test_a_bucket_that_is_not_there_takes_no_report(
@@ -301,7 +312,7 @@ def test_a_bucket_that_is_not_there_takes_no_report(
     done = command("show", "gaps", str(fixtures / FIXTURE), "-o", "s3://no-such-bucket/gaps.csv")
     assert (done.code, done.err) == (
         2,
-        "traceview: error: cannot write s3://no-such-bucket/gaps.csv: there is no s3://no-such-bucket\n",
+        "traceview: error: cannot write s3://no-such-bucket/gaps.csv: no bucket is called no-such-bucket\n",
     )
 
 

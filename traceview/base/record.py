@@ -28,6 +28,7 @@ TextKind: TypeAlias = Literal[
     "host",
     "kernel",
     "line",
+    "message",
     "metric",
     "model",
     "module",
@@ -37,12 +38,14 @@ TextKind: TypeAlias = Literal[
     "setting",
     "slice",
     "stage",
+    "task",
     "thread",
     "threads",
     "type",
     "version",
+    "words",
 ]
-"""What a text can name."""
+"""What a text can name or be; redaction hides the whole of a text without a kind."""
 
 _TEXT_KIND: Final = "text_kind"
 _ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
@@ -109,6 +112,9 @@ Key: TypeAlias = Annotated[str, Meta(pattern=KEY)]
 """A word of ours: the code of a finding, the name of an argument of its sentences."""
 
 KernelName: TypeAlias = Annotated[str, text_kind("kernel")]
+Message: TypeAlias = Annotated[str, text_kind("message")]
+"""What the profiler, the system or a library says: recorded text, in which redaction leaves words that are ours, too."""
+
 MetricName: TypeAlias = Annotated[str, text_kind("metric")]
 """The key of a number in the report."""
 
@@ -134,15 +140,20 @@ StageName: TypeAlias = Annotated[str, text_kind("stage")]
 SourceLine: TypeAlias = Annotated[str, text_kind("line")]
 """A line of Python: `train.py:87 in on_train_batch_end`."""
 
+TaskName: TypeAlias = Annotated[str, text_kind("task")]
+"""A process of a cluster by its role and number: `worker 3`."""
+
 ThreadName: TypeAlias = Annotated[str, text_kind("thread")]
 ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]
 """Several threads, with commas between them."""
 
 VersionText: TypeAlias = Annotated[str, text_kind("version")]
+Words: TypeAlias = Annotated[str, text_kind("words")]
+"""A word or a sentence of ours. Recorded names in it are those of other fields; redaction hides any other."""
 
 
 def kind_of_text(extra: Mapping[str, Any] | None) -> TextKind | None:
-    """The kind in what `msgspec.inspect` gives as `extra` of a text; None for a sentence."""
+    """The kind in what `msgspec.inspect` gives as `extra` of a text; None where nothing says what it is."""
     kind: TextKind | None = (extra or {}).get(_TEXT_KIND)
     return kind
 

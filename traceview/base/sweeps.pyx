@@ -362,17 +362,23 @@ def marked(const Id[:] ids, int64_t least, int64_t length):
     return result
 
 
+cdef inline int64_t place_in(int64_t number, int64_t least, int64_t length) noexcept nogil:
+    # The place of a number in a table of this length that begins with the least one; -1 for one that is not in it.
+    # Unsigned, for a difference of signed numbers need not fit.
+    cdef uint64_t place = <uint64_t> number - <uint64_t> least
+    return <int64_t> place if number >= least and place < <uint64_t> length else -1
+
+
 def are_marked(const uint8_t[::1] marks, const Id[:] ids, int64_t least):
     """The mark of each id, of which the first mark is that of `least`; False for ids without a mark."""
     cdef int64_t place, length = marks.shape[0]
     cdef Py_ssize_t i
     result = np.empty(ids.shape[0], dtype=np.bool_)
     cdef uint8_t[::1] found = result.view(np.uint8)
-    # Unsigned, for a difference of signed numbers that does not fit is undefined; it wraps to one outside.
     with nogil:
         for i in range(ids.shape[0]):
-            place = <int64_t> (<uint64_t> <int64_t> ids[i] - <uint64_t> least)
-            found[i] = marks[place] if 0 <= place < length else 0
+            place = place_in(<int64_t> ids[i], least, length)
+            found[i] = marks[place] if place >= 0 else 0
     return result
 
 
@@ -384,8 +390,8 @@ def looked_up(const int64_t[::1] table, const Id[:] ids, int64_t least, int64_t 
     cdef int64_t[::1] found = result
     with nogil:
         for i in range(ids.shape[0]):
-            place = <int64_t> (<uint64_t> <int64_t> ids[i] - <uint64_t> least)
-            found[i] = table[place] if 0 <= place < length else absent
+            place = place_in(<int64_t> ids[i], least, length)
+            found[i] = table[place] if place >= 0 else absent
     return result
 
 

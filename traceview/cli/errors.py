@@ -20,6 +20,7 @@ from traceview.base.version import VERSION
 from traceview.capture.launch.environment_variable import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
+from traceview.store.address import without_credentials
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
@@ -131,7 +132,7 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 def _usage_error(error: Any) -> UsageError:
     """The message of the parser on one line, with a hint at what was probably meant."""
-    text = error.format_message()
+    text = without_credentials(error.format_message())
     command = error.ctx.command_path if error.ctx else "traceview"
     hint = f"see {command} --help"
     meant = _MEANT.search(text)

@@ -22,6 +22,7 @@ from traceview.base.record import (
     RunName,
     Share,
     VersionText,
+    Words,
 )
 
 SCHEMA_VERSION: Final = 2
@@ -99,11 +100,11 @@ class Verdict(Record, frozen=True):
         unknown_ratio: Share of the GPU time without a known cause; null without any.
     """
 
-    headline: str
+    headline: Words
     status: VerdictStatus
     finding: Key | None = None
     severity: Severity | None = None
-    action: str = ""
+    action: Words = ""
     arguments: dict[Key, Argument] = field(default_factory=dict)
     sentences: tuple[Key, ...] = ()
     loss: FindingLoss | None = None
@@ -139,11 +140,11 @@ class Report(Record, frozen=True):
     windows: tuple[ReportWindow, ...]
     verdict: Verdict
     results: Results
-    skipped: dict[str, str]
+    skipped: dict[Words, Words]
     findings: tuple[Finding, ...]
     left_out_findings: tuple[Key, ...] = ()
-    command: tuple[str, ...] = ()
-    reduced: tuple[str, ...] = ()
+    command: tuple[Words, ...] = ()
+    reduced: tuple[Words, ...] = ()
 
 
 def started_ns(report: Report | None) -> int | None:

@@ -12,6 +12,7 @@ from typing import Final
 from traceview.base.record import TextKind
 from traceview.report.public_words import (
     AROUND,
+    error_words,
     is_of_library,
     is_op_name,
     is_stage_name,
@@ -57,116 +58,6 @@ _MODEL_WORD: Final = re.compile(
 _ERROR_CODE: Final = re.compile(
     r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
 )
-_ERROR_WORDS: Final = frozenset(
-    [
-        "ACCESS",
-        "ADDRESS",
-        "ALREADY",
-        "API",
-        "ARGUMENT",
-        "ARRAY",
-        "ASSERT",
-        "BINARY",
-        "CDP",
-        "CMP",
-        "COMPATIBLE",
-        "COMPUTING",
-        "CONFIDENTIAL",
-        "CONTEXT",
-        "COOPERATIVE",
-        "CORRUPTED",
-        "DEINITIALIZED",
-        "DEVICE",
-        "DISABLED",
-        "DOMAIN",
-        "DRIVER",
-        "ECC",
-        "EMPTY",
-        "ENABLED",
-        "EVENT",
-        "FAILED",
-        "FILE",
-        "FOR",
-        "FOUND",
-        "FUNCTION",
-        "GPU",
-        "HANDLE",
-        "HARDWARE",
-        "HOST",
-        "ID",
-        "ILLEGAL",
-        "IN",
-        "INFOROM",
-        "INITIALIZED",
-        "INSTRUCTION",
-        "INSUFFICIENT",
-        "INTERNAL",
-        "INVALID",
-        "IRQ",
-        "ISSUE",
-        "KIND",
-        "LARGE",
-        "LAUNCH",
-        "LEGACY",
-        "LIBRARY",
-        "LIMIT",
-        "LOST",
-        "MANY",
-        "MAPPED",
-        "MAX",
-        "MEMORY",
-        "METRIC",
-        "MIG",
-        "MISALIGNED",
-        "MISMATCH",
-        "MODULE",
-        "MULTIPLE",
-        "NAME",
-        "NO",
-        "NOT",
-        "NVLINK",
-        "OF",
-        "OLD",
-        "OPERATION",
-        "OUT",
-        "PARAMETER",
-        "PEER",
-        "PERMITTED",
-        "PRIVILEGES",
-        "PROFILER",
-        "PROGRESS",
-        "QUEUE",
-        "REACHED",
-        "READY",
-        "REGISTERED",
-        "REMOTE",
-        "REQUIRED",
-        "RESET",
-        "RESOURCES",
-        "SIZE",
-        "SLI",
-        "STACK",
-        "STREAM",
-        "SUBSCRIBERS",
-        "SUFFICIENT",
-        "SUPPORTED",
-        "SYMBOL",
-        "SYSTEM",
-        "TIMEOUT",
-        "TOO",
-        "TRACING",
-        "UNCORRECTABLE",
-        "UNHANDLED",
-        "UNINITIALIZED",
-        "UNKNOWN",
-        "USAGE",
-        "UVM",
-        "VALUE",
-        "VERSION",
-        "VIRTUALIZED",
-        "WSL",
-    ]
-)
 _LONG_NUMBER: Final = re.compile(r"\d{10}")
 """Of an account, a card, a telephone; no count that a message states is as long."""
 _VERSION: Final = re.compile(r"v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?")
@@ -174,6 +65,10 @@ _PLAIN_VALUE: Final = re.compile(
     r"-?\d+(?:\.\d+)?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|", re.IGNORECASE
 )
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
+
+_TASK: Final = re.compile(r"(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?")
+SENTENCES: Final = frozenset(("message", "words"))
+"""Kinds of texts of which known words stay; all others are names."""
 
 _HIDDEN: Final = frozenset(("argument", "function", "host", "line", "module", "path"))
 """Kinds of names of which nothing stays."""
@@ -206,10 +101,12 @@ class Pseudonyms:
         return shown
 
     def shown(self, kind: TextKind | None, text: str) -> str:
-        """What is shown instead of a name of this kind; without a kind the text is a sentence."""
-        if kind in _HIDDEN:
-            return self._hidden(kind, text)
-        shown: str = getattr(self, kind or "text")(text)
+        """What is shown instead of a text of this kind; without a kind nothing of it is."""
+        if kind is None or kind in _HIDDEN:
+            return self._hidden(kind or "text", text)
+        if kind in SENTENCES:
+            return self.text(text)
+        shown: str = getattr(self, kind)(text)
         return shown
 
     def _hidden(self, kind: str, name: str) -> str:
@@ -297,6 +194,11 @@ class Pseudonyms:
     def threads(self, names: str) -> str:
         """Several threads, with commas between them."""
         return ", ".join(self.thread(name) for name in names.split(", "))
+
+    def task(self, name: str) -> str:
+        """The role and the number of a process stay."""
+        is_known = _TASK.fullmatch(name) is not None
+        return self._known(name, name if is_known else self._numbered("task", name))
 
     def stage(self, name: str) -> str:
         """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
@@ -408,4 +310,4 @@ def is_plain(core: str) -> bool:
 def _is_error_code(core: str) -> bool:
     """Whether it is an error of a library, in words that such errors have."""
     match = _ERROR_CODE.fullmatch(core)
-    return match is not None and _ERROR_WORDS.issuperset((match["words"] or "").split("_")[1:])
+    return match is not None and error_words().issuperset((match["words"] or "").split("_")[1:])

@@ -39,6 +39,18 @@ def library_words() -> frozenset[str]:
 
 
 @cache
+def tensile_keys() -> frozenset[str]:
+    """Parameters of a kernel of Tensile in its name, before their values: `MT64x64x32`."""
+    return _stored("tensile_keys.txt")
+
+
+@cache
+def error_words() -> frozenset[str]:
+    """Words in the names of errors of CUDA's libraries, HIP and NCCL: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
+    return _stored("error_words.txt")
+
+
+@cache
 def stage_types() -> frozenset[str]:
     """Kinds of iterators of tf.data: the ops that make datasets, without `Dataset` and version, and its own."""
     ops = {_VERSION.sub("", op).replace("Dataset", "") for op in op_types() if "Dataset" in op}
@@ -83,152 +95,6 @@ _XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
 _TENSILE: Final = re.compile(
     r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
 )
-_TENSILE_KEYS: Final = frozenset(
-    [
-        "A",
-        "AAC",
-        "AAV",
-        "AF",
-        "AFC",
-        "AFEM",
-        "AMAS",
-        "APM",
-        "ASAE",
-        "ASBE",
-        "ASCE",
-        "ASEM",
-        "BH",
-        "BL",
-        "BS",
-        "CLR",
-        "DTL",
-        "DTLA",
-        "DTLB",
-        "DTVA",
-        "DTVB",
-        "DTVSM",
-        "DVO",
-        "ELFLR",
-        "EM",
-        "EMLL",
-        "EPS",
-        "FL",
-        "FSSC",
-        "GLS",
-        "GLVWA",
-        "GLVWB",
-        "GRCGA",
-        "GRPM",
-        "GRVW",
-        "GRVWA",
-        "GRVWB",
-        "GSU",
-        "GSUAMB",
-        "GSUASB",
-        "GSUC",
-        "GSUWGMRR",
-        "HPA",
-        "ISA",
-        "IU",
-        "IUI",
-        "K",
-        "KLA",
-        "LBSPPA",
-        "LBSPPB",
-        "LBSPPM",
-        "LDL",
-        "LDSB",
-        "LDW",
-        "LPA",
-        "LPB",
-        "LPM",
-        "LRVW",
-        "LWPM",
-        "M",
-        "MAC",
-        "MDA",
-        "MGRIPM",
-        "MI",
-        "MIAV",
-        "MIWT",
-        "MKFGSU",
-        "MMFG",
-        "MO",
-        "MT",
-        "NEPBS",
-        "NLCA",
-        "NLCB",
-        "NLR",
-        "NTA",
-        "NTB",
-        "NTC",
-        "NTD",
-        "NTE",
-        "NTM",
-        "NTWS",
-        "ONLL",
-        "OPLV",
-        "OSK",
-        "PAP",
-        "PBC",
-        "PBD",
-        "PGR",
-        "PK",
-        "PKA",
-        "PLR",
-        "RK",
-        "SCA",
-        "SCIU",
-        "SCIUI",
-        "SE",
-        "SGROB",
-        "SIA",
-        "SK",
-        "SKA",
-        "SKFTR",
-        "SKXCCM",
-        "SN",
-        "SPM",
-        "SPO",
-        "SRVW",
-        "SS",
-        "SSO",
-        "STI",
-        "SU",
-        "SUM",
-        "SUS",
-        "SVW",
-        "SWMS",
-        "TDMI",
-        "TLDS",
-        "TSGRA",
-        "TSGRB",
-        "TT",
-        "UMF",
-        "UMLDSA",
-        "UMLDSB",
-        "USFGRO",
-        "USFGROOOB",
-        "USL",
-        "VAW",
-        "VFLRP",
-        "VS",
-        "VSM",
-        "VW",
-        "VWA",
-        "VWB",
-        "WG",
-        "WGM",
-        "WGMXCC",
-        "WGMXCCC",
-        "WGMXCCG",
-        "WGR",
-        "WS",
-        "WSGRA",
-        "WSGRB",
-    ]
-)
-"""Parameters of a kernel in its name, before their values: `MT64x64x32`."""
 _TENSILE_TYPES: Final = re.compile(r"[BCDFHISZ]{1,4}")
 _SHAPE: Final = re.compile(
     r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
@@ -245,7 +111,7 @@ def is_of_library(word: str) -> bool:
     tensile = _TENSILE.fullmatch(word)
     if tensile:
         keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
-        return all(key in _TENSILE_KEYS or _TENSILE_TYPES.fullmatch(key) for key in keys)
+        return all(key in tensile_keys() or _TENSILE_TYPES.fullmatch(key) for key in keys)
     if _CPP.fullmatch(word):
         return True
     namespace, _, rest = word.partition("::")

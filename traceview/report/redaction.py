@@ -1,9 +1,9 @@
 """Makes a report that may leave the house: the same numbers, and no name that shows whose they are.
 
 The type of a field decides (`traceview.base.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
-checksum stays as it is. The sentences of findings are made of arguments, which have such types. Every other text, such as a
-reason or a message of the profiler, is one in which known names are replaced and only the words stay that traceview itself
-writes.
+checksum stays as it is. The sentences of findings are made of arguments, which have such types. In a sentence of ours and in a
+message of the profiler known names are replaced, and only the words stay that traceview itself writes. A text without such a
+type is hidden as a whole.
 
 Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
 iterators, models of GPUs, PCI addresses, versions, times, and the checksums of the files, by which their owner can find
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
+from traceview.report.pseudonyms import SENTENCES, Pseudonyms
 from traceview.report.verdict import with_sentences
 
 R = TypeVar("R", bound=Record)
@@ -51,7 +51,7 @@ def redacted_record(record: R) -> R:
 
 def _redacted(record: R, names: Pseudonyms) -> R:
     def learn(kind: TextKind | None, text: str) -> str:
-        return text if kind is None else names.shown(kind, text)
+        return text if kind in SENTENCES else names.shown(kind, text)
 
     whole = inspect.type_info(type(record))
     # First all names, so that a sentence is known to hold one that only a later field has.
@@ -64,7 +64,8 @@ def _command(names: Pseudonyms, command: tuple[str, ...]) -> list[str]:
     before = ("", *command)
     return [
         names.shown(
-            "path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place]), argument
+            "path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place], "words"),
+            argument,
         )
         for place, argument in enumerate(command)
     ]

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from traceview.store.remote import RemotePath
 
 _ADDRESS: Final = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z\d+.\-]+):/(?P<second>/?)(?P<rest>.*)", re.DOTALL
+    r"\s*(?P<scheme>[A-Za-z][A-Za-z\d+.\-]+):/(?P<second>/?)(?P<rest>.*)", re.DOTALL
 )
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows, whose name is one letter."""
+
+_WORD: Final = re.compile(r"\S+")
 
 
 def is_address(text: str) -> bool:
@@ -45,6 +47,17 @@ def location_of(text: str | os.PathLike[str] | Location) -> Location:
     from traceview.store.remote import remote_path
 
     return remote_path(scheme, match["rest"])
+
+
+def without_credentials(text: str) -> str:
+    """A text for users that may repeat an address which they typed: `s3://…@bucket` for `s3://KEY:SECRET@bucket`."""
+    return _WORD.sub(lambda match: _without_credentials(match[0]), text)
+
+
+def _without_credentials(word: str) -> str:
+    scheme, mark, rest = word.partition(":/")
+    _, at, place = rest.rpartition("@")
+    return f"{scheme}{mark}/…@{place}" if at else word
 
 
 def is_remote(location: object) -> TypeGuard[RemotePath]:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from traceview.base.errors import StoreError
+from traceview.store.service import SilentError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -87,8 +88,7 @@ def forget() -> None:
         _kept.clear()
 
 
-def _blocks_of(address: str, entry: Entry) -> _Blocks:
-    key = (address, entry.st_size, entry.version)
+def _blocks_of(key: tuple[str, int, str]) -> _Blocks:
     with _keeping:
         blocks = _kept.setdefault(key, _Blocks())
         _kept.move_to_end(key)
@@ -105,7 +105,10 @@ class RemoteFile(io.RawIOBase):
         self._service = service
         self._path = path
         self._query = query
-        self._blocks = _blocks_of(f"{service.scheme}://{service.authority}{path}{query}", entry)
+        self._entry = entry
+        address = f"{service.scheme}://{service.authority}{path}{query}"
+        self._key = address, entry.st_size, entry.version
+        self._blocks = _blocks_of(self._key)
         self._size = entry.st_size
         self._place = 0
         if self._size < 0:
@@ -180,11 +183,23 @@ class RemoteFile(io.RawIOBase):
         ranges = list(_joined(missing))
         for transfer in _watching:
             transfer.expect(sum(min(end, self._size) - begin for begin, end in ranges))
-        if ranges and not self._blocks.parts:
-            # Whether the server knows ranges shows the first answer.
-            self._read(*ranges.pop(0))
-            if self._blocks.whole is not None:
-                return
+        has_parts = bool(self._blocks.parts)
+        try:
+            if ranges and not has_parts:
+                # Whether the server knows ranges shows the first answer.
+                self._read(*ranges[0])
+                if self._blocks.whole is not None:
+                    return
+            self._read_at_once(ranges[0 if has_parts else 1 :])
+        except SilentError:
+            raise
+        except StoreError:
+            self._check_same()
+            raise
+        if ranges and (has_parts or len(ranges) > 1):
+            self._check_same()
+
+    def _read_at_once(self, ranges: list[tuple[int, int]]) -> None:
         if len(ranges) < 2:
             for begin, end in ranges:
                 self._read(begin, end)
@@ -200,7 +215,9 @@ class RemoteFile(io.RawIOBase):
 
     def _read(self, begin: int, end: int) -> None:
         end = min(end, self._size)
-        data = self._service.read(self._path, begin, end, self._query)
+        # One byte more than there should be shows that the file has grown.
+        asked_end = end + (end == self._size)
+        data = self._service.read(self._path, begin, asked_end, self._query, self._size)
         for transfer in _watching:
             transfer.add(len(data))
         if len(data) == end - begin:
@@ -212,6 +229,23 @@ class RemoteFile(io.RawIOBase):
         else:
             name = self._service.shown(self._path)
             raise StoreError(f"{name}: {len(data):,} bytes came instead of {end - begin:,}")
+
+    def _check_same(self) -> None:
+        """Raise `StoreError` if the store has another file by now than when this one was opened.
+
+        Listings may write versions in another way than what is said of one file, so both are asked before that is said.
+        """
+        if self._service.entry(self._path, self._query) == self._entry:
+            return
+        folder, _, name = self._path.rpartition("/")
+        if self._service.entries(folder or "/").get(name) == self._entry:
+            return
+        with _keeping:
+            _kept.pop(self._key, None)
+        raise StoreError(
+            f"{self._service.shown(self._path)}: the file changed while it was read",
+            hint="read it again when nothing writes it any more",
+        )
 
 
 def _joined(numbers: list[int]) -> Iterator[tuple[int, int]]:

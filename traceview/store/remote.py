@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -217,24 +218,44 @@ class RemotePath:
         return Service(self.scheme, self.authority)
 
 
+_WEB_AUTHORITY: Final = re.compile(r"(?:[^@]*@)?(?:\[[^]@]*\]|[^:@\[\]]*)(?::\d{1,5})?")
+"""A host with its port, and before it what gives access."""
+
+
 def remote_path(scheme: str, rest: str) -> RemotePath:
-    """The place that `rest`, what stands behind `scheme://`, names there; raises `UsageError` if it names none."""
+    """The place that `rest`, what stands behind `scheme://`, names there; raises `UsageError` if it names none.
+
+    No message repeats an address that may hold a key or a password, be it in a form that none may have.
+    """
+    kind = SCHEMES[scheme]
     authority, _, path = rest.partition("/")
     query = ""
-    if SCHEMES[scheme].is_web:
+    if kind.is_web:
         path, mark, query = path.partition("?")
         path, query = unquote(path), mark + query
+        if not _WEB_AUTHORITY.fullmatch(authority):
+            raise UsageError(
+                f"{scheme}://: this names no host and port",
+                hint="characters such as / in a password are written as in %2F",
+            )
     elif scheme == "memory":
         authority, path = "", rest
-    elif ":" in authority.rpartition("@")[0]:
-        # Shown nowhere: it would be in logs, and in what a client says of the name of the bucket.
-        raise UsageError(
-            f"{scheme}://: an address takes no key and password", hint=SCHEMES[scheme].access
-        )
+    elif _has_credentials(scheme, authority):
+        raise UsageError(f"{scheme}://: an address takes no key and password", hint=kind.access)
     if not authority and scheme != "memory":
-        what = "host" if SCHEMES[scheme].is_web else "bucket"
-        raise UsageError(f"{scheme}://{rest}: names no {what}")
+        what = "host" if kind.is_web else kind.bucket or "repository"
+        raise UsageError(f"{scheme}://: names no {what}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise UsageError(f"{scheme}://…/{path}: a store has no folder ..")
     return RemotePath(scheme, authority, PurePosixPath("/", *parts), query)
+
+
+def _has_credentials(scheme: str, authority: str) -> bool:
+    """Whether a bucket is none: no name of one has a colon or an @, but those of access points and of Azure have.
+
+    A secret may have slashes, so that what follows `KEY:` may look like a folder.
+    """
+    if scheme in ("az", "abfs"):
+        return ":" in authority
+    return not authority.startswith("arn:") and any(mark in authority for mark in ":@")

@@ -12,12 +12,14 @@ EXTRA: Final = "pip install 'traceview[cloud]'"
 class Scheme(Struct, frozen=True):
     """A kind of store. `package`: what fsspec needs for it. `access`: how it learns who asks.
 
-    `reads_ahead`: its client has no request for a range alone. `loggers`: what else logs, beside the package.
+    `bucket`: what holds the files there; empty where nothing does that could be missing. `reads_ahead`: its client has no
+    request for a range alone. `loggers`: what else logs, beside the package.
     """
 
     package: str
     access: str
     is_web: bool = False
+    bucket: str = ""
     reads_ahead: bool = False
     loggers: tuple[str, ...] = ()
 
@@ -25,11 +27,13 @@ class Scheme(Struct, frozen=True):
 _AZURE: Final = Scheme(
     "adlfs",
     "set AZURE_STORAGE_ACCOUNT_NAME and run az login, or set AZURE_STORAGE_CONNECTION_STRING",
+    bucket="container",
     loggers=("azure",),
 )
 _GOOGLE: Final = Scheme(
     "gcsfs",
     "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
+    bucket="bucket",
     loggers=("google",),
 )
 _WEB: Final = Scheme("aiohttp", "the server wants credentials or denies them", is_web=True)
@@ -39,6 +43,7 @@ SCHEMES: Final = {
         "s3fs",
         "run aws configure, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
         "FSSPEC_S3_ANON=true for a public bucket",
+        bucket="bucket",
     ),
     "az": _AZURE,
     "abfs": _AZURE,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.base.errors import StoreError, UsageError
+from traceview.base.errors import StoreError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
 from traceview.store.address import is_remote
 from traceview.store.remote import RemotePath
@@ -27,6 +27,8 @@ def writable(place: Location) -> RemotePath:
     except FileNotFoundError:
         # Nothing is there, and nothing lies below it.
         return place.vacant()
+    except TraceNotFoundError as error:
+        raise UsageError(f"cannot write {error.message}") from None
 
 
 def write(place: Location, parts: Iterable[bytes]) -> None:

@@ -20,7 +20,7 @@ from traceview.base.errors import TraceFormatError
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.location import Location
-from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, one_of
+from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, Words, one_of
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
@@ -132,8 +132,8 @@ class Problem(Record, frozen=True):
         host: Host with the problem; null if it concerns all hosts.
     """
 
-    code: str
-    text: str
+    code: Words
+    text: Words
     host: Hostname | None = None
 
 

@@ -35,6 +35,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     Share,
+    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -124,7 +125,7 @@ class Balance(Record, frozen=True):
         devices: The devices that computed, by host and number.
     """
 
-    kind: str
+    kind: Words
     visible_count: Count
     in_use_count: Count
     efficiency_ratio: Ratio
@@ -132,7 +133,7 @@ class Balance(Record, frozen=True):
     concurrency_ratio: Share | None
     chance_ratio: Ratio | None
     is_serial: bool | None
-    clock_reason: str | None
+    clock_reason: Words | None
     straggler: LateDevice | None
     throughput: Throughput
     hardware: tuple[HardwareGroup, ...]

@@ -22,6 +22,7 @@ from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
+    Hostname,
     Integer,
     Picoseconds,
     Record,
@@ -125,7 +126,7 @@ class Gradients(Record, frozen=True):
     is_single: bool
     reasons: tuple[Annotated[str, one_of(*_REASONS)], ...]
     missing: Annotated[str, one_of(*_MISSING)] | None
-    least_replica_counts: dict[str, Annotated[int, Meta(ge=2, le=LARGEST)]]
+    least_replica_counts: dict[Hostname, Annotated[int, Meta(ge=2, le=LARGEST)]]
     devices: tuple[DevicePhases, ...]
 
 

@@ -10,7 +10,7 @@ from traceview.analysis.facts.activity import DeviceActivity, activities
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import Selection
 from traceview.base.intervals import Int64Array
-from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
+from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record, Words
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.host.cause import Cause
@@ -32,8 +32,8 @@ class Throughput(Record, frozen=True):
     examples_per_second: Ratio | None
     per_gpu_per_second: Ratio | None
     batch_size: Count | None
-    found_by: str | None
-    reason: str | None
+    found_by: Words | None
+    reason: Words | None
 
 
 def throughput_of(trace: Trace, selection: Selection, device_count: int) -> Throughput:

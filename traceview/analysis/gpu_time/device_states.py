@@ -10,7 +10,16 @@ from msgspec import Struct
 
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.record import Count, DeviceKey, Hostname, Integer, Picoseconds, Record, Share
+from traceview.base.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Picoseconds,
+    Record,
+    Share,
+    Words,
+)
 from traceview.document import numbers
 from traceview.document.model import AnatomyPart, AnatomyRow
 from traceview.document.vocabulary import STATES, look_of
@@ -41,7 +50,7 @@ class DeviceStates(OfDevice, frozen=True):
 
     step_count: Count
     step_ps: Picoseconds
-    states: dict[str, Count]
+    states: dict[Words, Count]
     waits_for: DeviceKey | None
     waits_for_ratio: Share | None
 
@@ -59,7 +68,7 @@ class StepStates(Record, frozen=True):
     host: Hostname
     step: Integer
     duration_ps: Picoseconds
-    states: dict[str, Count]
+    states: dict[Words, Count]
 
 
 class LedgerSums(Record, frozen=True):
@@ -74,8 +83,8 @@ class LedgerSums(Record, frozen=True):
     """
 
     gpu_time_ps: Picoseconds
-    by_state: dict[str, Count]
-    share_by_state: dict[str, Share]
+    by_state: dict[Words, Count]
+    share_by_state: dict[Words, Share]
     devices: tuple[DeviceStates, ...]
     steps: tuple[StepStates, ...]
 

@@ -26,6 +26,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     StageName,
+    Words,
     one_of,
 )
 from traceview.document import model as doc
@@ -75,7 +76,7 @@ class InputHost(Record, frozen=True):
     wait_ps: Picoseconds | None
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
-    reason: str | None
+    reason: Words | None
     slowest_stage: StageName | None
     work_ps: Picoseconds | None
     work_ratio: Ratio | None
@@ -105,7 +106,7 @@ class Input(Record, frozen=True):
 
     input_ratio: Ratio | None
     verdict: Verdict | None
-    reason: str | None
+    reason: Words | None
     hosts: tuple[InputHost, ...]
     shards: tuple[InputShard, ...]
     empty_ratio: Ratio | None

@@ -18,6 +18,7 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     Share,
+    Words,
     one_of,
 )
 from traceview.document import numbers
@@ -86,7 +87,7 @@ class StepPath(Record, frozen=True):
     host: Hostname
     step: Integer | None
     duration_ps: Picoseconds
-    states: dict[str, Count]
+    states: dict[Words, Count]
 
 
 class CriticalPath(Record, frozen=True):
@@ -99,8 +100,8 @@ class CriticalPath(Record, frozen=True):
         steps: One entry per used step; in a run without used steps one per host, for its window.
     """
 
-    states: dict[str, Count]
-    share_by_state: dict[str, Share]
+    states: dict[Words, Count]
+    share_by_state: dict[Words, Share]
     longest: tuple[PathPart, ...]
     steps: tuple[StepPath, ...]
 

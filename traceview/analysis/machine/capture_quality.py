@@ -8,7 +8,17 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from traceview.base.ids import is_in, unique_ids
-from traceview.base.record import Count, Hostname, Integer, Picoseconds, Ratio, Record, Share
+from traceview.base.record import (
+    Count,
+    Hostname,
+    Integer,
+    Message,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    TaskName,
+)
 from traceview.base.text import enumerated
 from traceview.base.units import PS_PER_S
 from traceview.document import numbers
@@ -102,12 +112,12 @@ class HostCapture(Record, frozen=True):
     device_event_count: Count
     dropped_event_count: Count
     unlinked_ratio: Share | None
-    errors: tuple[str, ...]
-    warnings: tuple[str, ...]
+    errors: tuple[Message, ...]
+    warnings: tuple[Message, ...]
     overhead_ratio: float | None = None
     clock_inversion_count: Count = 0
-    tracer_levels: dict[str, Integer] | None = None
-    role: str | None = None
+    tracer_levels: dict[Message, Integer] | None = None
+    role: TaskName | None = None
     clock: HostClock | None = None
     missing_steps: tuple[Integer, ...] = ()
     python_cost_ratio: Ratio | None = None
@@ -127,7 +137,7 @@ class Capture(Record, frozen=True):
     quality: Quality
     problems: tuple[Problem, ...]
     hosts: tuple[HostCapture, ...]
-    unrecorded_tasks: tuple[str, ...] = ()
+    unrecorded_tasks: tuple[TaskName, ...] = ()
     absent_host_count: Count = 0
 
     @property

@@ -55,6 +55,7 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     Share,
+    Words,
 )
 from traceview.base.stats import median, median_ps
 from traceview.ledger.states import State
@@ -273,7 +274,7 @@ class CollectiveTimes(Record, frozen=True):
     packs: Count | None
     path: Path | None
     path_ops: tuple[OpName, ...]
-    path_reason: str | None
+    path_reason: Words | None
 
 
 class HostCollectives(CollectiveTimes, frozen=True, kw_only=True):

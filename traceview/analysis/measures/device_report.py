@@ -25,6 +25,7 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     Share,
+    Words,
     one_of,
 )
 from traceview.document.model import ratio
@@ -182,7 +183,7 @@ class DeviceTimeRow(Record, frozen=True):
     exposed_d2d_ps: Picoseconds | None = None
     exposed_memset_ps: Picoseconds | None = None
     idle_ps: Picoseconds | None = None
-    total_ps: dict[str, Integer] | None = None
+    total_ps: dict[Words, Integer] | None = None
     kernel_count: Count | None = None
     collective_count: Count | None = None
     copy_count: Count | None = None

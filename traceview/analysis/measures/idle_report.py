@@ -20,11 +20,13 @@ from traceview.base.record import (
     Activity,
     Count,
     Integer,
+    Message,
     Picoseconds,
     Record,
     Share,
     SourceLine,
     ThreadName,
+    Words,
     one_of,
 )
 from traceview.base.units import PS_PER_US
@@ -68,15 +70,15 @@ class Gap(Record, frozen=True):
     start_ps: Integer
     duration_ps: Picoseconds
     state: Annotated[str, one_of(*KEYS)]
-    states: dict[str, Count]
+    states: dict[Words, Count]
     before: Activity | None
     after: Activity | None
     step: Integer | None
     thread: ThreadName | None
-    host_event: str | None
-    host_outer: str | None = None
-    previous_event: str | None = None
-    next_event: str | None = None
+    host_event: Message | None
+    host_outer: Message | None = None
+    previous_event: Message | None = None
+    next_event: Message | None = None
     python: SourceLine | None = None
     python_inner: SourceLine | None = None
     python_ratio: Share | None = None
@@ -99,7 +101,7 @@ class IdleRow(OfDevice, frozen=True):
     idle_ps: Picoseconds
     gap_count: Count
     longest_gap_ps: Picoseconds
-    states: dict[str, Count]
+    states: dict[Words, Count]
     gaps: tuple[Gap, ...]
     left_out_gap_count: Count
 

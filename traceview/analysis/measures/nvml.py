@@ -18,7 +18,17 @@ from traceview.analysis.facts.activity import DeviceActivity
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import IntervalSet
-from traceview.base.record import Count, DeviceKey, Hostname, Integer, Ratio, Record, Share
+from traceview.base.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Message,
+    Ratio,
+    Record,
+    Share,
+    Words,
+)
 from traceview.base.stats import low_median
 from traceview.trace.model import Host, Trace
 from traceview.trace.sidecar.nvml import NvmlGpu
@@ -104,7 +114,7 @@ class NvmlRow(Record, frozen=True):
     trace_busy_ratio: Share | None
     trace_kernel_ratio: Share | None
     difference_ratio: Share | None
-    not_compared: str | None
+    not_compared: Words | None
     memory_utilization_ratio: Share | None
     memory_used_bytes: Count | None
     memory_total_bytes: Count | None
@@ -116,9 +126,9 @@ class NvmlRow(Record, frozen=True):
     pcie_rx_bytes_per_second: Count | None
     pcie_tx_bytes_per_second: Count | None
     throttled_ratio: Share | None
-    throttle_reasons: dict[str, Share]
+    throttle_reasons: dict[Words, Share]
     other_processes: tuple[OtherProcess, ...] | None
-    others_unknown: str | None
+    others_unknown: Words | None
 
 
 class Nvml(Record, frozen=True):
@@ -130,7 +140,7 @@ class Nvml(Record, frozen=True):
     """
 
     devices: tuple[NvmlRow, ...]
-    absent: dict[Hostname, str]
+    absent: dict[Hostname, Message]
 
 
 def sharers(row: NvmlRow) -> list[OtherProcess]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.record import DeviceKey, FunctionName, Hostname, Integer, Record
+from traceview.base.record import DeviceKey, FunctionName, Hostname, Integer, Message, Record, Words
 from traceview.document import numbers
 from traceview.trace.device.active_devices import ActiveStep, active_steps, changes
 from traceview.trace.model import Host, Trace
@@ -101,8 +101,8 @@ class HostPlacement(Record, frozen=True):
     step_count: Integer
     active: tuple[ActiveDevices, ...]
     functions: tuple[PlacedFunction, ...]
-    statements: tuple[str, ...]
-    missing: dict[FunctionName, str]
+    statements: tuple[Words, ...]
+    missing: dict[FunctionName, Message]
 
 
 class Placement(Record, frozen=True):

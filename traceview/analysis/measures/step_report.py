@@ -29,6 +29,7 @@ from traceview.base.record import (
     Integer,
     Picoseconds,
     Record,
+    Words,
     one_of,
 )
 from traceview.base.stats import low_median, median_ps, quartile_range
@@ -71,7 +72,7 @@ class StepDevice(Record, frozen=True):
     """
 
     device: DeviceKey
-    states: dict[str, Count]
+    states: dict[Words, Count]
 
 
 class StepRow(Record, frozen=True):
@@ -98,7 +99,7 @@ class StepRow(Record, frozen=True):
     start_ps: Integer
     duration_ps: Picoseconds
     used: bool
-    excluded: str | None
+    excluded: Words | None
     devices: tuple[StepDevice, ...]
     python: PythonShare | None = None
 

@@ -16,6 +16,7 @@ from traceview.base.record import (
     Picoseconds,
     Record,
     Share,
+    Words,
     one_of,
 )
 from traceview.ledger.states import KEYS as STATE_KEYS
@@ -62,9 +63,9 @@ class Evidence(Record, frozen=True):
     """
 
     metric: MetricName
-    value: int | float | str
+    value: int | float | Words
     threshold: int | float | None
-    where: str
+    where: Words
 
 
 class FindingLoss(Record, frozen=True):
@@ -117,11 +118,11 @@ class Finding(Record, frozen=True):
     severity: Severity
     confidence: Confidence
     evidence: tuple[Evidence, ...]
-    title: str = ""
-    explanation: str = ""
-    action: str = ""
-    advice: str = ""
-    confidence_reason: str = ""
+    title: Words = ""
+    explanation: Words = ""
+    action: Words = ""
+    advice: Words = ""
+    confidence_reason: Words = ""
     loss: FindingLoss | None = None
     arguments: dict[Key, Argument] = field(default_factory=dict)
     sentences: tuple[Key, ...] = ()

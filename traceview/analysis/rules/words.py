@@ -30,7 +30,9 @@ from traceview.base.record import (
     Share,
     SourceLine,
     StageName,
+    TaskName,
     ThreadName,
+    Words,
     one_of,
 )
 from traceview.document import numbers
@@ -357,7 +359,7 @@ class Tasks(_Names, frozen=True, tag="tasks"):
         names: Their roles and numbers: worker 3.
     """
 
-    names: tuple[str, ...]
+    names: tuple[TaskName, ...]
 
 
 class Files(_Names, frozen=True, tag="files"):
@@ -387,7 +389,7 @@ class Settings(_Names, frozen=True, tag="settings"):
         names: Their names.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Words, ...]
 
 
 class StateName(Record, frozen=True, tag="state", tag_field="is"):

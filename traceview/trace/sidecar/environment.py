@@ -11,10 +11,12 @@ from traceview.base.record import (
     BusId,
     DeviceKey,
     Integer,
+    Message,
     ModelName,
     Record,
     RecordedCount,
     SettingValue,
+    TaskName,
     VersionText,
 )
 
@@ -41,10 +43,10 @@ class ClusterTask(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    role: str | None
+    role: TaskName | None
     index: Integer | None
-    sizes: dict[str, Integer] | None
-    missing: dict[str, str]
+    sizes: dict[TaskName, Integer] | None
+    missing: dict[Message, Message]
 
 
 class Versions(Record, frozen=True):
@@ -82,7 +84,7 @@ class Versions(Record, frozen=True):
     nccl: VersionText | None
     driver: VersionText | None
     cuda_of_driver: VersionText | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class StrategySetup(Record, frozen=True):
@@ -102,16 +104,16 @@ class StrategySetup(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    class_: str | None
-    found_by: str | None
+    class_: Message | None
+    found_by: Message | None
     replicas: RecordedCount | None
     devices: tuple[DeviceKey, ...] | None
     parameter_devices: tuple[DeviceKey, ...] | None
-    cross_device_ops: str | None
+    cross_device_ops: Message | None
     packs: RecordedCount | None
     bytes_per_pack: RecordedCount | None
-    implementation: str | None
-    missing: dict[str, str]
+    implementation: Message | None
+    missing: dict[Message, Message]
 
     @property
     def is_used(self) -> bool:
@@ -132,8 +134,8 @@ class BatchSize(Record, frozen=True):
 
     global_: RecordedCount | None
     per_replica: RecordedCount | None
-    found_by: str | None
-    missing: dict[str, str]
+    found_by: Message | None
+    missing: dict[Message, Message]
 
 
 class TrainedVariables(Record, frozen=True):
@@ -153,7 +155,7 @@ class TrainedVariables(Record, frozen=True):
     parameters: RecordedCount | None
     parameter_bytes: RecordedCount | None
     gradient_bytes: RecordedCount | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
     accumulation_steps: RecordedCount | None = None
 
 
@@ -167,10 +169,10 @@ class PrecisionSettings(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    policy: dict[str, str] | None
+    policy: dict[Message, Message] | None
     auto_mixed_precision: bool | None
     tf32: bool | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class XlaSettings(Record, frozen=True):
@@ -183,10 +185,10 @@ class XlaSettings(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    auto_jit: str | None
+    auto_jit: Message | None
     tf_xla_flags: SettingValue | None
     xla_flags: SettingValue | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class DeviceDetails(Record, frozen=True):
@@ -215,12 +217,12 @@ class PhysicalDevice(Record, frozen=True):
     """
 
     name: DeviceKey | None
-    type: str | None
+    type: Message | None
     details: DeviceDetails | None
     logical_devices: RecordedCount | None
     memory_limits_mb: tuple[Integer | None, ...] | None
     memory_growth: bool | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class DeviceSettings(Record, frozen=True):
@@ -238,7 +240,7 @@ class DeviceSettings(Record, frozen=True):
     visible: tuple[DeviceKey, ...] | None
     logical: tuple[DeviceKey, ...] | None
     soft_placement: bool | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class NvLinks(Record, frozen=True):
@@ -276,7 +278,7 @@ class GpuLink(Record, frozen=True):
     pcie_width_max: RecordedCount | None
     memory_bytes: RecordedCount | None
     nvlinks: NvLinks | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class GpuPath(Record, frozen=True):
@@ -288,7 +290,7 @@ class GpuPath(Record, frozen=True):
     """
 
     gpus: tuple[Integer, ...]
-    over: str | None
+    over: Message | None
 
 
 class GpuLinks(Record, frozen=True):
@@ -302,7 +304,7 @@ class GpuLinks(Record, frozen=True):
 
     gpus: tuple[GpuLink, ...] | None
     paths: tuple[GpuPath, ...] | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class ProcessorCores(Record, frozen=True):
@@ -347,7 +349,7 @@ class EdgeSync(Record, frozen=True):
     """
 
     is_asked: bool | None
-    ns: dict[str, Integer]
+    ns: dict[Message, Integer]
 
 
 class EventCounts(Record, frozen=True):
@@ -360,8 +362,8 @@ class EventCounts(Record, frozen=True):
         allowed_calls: Calls of the step that fit into that limit.
     """
 
-    recorded: dict[str, RecordedCount] | None
-    limit: dict[str, RecordedCount] | None
+    recorded: dict[Message, RecordedCount] | None
+    limit: dict[Message, RecordedCount] | None
     max_events: RecordedCount | None
     allowed_calls: RecordedCount | None
 
@@ -376,10 +378,10 @@ class TracerOptions(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    asked: dict[str, Integer] | None
-    in_force: dict[str, Integer] | None
+    asked: dict[Message, Integer] | None
+    in_force: dict[Message, Integer] | None
     is_ignored: bool | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
 
 
 class RecordedEnvironment(Record, frozen=True):
@@ -405,7 +407,7 @@ class RecordedEnvironment(Record, frozen=True):
         options: Levels of the tracers.
     """
 
-    state: str | None
+    state: Message | None
     command: Command
     cluster: ClusterTask
     versions: Versions
@@ -414,7 +416,7 @@ class RecordedEnvironment(Record, frozen=True):
     training: TrainedVariables
     precision: PrecisionSettings
     xla: XlaSettings
-    variables: dict[str, str] | None
+    variables: dict[Message, Message] | None
     devices: DeviceSettings
     cores: ProcessorCores
     links: GpuLinks

@@ -14,15 +14,19 @@ from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.base.record import (
     Count,
+    DeviceKey,
     FunctionName,
     Hostname,
     Integer,
+    Message,
     OpName,
     OpType,
     Ratio,
     Record,
     SourceLine,
+    TaskName,
     ThreadName,
+    VersionText,
 )
 from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
 from traceview.base.version import VERSION
@@ -78,7 +82,7 @@ class NativeThreads(Record, frozen=True):
 
     name: ThreadName
     count: Count
-    waits: dict[str, Count]
+    waits: dict[Message, Count]
     computing_ratio: Ratio
 
 
@@ -96,7 +100,7 @@ class HangCollective(Record, frozen=True):
 
     op: OpName
     type: OpType
-    device: str
+    device: DeviceKey
     group_key: Integer | None
     instance_key: Integer | None
     has_come: bool | None
@@ -117,7 +121,7 @@ class HangWorker(Record, frozen=True):
         is_answering: Whether TensorFlow's server in it answers; null if that was not asked.
     """
 
-    task: str
+    task: TaskName
     host: Hostname | None
     state: WorkerState
     step_count: Count | None
@@ -179,10 +183,10 @@ class Hang(Record, frozen=True):
     """
 
     schema_version: int
-    traceview_version: str
+    traceview_version: VersionText
     host: Hostname
     pid: Count
-    task: str | None
+    task: TaskName | None
     state: HangState
     limit_ns: Count
     noticed_ns: Count
@@ -206,7 +210,7 @@ class Hang(Record, frozen=True):
     collectives: tuple[HangCollective, ...] = ()
     workers: tuple[HangWorker, ...] = ()
     gpus: tuple[HangGpu, ...] = ()
-    missing: Mapping[str, str] = {}
+    missing: Mapping[Message, Message] = {}
 
     @property
     def main(self) -> HangThread | None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from traceview.base.record import (
     DeviceKey,
     FunctionName,
+    Message,
     OpName,
     OpType,
     Record,
@@ -67,7 +68,7 @@ class FunctionVariables(Record, frozen=True):
     """
 
     per_device: dict[DeviceKey, VariablesOnDevice]
-    classes: dict[str, RecordedCount]
+    classes: dict[Message, RecordedCount]
     not_mirrored: NotMirrored
 
 
@@ -101,7 +102,7 @@ class FunctionPlacement(Record, frozen=True):
     ops_per_type: dict[OpType, RecordedCount]
     training_loop: FunctionName | None
     variables: FunctionVariables | None
-    missing: dict[str, str]
+    missing: dict[Message, Message]
     replica_runs: RecordedCount | None = None
     traced_by: tuple[Annotated[str, one_of("python", "shape", "other")], ...] = ()
 

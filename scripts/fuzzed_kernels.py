@@ -1,0 +1,562 @@
+r"""Calls the compiled modules with what no trace holds, and compares them with the references that are written in Python.
+
+    python -m scripts.fuzzed_kernels FIRST_SEED SECONDS
+
+One call per seed. Arguments keep the promises of the docstrings and nothing else: times lie anywhere in 62 bits, events touch,
+overlap and are empty. Messages follow the format of a trace, then bytes of them change; what gave a new outcome is changed
+further. The modules may be built with sanitizers, which end the process where memory is misused:
+
+    CFLAGS="-O1 -g -fsanitize=address,undefined" python setup.py build_ext --inplace --force
+    LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+        UBSAN_OPTIONS=halt_on_error=1 python -m scripts.fuzzed_kernels 0 600
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from random import Random
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from traceview.base import sweeps_reference
+from traceview.base.sweeping import SWEEPS
+from traceview.xplane import decode_reference
+from traceview.xplane.columns import WantedStats
+from traceview.xplane.read import DECODER
+
+Array: TypeAlias = npt.NDArray[Any]
+Make: TypeAlias = Callable[[Random], tuple[Any, ...]]
+
+_SPREADS: Final = (6, 40, 40, 1 << 40, 1 << 61)
+"""How far apart times lie; where they are close most of them are equal."""
+
+_EDGES: Final = (0, 1, -1, 1 << 31, 1 << 53, 1 << 61, -(1 << 61), (1 << 63) - 1, -(1 << 63))
+_PRINTED: Final = 5
+_IDS: Final = ("u1", "i2", "i4", "i8")
+
+
+def _int64(values: Sequence[int]) -> Array:
+    return np.array(values, dtype=np.int64)
+
+
+def _times(choice: Random, count: int) -> list[int]:
+    spread = choice.choice(_SPREADS)
+    shift = choice.choice((0, 0, 7, -(1 << 60)))
+    return [choice.randrange(spread) + shift for _ in range(count)]
+
+
+def _any_numbers(choice: Random, count: int) -> Array:
+    return _int64([choice.choice((choice.randrange(-9, 30), *_EDGES)) for _ in range(count)])
+
+
+def _bits(choice: Random, count: int) -> Array:
+    return np.array([choice.randrange(2) for _ in range(count)], dtype=np.uint8)
+
+
+def _count(choice: Random) -> int:
+    return choice.choice((0, 1, 2, 3, 5, 9, 9, 33))
+
+
+def _distinct(choice: Random, most: int = 9) -> Array:
+    return _int64(sorted(set(_times(choice, choice.randrange(most)))))
+
+
+def _spans(choice: Random, count: int) -> tuple[Array, Array]:
+    """Starts and lengths, sorted by start; a few of the lengths are 0."""
+    start = sorted(_times(choice, count))
+    spread = max(start, default=1) - min(start, default=0) + 2
+    return _int64(start), _int64([choice.randrange(spread) for _ in start])
+
+
+def _apart(choice: Random, count: int) -> tuple[Array, Array]:
+    """Starts and ends of spans that do not overlap."""
+    edges = sorted(set(_times(choice, 2 * count)))
+    edges = edges[: len(edges) // 2 * 2]
+    return _int64(edges[::2]), _int64(edges[1::2])
+
+
+def _window(choice: Random, *columns: Array) -> tuple[int, int]:
+    known = [int(value) for column in columns for value in column] or [0, 9]
+    low = choice.choice((min(known), choice.choice(known), max(min(known) - 3, _EDGES[-1])))
+    high = choice.choice((max(known), choice.choice(known), min(max(known) + 3, _EDGES[-2])))
+    return (low, high) if low <= high else (high, low)
+
+
+# Arguments of the sweeps
+
+
+def _places(choice: Random) -> tuple[Any, ...]:
+    values = np.sort(_any_numbers(choice, _count(choice)))
+    return values, _any_numbers(choice, _count(choice)), bool(choice.randrange(2))
+
+
+def _covered_before(choice: Random) -> tuple[Any, ...]:
+    start, end = _apart(choice, _count(choice))
+    covered = _int64([0, *accumulate((end - start).tolist())])
+    return start, covered, _int64(_times(choice, _count(choice)) + start.tolist())
+
+
+def _merged(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    if choice.random() < 0.2:
+        start = start[::-1].copy()
+    return start, start + length - choice.randrange(2)
+
+
+def _clearest(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    end = start + length
+    reach = np.maximum.accumulate(end) if end.size else end
+    of_span, span_length = _spans(choice, _count(choice))
+    shows, wanted = (
+        np.array([choice.randrange(8) for _ in range(size)], dtype=np.uint16)
+        for size in (start.size, of_span.size)
+    )
+    nearly = choice.choice((1.0, 0.5, 0.0))
+    return start, end, reach, shows, of_span, of_span + span_length, wanted, nearly
+
+
+def _last_open(choice: Random) -> tuple[Any, ...]:
+    end = _any_numbers(choice, _count(choice))
+    count = _count(choice)
+    limit = _int64([choice.randint(0, end.size) for _ in range(count)])
+    time = _any_numbers(choice, count)
+    return (end, limit, time) if choice.random() < 0.3 else (end, np.sort(limit), np.sort(time))
+
+
+def _overlapping(choice: Random) -> tuple[Any, ...]:
+    count = _count(choice)
+    start, end = _any_numbers(choice, count), _any_numbers(choice, count)
+    return start, end, *_window(choice, start)
+
+
+def _ids(choice: Random, least: int, most: int) -> Array:
+    dtype = choice.choice(_IDS)
+    low = max(least, 0 if dtype == "u1" else -100)
+    return np.array([choice.randint(low, most) for _ in range(_count(choice))], dtype=dtype)
+
+
+def _marked(choice: Random) -> tuple[Any, ...]:
+    least = choice.choice((0, -5, 3))
+    return _ids(choice, least, least + 20), least, 21 + choice.randrange(3)
+
+
+def _are_marked(choice: Random) -> tuple[Any, ...]:
+    ids = choice.choice((_ids(choice, -9, 30), _any_numbers(choice, _count(choice))))
+    return _bits(choice, _count(choice)), ids, choice.choice((0, -5, 3, *_EDGES))
+
+
+def _looked_up(choice: Random) -> tuple[Any, ...]:
+    _, ids, least = _are_marked(choice)
+    return _any_numbers(choice, _count(choice)), ids, least, choice.choice((-1, *_EDGES))
+
+
+def _earliest(choice: Random) -> tuple[Any, ...]:
+    count = _count(choice)
+    ids = _int64([choice.randrange(-4, 10) for _ in range(count)])
+    return ids, _any_numbers(choice, count), -4, 14
+
+
+def _totals(choice: Random) -> tuple[Any, ...]:
+    places = np.array(
+        [choice.randrange(-2, 6) for _ in range(_count(choice))], dtype=choice.choice(_IDS[1:])
+    )
+    values = _any_numbers(choice, places.size)
+    return (places, values, 6, *choice.choice(((), (_bits(choice, places.size),))))
+
+
+def _totals_between(choice: Random) -> tuple[Any, ...]:
+    values = _any_numbers(choice, _count(choice))
+    first = sorted(choice.randint(0, values.size) for _ in range(1 + choice.randrange(4)))
+    return values, _bits(choice, values.size), _int64(first)
+
+
+def _in_both(choice: Random) -> tuple[Any, ...]:
+    count = _count(choice)
+    first = np.array([choice.randrange(4) for _ in range(count)], dtype=np.uint8)
+    second = np.array([choice.randrange(-1, 4) for _ in range(count)], dtype=np.int32)
+    return first, _bits(choice, 4), second, _bits(choice, 5)
+
+
+def _launches(choice: Random, count: int) -> tuple[Array, int]:
+    calls = choice.randrange(4)
+    rows = [choice.randrange(-1, calls) for _ in range(count)]
+    return np.array(rows, dtype=choice.choice(_IDS[1:])), calls
+
+
+def _gaps_between(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    launch, calls = _launches(choice, start.size)
+    window = _window(choice, start, start + length)
+    return start, length, _bits(choice, start.size), launch, _any_numbers(choice, calls), *window
+
+
+def _late_until(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    events = choice.randrange(5)
+    after = np.array([choice.randrange(-1, events) for _ in start], dtype=np.int32)
+    launch, calls = _launches(choice, events)
+    at, took = _int64(_times(choice, calls)), _int64([choice.randrange(9) for _ in range(calls)])
+    return start, start + length, after, launch, at, took, choice.choice((0, 2, 9))
+
+
+def _cut(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    marks = choice.choice(((), (_bits(choice, start.size),)))
+    return start, start + length, _distinct(choice), *marks
+
+
+def _exclusive(choice: Random) -> tuple[Any, ...]:
+    start, length = _spans(choice, _count(choice))
+    classes = choice.randint(1, 4)
+    class_ = np.array([choice.randrange(classes) for _ in start], dtype=np.uint8)
+    return start, length, class_, classes
+
+
+def _layered(choice: Random) -> tuple[Any, ...]:
+    layers = [_apart(choice, choice.randrange(6)) for _ in range(choice.randint(1, 4))]
+    start, end = (np.concatenate(column) for column in zip(*layers, strict=True))
+    begin = _int64([0, *accumulate(of.size for of, _ in layers)])
+    bounds = _distinct(choice)
+    return start, end, begin, bounds, *_window(choice, start, end, bounds)
+
+
+def _walked(choice: Random) -> tuple[Any, ...]:
+    hosts = choice.randint(1, 3)
+    windows = []
+    for _ in range(hosts):
+        low = choice.choice((0, 0, -5, 3))
+        windows.append((low, low + choice.choice((4, 12, 1 << 40))))
+    of_host = [choice.randrange(hosts) for _ in range(choice.randint(1, 5))]
+    start: list[int] = []
+    end: list[int] = []
+    first = [0]
+    for host in of_host:
+        low, high = windows[host]
+        inner = {choice.randrange(low, high) for _ in range(choice.randrange(5))} - {low}
+        edges = [low, *sorted(inner), high]
+        start += edges[:-1]
+        end += edges[1:]
+        first.append(len(start))
+    waits = [choice.randrange(-2, len(of_host)) for _ in start]
+    walks = [choice.randrange(hosts) for _ in range(choice.randrange(4))]
+    bounds = [sorted(choice.sample(range(windows[h][0], windows[h][1] + 1), 2)) for h in walks]
+    return (
+        _int64(start),
+        _int64(end) - _int64(start),
+        _bits(choice, len(start)),
+        np.array(waits, dtype=np.int32),
+        _int64(first),
+        _int64(of_host),
+        _bits(choice, len(of_host)),
+        bool(choice.randrange(2)),
+        _int64(walks),
+        _int64([low for low, _ in bounds]),
+        _int64([high for _, high in bounds]),
+    )
+
+
+_CAUSES: Final = 6
+
+
+def _attributed_spans(choice: Random) -> tuple[Any, ...]:
+    starts, ends = _apart(choice, choice.randrange(6))
+    start, end, gap, _ = sweeps_reference.cut(starts, ends, _distinct(choice, 5))
+    late_end = [choice.randint(low, high) for low, high in zip(starts, ends, strict=True)]
+    handed_over = [choice.randint(low, high) for low, high in zip(starts, late_end, strict=True)]
+    lines = choice.randint(1, 3)
+    states = [[-(1 << 61), *_distinct(choice, 5).tolist()] for _ in range(lines)]
+    states = [sorted(set(of_line)) for of_line in states]
+    every = [moment for of_line in states for moment in of_line]
+    peer_start, peer_end = _apart(choice, choice.randrange(4))
+    return (
+        start,
+        end,
+        gap,
+        _int64(late_end),
+        _int64(handed_over),
+        _int64([choice.randrange(lines) for _ in starts]),
+        _int64(every),
+        np.array([choice.randrange(_CAUSES) for _ in every], dtype=np.uint8),
+        _int64([0, *accumulate(map(len, states))]),
+        np.array([choice.randrange(_CAUSES) for _ in starts], dtype=np.uint8),
+        peer_start,
+        _int64([0, *accumulate((peer_end - peer_start).tolist())]),
+        _bits(choice, _CAUSES),
+        choice.randrange(_CAUSES),
+        choice.randrange(_CAUSES),
+        choice.randrange(_CAUSES),
+    )
+
+
+def _summed_spans(choice: Random) -> tuple[Any, ...]:
+    arguments = _attributed_spans(choice)
+    return *sweeps_reference.attributed_spans(*arguments), arguments[1], _CAUSES
+
+
+def _labelled(choice: Random) -> tuple[Any, ...]:
+    count = choice.choice((_count(choice), _count(choice), 700))
+    most = choice.choice((2, 5, 400))
+    first, second = (
+        np.array([choice.randrange(-1, most) for _ in range(count)], dtype=np.int32)
+        for _ in range(2)
+    )
+    return first, second, np.array([choice.randrange(3) for _ in range(count)], dtype=np.uint8)
+
+
+def _grouped(choice: Random) -> tuple[Any, ...]:
+    count = choice.choice((1, 5, 256))
+    codes = [choice.randrange(count) for _ in range(_count(choice))]
+    return np.array(codes, dtype=np.uint8), count
+
+
+def _codes_of(choice: Random) -> tuple[Any, ...]:
+    values = np.empty(_count(choice), dtype=np.object_)
+    values[:] = [choice.choice((None, "a", "b", "", "x" * 40)) for _ in range(values.size)]
+    return values, {"b": 0}
+
+
+def _lines_of(choice: Random) -> tuple[Any, ...]:
+    cells = [choice.randbytes(choice.randrange(4)) for _ in range(choice.randint(1, 4))]
+    columns, count = choice.randint(1, 3), _count(choice)
+    codes = [[choice.randrange(-1, len(cells)) for _ in range(count)] for _ in range(columns)]
+    numbers = np.stack([_any_numbers(choice, count) for _ in range(columns)])
+    packed = np.frombuffer(b"".join(cells), dtype=np.uint8)
+    table = np.array(codes, dtype=np.int32).reshape(columns, count)
+    return table, numbers, packed, _int64([0, *accumulate(map(len, cells))])
+
+
+SWEEP_CALLS: Final[dict[str, Make]] = {
+    "places": _places,
+    "covered_before": _covered_before,
+    "merged": _merged,
+    "clearest": _clearest,
+    "last_open": _last_open,
+    "overlapping": _overlapping,
+    "marked": _marked,
+    "are_marked": _are_marked,
+    "looked_up": _looked_up,
+    "earliest": _earliest,
+    "totals": _totals,
+    "totals_between": _totals_between,
+    "in_both": _in_both,
+    "gaps_between": _gaps_between,
+    "late_until": _late_until,
+    "cut": _cut,
+    "exclusive": _exclusive,
+    "layered": _layered,
+    "walked": _walked,
+    "attributed_spans": _attributed_spans,
+    "summed_spans": _summed_spans,
+    "labelled": _labelled,
+    "grouped": _grouped,
+    "codes_of": _codes_of,
+    "lines_of": _lines_of,
+}
+
+# Messages
+
+_VARINT, _FIXED64, _CONTENT, _FIXED32 = 0, 1, 2, 5
+_STAT: Final[dict[int, Any]] = {
+    **dict.fromkeys((1, 3, 4, 7), _VARINT),
+    **dict.fromkeys((5, 6), _CONTENT),
+    2: _FIXED64,
+}
+_EVENT: Final[dict[int, Any]] = {**dict.fromkeys((1, 2, 3, 5), _VARINT), 4: _STAT}
+_LINE: Final[dict[int, Any]] = {
+    **dict.fromkeys((1, 3, 9, 10), _VARINT),
+    **dict.fromkeys((2, 11), _CONTENT),
+    4: _EVENT,
+}
+_METADATA: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _CONTENT, 4: _CONTENT, 5: _STAT}
+_ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
+_PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
+_SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
+_WANTED: Final = WantedStats.of(_SLOTS)
+_MOST_KEPT: Final = 512
+_LONGEST: Final = 4096
+
+
+def _varint(value: int, padding: int = 0) -> bytes:
+    value %= 1 << 64
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    for _ in range(min(padding, 10 - len(out))):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)
+
+
+def _message(choice: Random, schema: dict[int, Any]) -> bytes:
+    parts = []
+    for _ in range(choice.randrange(7)):
+        number = choice.choice((*schema, *schema, *schema, 8, 15, 16, (1 << 29) - 1))
+        kind = schema.get(number, _VARINT)
+        if choice.random() < 0.05:
+            kind = choice.choice((_VARINT, _FIXED64, _CONTENT, _FIXED32, 3, 4))
+        parts.append(_field(choice, number, kind))
+    return b"".join(parts)
+
+
+def _field(choice: Random, number: int, kind: Any) -> bytes:
+    padding = choice.choice((0, 0, 0, 0, 1, 9))
+    if isinstance(kind, dict) or kind == _CONTENT:
+        inside = _message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
+        return _varint(number << 3 | _CONTENT) + _varint(len(inside), padding) + inside
+    tag = _varint(number << 3 | kind)
+    if kind in (_FIXED64, _FIXED32):
+        return tag + choice.randbytes(8 if kind == _FIXED64 else 4)
+    value = choice.choice((*_SLOTS, choice.randrange(1 << 20), *_EDGES))
+    return tag + (_varint(value, padding) if kind == _VARINT else b"")
+
+
+class _Corpus:
+    """Messages of one kind. What gave a new outcome is kept, to be changed further."""
+
+    def __init__(self, schema: dict[int, Any]) -> None:
+        self._schema = schema
+        self._kept: list[bytes] = []
+        self._outcomes: set[Any] = set()
+
+    def next(self, choice: Random) -> bytes:
+        """A new message, or one that is kept with some bytes changed."""
+        if not self._kept or choice.random() < 0.3:
+            return _message(choice, self._schema)
+        data = bytearray(choice.choice(self._kept))
+        for _ in range(choice.choice((0, 1, 1, 2, 6))):
+            at = choice.randrange(len(data) + 1)
+            other = choice.choice((b"", choice.randbytes(1), _field(choice, 4, self._schema[1])))
+            data[at : at + choice.choice((0, 1, 1, 3))] = other
+        return bytes(data[:_LONGEST])
+
+    def learn(self, data: bytes, outcome: Any) -> None:
+        """Keep a message with a new outcome."""
+        if outcome not in self._outcomes:
+            self._outcomes.add(outcome)
+            self._kept.append(data)
+            del self._kept[:-_MOST_KEPT]
+
+
+_CORPORA: Final = {"decode_line": _Corpus(_LINE), "read_plane": _Corpus(_PLANE)}
+
+
+def _bounds(choice: Random, data: bytes) -> tuple[bytes, int, int]:
+    before, after = choice.randbytes(choice.randrange(3)), choice.randbytes(choice.randrange(3))
+    begin, end = len(before), len(before) + len(data)
+    if choice.random() < 0.05:
+        begin, end = choice.randrange(-2, end + 3), choice.randrange(-2, end + 3)
+    return before + data + after, begin, end
+
+
+def _decoder_arguments(name: str, choice: Random) -> tuple[Any, ...]:
+    data = _CORPORA["read_plane" if name == "read_plane" else "decode_line"].next(choice)
+    if name == "read_plane":
+        return (data,)
+    if name == "intern_contents":
+        fields = decode_reference.scan_fields(data, 0, len(data))
+        known = [
+            int(at) for at, kind in zip(fields.tag, fields.wire_type, strict=True) if kind == 2
+        ]
+        wrong = [choice.choice((*range(-2, len(data) + 2), *_EDGES))]
+        return data, _int64([*known, *known[:1], *(wrong if choice.random() < 0.3 else ())])
+    if name == "stats_by_slot":
+        lines = [_CORPORA["decode_line"].next(choice) for _ in range(choice.randrange(4))]
+        columns = [DECODER.decode_line(of, 0, len(of), _WANTED) for of in lines]
+        stats = [(of.stat_event, of.stat_slot, of.stat_kind, of.stat_value) for of in columns]
+        shifts = [choice.choice((0, 5, 1 << 40)) for _ in stats]
+        return stats, shifts, shifts[::-1], choice.choice((8, 8, 8, 3))
+    bounded = _bounds(choice, data)
+    return bounded if name == "scan_fields" else (*bounded, _WANTED)
+
+
+DECODER_CALLS: Final = (
+    *("decode_line", "decode_line", "read_plane", "scan_fields"),
+    *("intern_contents", "stats_by_slot"),
+)
+
+
+def outcome_of(module: ModuleType, name: str, arguments: tuple[Any, ...]) -> Any:
+    """What a function gives, in a form that can be compared; an error by its class and text."""
+    copied = tuple(dict(part) if isinstance(part, dict) else part for part in arguments)
+    try:
+        found = getattr(module, name)(*copied)
+    except (ValueError, IndexError) as error:
+        return type(error).__name__, str(error)
+    return _comparable((found, *(part for part in copied if isinstance(part, dict))))
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, msgspec.Struct):
+        return tuple(map(_comparable, msgspec.structs.astuple(value)))
+    if isinstance(value, dict):
+        return tuple((key, _comparable(item)) for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return tuple(map(_comparable, value))
+    # Not by value: NaN is no other NaN.
+    return repr(value)
+
+
+def call(seed: int) -> str:
+    """Make one call of both implementations; the name of the function. Raises `AssertionError` where they differ."""
+    choice = Random(seed)
+    if choice.random() < 0.5:
+        name = choice.choice((*SWEEP_CALLS,))
+        modules: tuple[ModuleType, ...] = (SWEEPS, sweeps_reference)
+        arguments = SWEEP_CALLS[name](choice)
+    else:
+        name = choice.choice(DECODER_CALLS)
+        modules = (DECODER, decode_reference)
+        arguments = _decoder_arguments(name, choice)
+    found, expected = (outcome_of(module, name, arguments) for module in modules)
+    assert found == expected, f"{name}: {found!r:.300} for {expected!r:.300} of {arguments!r:.3000}"
+    if name in _CORPORA:
+        _CORPORA[name].learn(arguments[0], _shape_of(expected))
+    return name
+
+
+def _shape_of(outcome: Any) -> Any:
+    """What kind of outcome it is: sizes and faults, without the values."""
+    if isinstance(outcome, tuple) and len(outcome) == 3 and isinstance(outcome[2], bytes):
+        return outcome[1]
+    if isinstance(outcome, tuple):
+        return tuple(map(_shape_of, outcome))
+    return len(outcome) if isinstance(outcome, str) else type(outcome).__name__
+
+
+def main(first_seed: int, seconds: float) -> int:
+    """Call with one seed after another; prints the first failures and how often each function was called."""
+    if SWEEPS is sweeps_reference or DECODER is decode_reference:
+        print("the modules are not compiled")
+        return 2
+    calls, failed, seed = Counter[str](), 0, first_seed
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        try:
+            calls[call(seed)] += 1
+        except Exception:
+            failed += 1
+            if failed <= _PRINTED:
+                print(f"seed {seed}", flush=True)
+                traceback.print_exc()
+        seed += 1
+    print(f"seeds {first_seed} to {seed - 1}: {calls.total()} calls, {failed} failed")
+    print(", ".join(f"{name} {number}" for name, number in sorted(calls.items())))
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2])))

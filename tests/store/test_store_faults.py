@@ -1,0 +1,252 @@
+"""A store that changes, is silent or is not there ends a command in one line, and no line repeats what gives access."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from tests.command import Command
+from tests.store.any_request import AnyRequest
+from tests.store.conftest import FIXTURE, FileServer
+from traceview.report.saved import to_json
+from traceview.store import ranges, service
+from traceview.store.address import location_of
+
+pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
+
+TRACE = "plugins/profile/2026_11_21_07_57_19/host-a.xplane.pb"
+CHANGED = "the file changed while it was read"
+
+
+def after_the_first_read(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
+    """Change a store once a part of the trace has been read."""
+    read = service.Service.read
+    changes = [change]
+
+    def reading(self: service.Service, path: str, *arguments: Any) -> bytes:
+        data = read(self, path, *arguments)
+        if path.endswith(TRACE) and changes:
+            changes.pop()()
+        return data
+
+    monkeypatch.setattr(service.Service, "read", reading)
+
+
+@pytest.fixture
+def in_small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads files in many requests, as large ones are."""
+    monkeypatch.setattr(ranges, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 1 << 15)
+
+
+@pytest.mark.usefixtures("in_small_ranges")
+@pytest.mark.parametrize("size_of_more", [0, 1000, -1000])
+def test_a_file_that_changes_between_two_ranges_is_said_to(
+    size_of_more: int,
+    command: Command,
+    memory: Any,
+    in_memory: str,
+    recorded: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = bytes(len(recorded[TRACE]) + size_of_more)
+    after_the_first_read(monkeypatch, lambda: memory.pipe_file(f"/logs/{TRACE}", other))
+    done = command("analyze", in_memory)
+    assert (done.code, done.out) == (11, "")
+    message, hint = done.err.splitlines()
+    assert message == f"traceview: error: memory://logs/{TRACE}: {CHANGED}"
+    assert hint == "hint: read it again when nothing writes it any more"
+
+
+@pytest.mark.usefixtures("in_small_ranges")
+def test_a_version_of_s3_tells_that_a_file_has_changed(
+    command: Command, s3: Any, recorded: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, content in recorded.items():
+        s3.put_object(Bucket="bucket", Key=f"logs/{name}", Body=content)
+    assert command("analyze", "s3://bucket/logs").code == 0
+    ranges.forget()
+    other = bytes(len(recorded[TRACE]))
+    after_the_first_read(
+        monkeypatch, lambda: s3.put_object(Bucket="bucket", Key=f"logs/{TRACE}", Body=other)
+    )
+    done = command("analyze", "s3://bucket/logs")
+    assert (done.code, CHANGED in done.err) == (11, True)
+
+
+def test_a_small_file_that_has_grown_since_it_was_listed_is_said_to(
+    command: Command,
+    memory: Any,
+    in_memory: str,
+    recorded: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One request could give the beginning of the longer file."""
+    entries = service.Service.entries
+
+    def listing(self: service.Service, path: str) -> dict[str, service.Entry]:
+        listed = entries(self, path)
+        if path.endswith("07_57_19"):
+            memory.pipe_file(f"/logs/{TRACE}", recorded[TRACE] * 2)
+        return listed
+
+    monkeypatch.setattr(service.Service, "entries", listing)
+    done = command("analyze", in_memory)
+    assert (done.code, CHANGED in done.err) == (11, True)
+
+
+# Silence
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server that takes connections and says nothing; a second is long to wait."""
+    monkeypatch.setattr(service, "LONGEST_WAIT_S", 1)
+    monkeypatch.setattr(service, "_opened", {})
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("kind", ["web", "s3"])
+def test_a_store_that_says_nothing_ends_the_command(
+    kind: str, command: Command, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", silent)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    place = f"{silent}/logs" if kind == "web" else "s3://bucket/logs"
+    begun = time.monotonic()
+    done = command("analyze", place)
+    assert (done.code, done.err) == (
+        11,
+        f"traceview: error: {place}: the store did not answer in time\n",
+    )
+    assert time.monotonic() - begun < 10
+
+
+@pytest.fixture
+def half(recorded: dict[str, bytes], silent: str) -> Iterator[str]:
+    """The address of a trace of which a server sends the beginning, and then nothing more."""
+    del silent
+    is_over = threading.Event()
+    content = recorded[TRACE]
+
+    class Half(AnyRequest):
+        def begin(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content[:1000])
+                is_over.wait(30)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Half)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/host.xplane.pb"
+    is_over.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_that_stops_in_the_middle_of_a_file_ends_the_command(
+    command: Command, half: str
+) -> None:
+    begun = time.monotonic()
+    done = command("analyze", half)
+    assert (done.code, "the store did not answer in time" in done.err) == (11, True)
+    assert time.monotonic() - begun < 10
+
+
+# What gives access
+
+SECRET = "wJalr/XUt+nFEMI"  # a slash, as half of all secrets of AWS have one
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"s3://AKIAKEY:{SECRET}@bucket/logs",
+        f"s3:/AKIAKEY:{SECRET}@bucket/logs",
+        f" s3://AKIAKEY:{SECRET}@bucket/logs",
+        f"S3://AKIAKEY:{SECRET}@bucket/report.json",
+        f"s3a://AKIAKEY:{SECRET}@bucket/logs",
+        f"gs://AKIAKEY:{SECRET}@bucket/logs",
+        f"az://AKIAKEY:{SECRET}@container/logs",
+        f"hf://AKIAKEY:{SECRET}@datasets/ann/runs",
+        f"https://AKIAKEY:{SECRET}@127.0.0.1:1/logs",
+        "s3://AKIAKEY@bucket/logs",
+    ],
+)
+def test_no_message_repeats_a_key(address: str, command: Command, fixtures: Any) -> None:
+    logs = str(fixtures / FIXTURE)
+    for words in (
+        ("analyze", address),
+        ("analyze", logs, "--baseline", address),
+        ("analyze", logs, address),
+        ("analyze", logs, "-o", address),
+        ("report", logs, "-o", address),
+        ("compare", logs, address),
+        ("gate", logs, "--baseline", address),
+        ("watch", address, "--once"),
+        (address,),
+    ):
+        done = command(*words)
+        assert done.code not in (0, 1)
+        for part in ("AKIA", "wJalr", "nFEMI"):
+            assert part not in done.out + done.err, done.err
+
+
+def test_an_access_point_and_a_container_of_an_account_are_no_keys() -> None:
+    for address in (
+        "s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/mine/logs",
+        "abfs://container@account.dfs.core.windows.net/logs",
+        "https://[::1]:8080/logs",
+        "https://me:p%2Fw@host:8080/logs",
+    ):
+        assert not isinstance(location_of(address), Path)
+
+
+def test_where_redirects_never_end_no_signature_is_repeated(
+    command: Command, serve: Callable[..., FileServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PAUSES_S", (0.01,))
+    server = serve()
+
+    def again(self: SimpleHTTPRequestHandler) -> None:
+        self.send_response(302)
+        self.send_header("Location", f"{server.address}{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_HEAD", again)
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "do_GET", again)
+    place = f"{server.address.replace('//', '//me:secret@')}/host.xplane.pb?signature=hidden"
+    done = command("analyze", place)
+    assert (done.code, done.err) == (
+        11,
+        f"traceview: error: {server.address}/host.xplane.pb: too many redirects\n",
+    )
+
+
+def test_no_report_holds_what_gives_access(
+    serve: Callable[..., FileServer], recorded: dict[str, bytes], in_memory: str
+) -> None:
+    server = serve()
+    (server.folder / "host.xplane.pb").write_bytes(recorded[TRACE])
+    place = f"{server.address.replace('//', '//me:secret@')}/host.xplane.pb?signature=hidden"
+    text = to_json(traceview.analyze(in_memory, baseline=place))
+    assert f"{server.address}/host.xplane.pb" in text
+    assert "secret" not in text
+    assert "hidden" not in text
