@@ -1,4 +1,4 @@
-"""Joins the watch for hangs in a capture with what makes reports of them, and prints such reports."""
+"""Prints the reports of hangs that are below a folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from traceview.cli.output import Target
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
-    from traceview.capture.hang.watch import HangSettings
     from traceview.trace.sidecar.hang import Hang
-
-
-def hang_settings(after_s: float) -> HangSettings:
-    """What `--on-hang` asks for.
-
-    Everything that writes a report is imported here: a script that hangs in an import must not stop the report.
-    """
-    from traceview.analysis.machine.hang.section import write_up
-    from traceview.capture.hang.watch import HangSettings, WrittenHang
-
-    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 def show_hangs(
@@ -51,24 +39,6 @@ def show_hangs(
     for hang in hangs:
         target.write_section(hang_document(hang), width)
     return bool(hangs)
-
-
-def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) -> None:
-    """Print what a running process shows from outside, and its open reports if a capture watches it."""
-    from traceview.analysis.machine.hang.section import content_of, hang_document
-    from traceview.capture.hang.attach import facts_of_process, folder_of_reports
-    from traceview.document.json_text import dumped
-    from traceview.trace.sidecar.hang import hang_of
-
-    seen = hang_of(facts_of_process(pid))
-    folder = folder_of_reports(pid)
-    reports = [hang for hang in _hangs_below(folder) if hang.pid == pid] if folder else []
-    if as_json:
-        hangs = [content_of(hang) for hang in (seen, *reports)]
-        target.write(dumped({"schema_version": 1, "hangs": hangs}))
-        return
-    for hang in (seen, *(hang for hang in reports if hang.state == "open")):
-        target.write_section(hang_document(hang), width)
 
 
 def _hangs_below(folder: Location) -> Iterator[Hang]:

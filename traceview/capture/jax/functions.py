@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,8 +12,7 @@ _BACKWARD: Final = "transpose"
 """The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
 _MOST_EQUATIONS: Final = 100_000
 _MOST_ARGUMENTS: Final = 200
-_MOST_WRAPPED: Final = 8
-_PLACE: Final = re.compile(r"(.*) at (.*):\d+", re.DOTALL)
+_PLACE: Final = re.compile(r".* at (.*):\d+", re.DOTALL)
 _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 """Folders of JAX itself: operations that a script calls outside any function of its own."""
 
@@ -21,14 +21,13 @@ _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 class CompiledFunction:
     """A function that JAX compiled, with what the capture counts of it.
 
-    `time_ns`: from the return of the execution before each of its own, whatever that was, to the return of its own: its
-    time with the input and the results that the script waited for. `arguments`: those it was last compiled for.
+    `work`: about how many operations on numbers a call makes. `arguments`: those it was last compiled for.
     """
 
     name: str
     calls: int = 0
     step_count: int = 0
-    time_ns: int = 0
+    work: int = 0
     computes_gradients: bool = False
     is_of_jax: bool = False
     is_step: bool = False
@@ -61,49 +60,62 @@ class CompiledFunction:
     def compiled(self, jaxpr: Any, shardings: Any) -> None:
         """Learn from what is compiled now."""
         self.was_compiled = True
-        if user_function(jaxpr) is None:
+        if _is_of_jax(jaxpr.jaxpr):
             self.is_of_jax = not self.calls
             return
         self.is_of_jax = False
-        self.computes_gradients = computes_gradients(jaxpr.jaxpr)
+        self.learn(jaxpr, shardings)
+
+    def learn(self, jaxpr: Any, shardings: Any) -> None:
+        """What it computes, and of what."""
+        self.work, self.computes_gradients = measured(jaxpr.jaxpr)
         names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
         self.arguments = list(_arguments(jaxpr.in_avals, names, shardings))
 
 
-def user_function(jaxpr: Any) -> str | None:
-    """The name of the function of the user in a computation; None where it is an operation of JAX alone.
+def has_backward(program: Any) -> bool:
+    """Whether a program of which only the compiled form is known has a backward pass."""
+    modules = program.xla_executable.hlo_modules()
+    return any(f"{_BACKWARD}(jvp" in module.to_string() for module in modules)
 
-    Empty where JAX does not say whose it is, as of gradients that are taken outside any `jax.jit`.
+
+def _is_of_jax(jaxpr: Any) -> bool:
+    """Whether a computation is an operation of JAX alone; one whose place is not known is none."""
+    source = getattr(jaxpr.debug_info, "func_src_info", None)
+    place = _PLACE.fullmatch(str(source))
+    return place is not None and any(folder in place[1] for folder in _OWN)
+
+
+def measured(jaxpr: Any) -> tuple[int, bool]:
+    """About how many operations on numbers a computation makes, and whether it has a backward pass.
+
+    Of a loop whose length only the run decides, one round counts.
     """
-    waiting = [jaxpr.jaxpr]
-    while waiting:
-        inner = waiting.pop()
-        source = getattr(inner.debug_info, "func_src_info", None)
-        if source is None and inner is jaxpr.jaxpr:
-            return ""
-        place = _PLACE.fullmatch(str(source))
-        if place is not None and not any(folder in place[2] for folder in _OWN):
-            return place[1]
-        # What JAX wraps in a function of its own, as `jax.pmap` does, is its only content.
-        parts = [part for e in inner.eqns[:_MOST_WRAPPED] for v in e.params.values() for part in _jaxprs(v)]
-        waiting += parts[:_MOST_WRAPPED]
-    return None
+    waiting, left = [(jaxpr, 1)], _MOST_EQUATIONS
+    work, has_backward = 0, False
+    while waiting and left > 0:
+        inner, times = waiting.pop()
+        left -= len(inner.eqns)
+        for equation in inner.eqns:
+            parts = [part for value in equation.params.values() for part in _jaxprs(value)]
+            rounds = equation.params.get("length", 1) if parts else 1
+            waiting += [(part, times * rounds) for part in parts]
+            work += 0 if parts else times * _operations(equation)
+            has_backward |= any(map(_is_backward, equation.source_info.name_stack.stack))
+    return work, has_backward
 
 
-def computes_gradients(jaxpr: Any) -> bool:
-    """Whether a part of a computation, or of a function or loop in it, is a backward pass."""
-    waiting, left = [jaxpr], _MOST_EQUATIONS
-    while waiting and left:
-        inner = waiting.pop()
-        # The backward pass comes last.
-        for equation in reversed(inner.eqns):
-            left -= 1
-            if any(_is_backward(part) for part in equation.source_info.name_stack.stack):
-                return True
-            if not left:
-                break
-            waiting += [part for value in equation.params.values() for part in _jaxprs(value)]
-    return False
+def _operations(equation: Any) -> int:
+    """Of a product of matrices or a convolution those of each sum; of all else one per number."""
+    made = sum(math.prod(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape"))
+    numbers = equation.params.get("dimension_numbers")
+    if equation.primitive.name == "dot_general":
+        shape = equation.invars[0].aval.shape
+        return made * math.prod(shape[axis] for axis in numbers[0][0])
+    if equation.primitive.name == "conv_general_dilated":
+        kernel = equation.invars[1].aval.shape
+        return made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1)
+    return made
 
 
 def _is_backward(part: Any) -> bool:

@@ -236,6 +236,11 @@ def program_name(name: str) -> str:
     return inner.replace("unnamed wrapped function", "unnamed function")
 
 
+def is_pmapped(function: Any) -> bool:
+    """Whether a compiled function is one that `jax.pmap` returned."""
+    return type(function).__name__ == "PmapFunction" or getattr(function, "__name__", None) == PMAP
+
+
 def _pmapped(function: Any) -> str | None:
     """The name of the function that `jax.pmap` has wrapped in one of its own (0.8 and newer)."""
     for _ in range(_MOST_WRAPPERS):

@@ -1,7 +1,7 @@
 """Recognizes which executions of a script with JAX are training steps, and reports them to the window.
 
 A step is what the script marks with `jax.profiler.StepTraceAnnotation`. Without marks it is a call of the compiled function
-that computes gradients, else of the one that takes most of the time; of several, of the one that takes most.
+that computes gradients; of several, and where none does, of the one whose calls compute most.
 
 Of a call only the return is seen. So a step begins where the call before returned or, while the window is open, where
 the script last got results after that: what it computes, logs or saves in between belongs to the step before.
@@ -10,20 +10,19 @@ the script last got results after that: what it computes, logs or saves in betwe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from threading import RLock
-from time import monotonic, perf_counter_ns
+from time import monotonic
 from typing import Any, ClassVar, Final
 
-from traceview.capture.jax.functions import CompiledFunction, user_function
-from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks
+from traceview.capture.jax.functions import CompiledFunction, has_backward
+from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
 from traceview.capture.window.step_window import StepWindow
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
 """How the names of annotations begin that mark something else."""
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
-_CLEARLY: Final = 2
-"""How many times as long another function takes that is the step after all."""
 
 
 class NoEagerSteps:
@@ -49,9 +48,7 @@ class JaxSteps:
         self.hooks = JaxHooks(self, self._failed)
         self._leading: CompiledFunction | None = None
         self._has_marks = False
-        self._pmapped = PMAP
-        self._parallel = False
-        self._last_ns = perf_counter_ns()
+        self._pmapped = CompiledFunction(PMAP)
         self._lock = RLock()
 
     # What the rest of the capture asks
@@ -83,33 +80,30 @@ class JaxSteps:
     def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
         if name == PMAP:
-            self._pmapped = name = user_function(jaxpr) or name
-        self._function(name).compiled(jaxpr, shardings)
+            self._pmapped = CompiledFunction(PMAP)
+            self._pmapped.learn(jaxpr, shardings)
+        else:
+            self._function(name).compiled(jaxpr, shardings)
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""
-        if name == PARALLEL:
-            self._parallel = _has_backward(function)
+        if name in (PARALLEL, PMAP):
+            # What `jax.pmap` has compiled is called first under no name of its own.
+            self._pmapped.computes_gradients |= name == PARALLEL and has_backward(function)
+            self._pmapped.calls = 1
             return
-        if name == PMAP:
-            name = self._pmapped
         called = self.functions.get(name)
-        if called is None:
+        if called is None and is_pmapped(function):
+            called = self.functions[name] = replace(self._pmapped, name=name)
+        elif called is None:
             called = self._function(name)
             called.is_of_jax = _is_of_jax(function)
-            if type(function).__name__ == "PmapFunction":
-                # It was compiled, and called once, under no name.
-                called.calls, called.computes_gradients = 1, self._parallel
         if called.is_of_jax:
             return
-        now_ns = perf_counter_ns()
         if self.began_s is None:
             self._begin()
         with self._lock:
             called.calls += 1
-            if called.calls > 1:
-                called.time_ns += now_ns - self._last_ns
-            self._last_ns = now_ns
             if not self._has_marks and self._is_step(called):
                 self._step_returned(called)
 
@@ -180,6 +174,8 @@ class JaxSteps:
             return False
         if leading is None and not called.computes_gradients and called.calls < _FEWEST_CALLS:
             return False
+        if leading is not None:
+            leading.is_step, leading.step_count = False, 0
         self._leading = called
         self.window.count_from(called.calls - 1)
         return True
@@ -191,7 +187,7 @@ class JaxSteps:
             window.traced()
         called.is_step = True
         called.step_count += 1
-        window.end(called.name, called_ns=self._last_ns)
+        window.end(called.name)
         window.begins_after()
 
     def _failed(self, error: Exception) -> None:
@@ -202,15 +198,10 @@ def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
     """Whether this function is the step, and not the one that was taken for it."""
     if called.computes_gradients is not leading.computes_gradients:
         return called.computes_gradients
-    return called.calls >= _FEWEST_CALLS and called.time_ns > _CLEARLY * leading.time_ns
+    return called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
 
 
 def _is_of_jax(function: Any) -> bool:
     """Whether this is an operation of JAX, and no function of the script."""
     module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
     return str(module).partition(".")[0] in ("jax", "jaxlib")
-
-
-def _has_backward(program: Any) -> bool:
-    """Whether a compiled program has a backward pass."""
-    return any("transpose(jvp" in module.to_string() for module in program.xla_executable.hlo_modules())
