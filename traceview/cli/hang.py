@@ -1,4 +1,4 @@
-"""Joins the watch for hangs in a capture with what makes reports of them, and prints such reports."""
+"""Prints reports of hangs, and what a running process shows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from traceview.cli.output import Target
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
-    from traceview.capture.hang.watch import HangSettings
     from traceview.trace.sidecar.hang import Hang
-
-
-def hang_settings(after_s: float) -> HangSettings:
-    """What `--on-hang` asks for.
-
-    Everything that writes a report is imported here: a script that hangs in an import must not stop the report.
-    """
-    from traceview.analysis.machine.hang.section import write_up
-    from traceview.capture.hang.watch import HangSettings, WrittenHang
-
-    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 def show_hangs(

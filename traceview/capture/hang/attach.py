@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.base.errors import UsageError
-from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, RUNNER
+from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
 from traceview.capture.hang.facts import SCHEMA_VERSION
@@ -164,9 +164,6 @@ def _python_thread(
         file = str(frame["filename"])
         # py-spy puts the class in front of a method.
         function = str(frame["name"]).rpartition(".")[2]
-        if file.endswith(RUNNER):
-            # Further out than the script is only the command that captures it.
-            break
         if OWN_CODE in file:
             continue
         line = f"{places.shown(file)}:{int(frame['line'])} in {function}"

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
-from traceview.capture.process.script import Script
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -47,7 +46,6 @@ _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
 }
 """Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
 
-_RUN: Final = Script._execute.__code__
 _IMPORT: Final = "<frozen importlib"
 _STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
 
@@ -127,8 +125,7 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     lines: list[str] = []
     user_line = None
     frame = innermost
-    # Further out than the script is only the command itself.
-    while frame is not None and frame.f_code is not _RUN:
+    while frame is not None:
         code = frame.f_code
         is_import = code.co_filename.startswith(_IMPORT)
         if not places.is_own(code.co_filename) and not (is_import and lines):
