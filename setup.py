@@ -12,6 +12,9 @@ COMPILED = [
     Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
+COMPILED.append(
+    Extension("traceview.capture.process.native", ["traceview/capture/process/native.c"], optional=True)
+)
 STARTUP = "traceview.pth"
 
 

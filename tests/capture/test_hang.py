@@ -23,7 +23,7 @@ from traceview.capture.hang.recorded import recorded_collectives, with_recorded
 from traceview.capture.hang.threads import described, look, native_groups, python_threads
 from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.record.capture import Settings
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.window.ranges import StepRange
 

@@ -9,10 +9,6 @@ STARTED: Final = perf_counter()
 """When the command began, on the clock of `perf_counter`."""
 
 
-class ScriptInterrupted(BaseException):  # nothing has failed
-    """Ctrl-C has ended the script of the user, and the process ends as Python's does then: by the signal."""
-
-
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""
     import gc
@@ -28,10 +24,6 @@ def main() -> None:
         # Before or after a command; those inside one are handled by its group.
         sys.stderr.write("traceview: interrupted; nothing was written\n")
         sys.exit(130)
-    except ScriptInterrupted:
-        # Its traceback is printed already. Python ends by the signal if nothing catches this.
-        sys.excepthook = lambda *_: None
-        raise KeyboardInterrupt from None
     except OSError as error:
         # The help could not be printed; a command says so itself.
         from traceview.cli.output import abandon_stdout

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
-from traceview.capture.process.script import ScriptEnd
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
+End = Literal["ended", "failed", "interrupted"]
+"""How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
 LATE_TRAINING_RATIO: Final = 0.5
@@ -86,7 +87,7 @@ def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -
     return f"{asked}; no steps are marked in them"
 
 
-def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> CaptureError:
+def nothing_captured(window: StepWindow, observer: Observer, end: End) -> CaptureError:
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
     hint = None
@@ -94,8 +95,8 @@ def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> 
         reason = "; ".join(window.failures)
         if window.failures == [SCRIPT_PROFILES]:
             hint = "choose --steps in which the script does not profile itself"
-    elif (end.is_failure or end.is_interrupted) and (count or not _has_repeated_call(observer)):
-        how = "was interrupted" if end.is_interrupted else "failed"
+    elif end != "ended" and (count or not _has_repeated_call(observer)):
+        how = "was interrupted" if end == "interrupted" else "failed"
         reason = f"the script {how} before its first step ended"
         if window.seconds is not None:
             reason = f"the script {how} before {window.seconds.first:g} s of training"
@@ -103,10 +104,6 @@ def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> 
             reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
     elif "tensorflow" not in sys.modules:
         reason = "the script did not import TensorFlow"
-        hint = (
-            "traceview follows a script into the Python processes that it starts, unless they have another environment; "
-            "then: traceview capture -- python SCRIPT"
-        )
     elif window.seconds is not None:
         reason = f"the script ended before {window.seconds.first:g} s of training"
         hint = "choose earlier --seconds"

@@ -109,21 +109,15 @@ def is_stop_risky(environment: Mapping[str, str]) -> bool:
 
 
 class StopRiskListener(WindowListener):
-    """Warns once: before the run, or when the window opens if the script has set TF_CONFIG by then."""
+    """Warns when the window opens."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._has_warned = False
-
-    def check(self) -> None:
-        """Warn if there is a risk now."""
-        if not self._has_warned and is_stop_risky(os.environ):
-            self._has_warned = True
-            self._say(f"note: {STOP_RISK}")
 
     def opening(self, sidecar: Sidecar) -> None:
-        """Check again, before anything is recorded."""
-        self.check()
+        """Before anything is recorded."""
+        if is_stop_risky(os.environ):
+            self._say(f"note: {STOP_RISK}")
 
 
 ROLE: Final = "rank"

@@ -99,7 +99,7 @@ def watch(
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
-    from traceview.capture.process.script import terminable
+    from traceview.cli.termination import terminable
     from traceview.capture.window.ranges import parse_duration
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
