@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.record.rendezvous import Rendezvous
-from traceview.capture.sidecar.cluster import Place, Task, place_of
+from traceview.capture.sidecar.cluster import Place, Task, own_place
 from traceview.capture.sidecar.file import write_whole
 from traceview.capture.window.ranges import SecondsRange, StepRange
 
@@ -44,9 +44,9 @@ class Peers:
         self._folder: Path | None = None
 
     def find(self, environment: Mapping[str, str]) -> bool:
-        """Whether there are partners; the script may set TF_CONFIG at any time before it trains."""
+        """Whether there are partners; the script may join a cluster at any time before it trains."""
         if self._folder is None:
-            place = place_of(environment)
+            place = own_place(environment)
             if place is None or not place.partners:
                 return False
             self.place = place

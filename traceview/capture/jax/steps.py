@@ -53,6 +53,10 @@ class JaxSteps:
 
     # What the rest of the capture asks
 
+    nothing_called: Final = "no function of jax.jit or jax.pmap was called"
+    how_to_mark: Final = (
+        "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
+    )
     current: ClassVar[None] = None
     """The call that runs; of those of JAX only the return is seen."""
     has_moved: ClassVar[bool] = False

@@ -18,10 +18,12 @@ VARIABLE = "TRACEVIEW_CAPTURE"
 OFF = ("", "0")
 """Values that switch the capture off, as unsetting the variable does."""
 LAUNCH_OPTION = "--launch="
-FRAMEWORKS = ("tensorflow",)
+FRAMEWORKS = ("tensorflow", "jax")
 """Modules whose import begins a capture."""
 
 _watch: ImportWatch | None = None
+_begun: list[str] = []
+"""The frameworks that were imported: a script that trains with one may read its input with the other."""
 
 
 def arm() -> None:
@@ -33,7 +35,7 @@ def arm() -> None:
     # Not at the top: a start of Python without the variable imports nothing.
     from traceview.capture.process.imports import ImportWatch
 
-    _watch = ImportWatch(lambda: FRAMEWORKS, _imported)
+    _watch = ImportWatch(lambda: [name for name in FRAMEWORKS if name not in _begun], _imported)
     _watch.install()
     if f"{LAUNCH_OPTION}{os.getpid()}-" in text:
         # The program that the command has become.
@@ -77,7 +79,7 @@ def _end_first(text: str, armed_s: float) -> None:
 
 
 def _imported(module: ModuleType) -> None:
-    disarm()
+    _begun.append(module.__name__)
     try:
         from traceview.capture.launch.launched_capture import begin
 

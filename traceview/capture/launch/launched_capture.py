@@ -72,7 +72,7 @@ def end_first(text: str, begun_s: float) -> None:
     if runs:
         return
     if not _captures:
-        say("nothing was captured: no process imported TensorFlow")
+        say("nothing was captured: no process imported TensorFlow or JAX")
         say("hint: in an environment without traceview, on another host or in a container nothing is captured")
     elif not _captures[-1].is_prepared:
         problem = _captures[-1].why_unused()
@@ -109,6 +109,16 @@ class LaunchedCapture(WindowListener):
         """Notify another listener."""
         self._capture.watch.capture.listeners.append(listener)
 
+    def give_way(self) -> bool:
+        """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
+        if self._capture.watch.window.next_number:
+            return False
+        self._is_over = True
+        self._capture.end_recording("ended")
+        self._capture.remove()
+        _captures.remove(self)
+        return True
+
     def why_unused(self) -> CaptureError:
         """Why there is no trace, where nothing was run."""
         return self._capture.why_unused(_end())
@@ -138,6 +148,11 @@ class LaunchedCapture(WindowListener):
 
     def _prepare(self) -> None:
         """The framework runs something for the first time."""
+        others = [other for other in _captures if other is not self]
+        # TensorFlow may run something for a script that trains with JAX; JAX runs nothing for one that does not.
+        if self._framework == "jax" and not all(other.give_way() for other in others):
+            self.give_way()
+            return
         try:
             self._capture.check()
             self._capture.prepare()
@@ -195,7 +210,7 @@ class LaunchedCapture(WindowListener):
             if self.is_prepared:
                 self._capture.end_recording(end)
                 self._report(end)
-            elif self._request.launch is None:
+            elif self._request.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
                 self._say_problem(self._capture.why_unused(end))
             self._capture.remove()

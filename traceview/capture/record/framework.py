@@ -143,7 +143,14 @@ class TensorFlow:
         self.step_inputs.forget()
 
 
-_FRAMEWORKS: Final[dict[str, Callable[[], Framework]]] = {"tensorflow": TensorFlow}
+def _jax() -> Framework:
+    # Its hooks need nothing of TensorFlow, and TensorFlow's nothing of them.
+    from traceview.capture.jax.framework import Jax
+
+    return Jax()
+
+
+_FRAMEWORKS: Final[dict[str, Callable[[], Framework]]] = {"tensorflow": TensorFlow, "jax": _jax}
 
 
 def framework_of(module: str) -> Framework:

@@ -18,10 +18,7 @@ _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
 LATE_TRAINING_RATIO: Final = 0.5
 """Where the first step begins later than this share of what is recorded by time, most of that shows no training."""
-_MARK_STEPS: Final = (
-    "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
-    "--seconds 100:105"
-)
+FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
 def shortcomings(
@@ -83,7 +80,7 @@ def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -
         )
     asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
     if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
-        return f"{asked}, and no op of TensorFlow ended in them: choose other --seconds"
+        return f"{asked}, and no operation ended in them: choose other --seconds"
     return f"{asked}; no steps are marked in them"
 
 
@@ -102,8 +99,8 @@ def nothing_captured(window: StepWindow, observer: Observer, end: End) -> Captur
             reason = f"the script {how} before {window.seconds.first:g} s of training"
         elif count:
             reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
-    elif "tensorflow" not in sys.modules:
-        reason = "the script did not import TensorFlow"
+    elif not any(name in sys.modules for name in FRAMEWORKS):
+        reason = "the script did not import TensorFlow or JAX"
     elif window.seconds is not None:
         reason = f"the script ended before {window.seconds.first:g} s of training"
         hint = "choose earlier --seconds"
@@ -113,8 +110,8 @@ def nothing_captured(window: StepWindow, observer: Observer, end: End) -> Captur
         )
         hint = _earlier(count, window)
     elif not observer.summary():
-        reason = "no tf.function was called"
-        hint = _MARK_STEPS
+        reason = observer.nothing_called
+        hint = observer.how_to_mark
     elif observer.names:
         names = ", ".join(sorted(observer.names))
         reason = f"{names} was not called. {described_calls(observer)}"
@@ -152,8 +149,8 @@ def candidates(observer: Observer) -> str:
     """How to capture a script in which no step is recognized."""
     likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
     if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:
-        return _MARK_STEPS
-    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {_MARK_STEPS}"
+        return observer.how_to_mark
+    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {observer.how_to_mark}"
 
 
 def _count(steps: int) -> str:

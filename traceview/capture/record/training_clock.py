@@ -86,7 +86,7 @@ class TrainingClock:
         after = f"after {self._no_step_s:g} s"
         if self._observer.began_s is None:
             self._say(
-                f"note: {after}, TensorFlow has not run anything yet; traceview goes on waiting"
+                f"note: {after}, the script has not run anything on a device yet; traceview goes on waiting"
             )
             return
         self._say(

@@ -69,6 +69,13 @@ class Observer:
     recorded ones are given.
     """
 
+    nothing_called: Final = "no tf.function was called"
+    how_to_mark: Final = (
+        "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
+        "--seconds 100:105"
+    )
+    """What there is to say where no step is recognized."""
+
     def __init__(
         self,
         window: StepWindow,
