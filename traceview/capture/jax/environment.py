@@ -42,6 +42,9 @@ class JaxEnvironment(WindowListener):
             if function.calls and not function.is_mark
         ]
         sidecar.add("jax", {"functions": functions})
+        remarks = list(self._steps.remarks())
+        if remarks:
+            sidecar.add("notes", {"steps": remarks})
 
 
 def describe(jax: Any) -> dict[str, Any]:

@@ -12,6 +12,8 @@ _BACKWARD: Final = "transpose"
 """The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
 _MOST_EQUATIONS: Final = 100_000
 _MOST_ARGUMENTS: Final = 200
+_UPDATED: Final = 2
+"""An optimizer is given gradients beside what it returns."""
 _PLACE: Final = re.compile(r".* at (.*):\d+", re.DOTALL)
 _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 """Folders of JAX itself: operations that a script calls outside any function of its own."""
@@ -29,6 +31,7 @@ class CompiledFunction:
     step_count: int = 0
     work: int = 0
     computes_gradients: bool = False
+    is_update: bool = False
     is_of_jax: bool = False
     is_step: bool = False
     is_mark: bool = False
@@ -69,8 +72,16 @@ class CompiledFunction:
     def learn(self, jaxpr: Any, shardings: Any) -> None:
         """What it computes, and of what."""
         self.work, self.computes_gradients = measured(jaxpr.jaxpr)
+        given, made = (sum(map(_numbers, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
+        # What takes gradients, and returns the weights.
+        self.is_update = not self.computes_gradients and 0 < given <= _UPDATED * made
         names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
         self.arguments = list(_arguments(jaxpr.in_avals, names, shardings))
+
+
+def _axes(part: Any) -> str | None:
+    """The axes of the mesh over which a dimension is split."""
+    return None if part is None else "+".join(map(str, part)) if isinstance(part, tuple) else str(part)
 
 
 def has_backward(program: Any) -> bool:
@@ -105,9 +116,13 @@ def measured(jaxpr: Any) -> tuple[int, bool]:
     return work, has_backward
 
 
+def _numbers(aval: Any) -> int:
+    return math.prod(getattr(aval, "shape", (0,)))
+
+
 def _operations(equation: Any) -> int:
     """Of a product of matrices or a convolution those of each sum; of all else one per number."""
-    made = sum(math.prod(variable.aval.shape) for variable in equation.outvars if hasattr(variable.aval, "shape"))
+    made = sum(_numbers(variable.aval) for variable in equation.outvars)
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name == "dot_general":
         shape = equation.invars[0].aval.shape
@@ -135,10 +150,13 @@ def _arguments(avals: Any, names: Any, shardings: Any) -> Iterator[dict[str, Any
     each = shardings if isinstance(shardings, tuple | list) else ()
     for number, aval in enumerate(avals[:_MOST_ARGUMENTS]):
         name = names[number] if number < len(names) else None
-        spec = getattr(each[number], "spec", None) if number < len(each) else None
+        sharding = each[number] if number < len(each) else None
+        spec = getattr(sharding, "spec", None)
+        mesh = getattr(getattr(sharding, "mesh", None), "shape", None)
         yield {
             "name": str(name or ""),
             "shape": [int(size) for size in getattr(aval, "shape", ())],
             "dtype": str(getattr(aval, "dtype", "")),
-            "sharding": None if spec is None else str(spec),
+            "sharding": None if spec is None else [_axes(part) for part in spec],
+            "mesh": None if mesh is None else {str(axis): int(size) for axis, size in mesh.items()},
         }

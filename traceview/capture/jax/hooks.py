@@ -25,9 +25,9 @@ _LIBRARIES: Final = "jax._src.lib"
 _CONFIG: Final = "jax._src.config"
 _ARRAY: Final = "jax._src.array"
 _PROFILER: Final = "jax._src.profiler"
-_PMAP: Final = "jax._src.pmap"
-PMAP: Final = "_fun"
-"""What `jax.pmap` names all that it compiles."""
+_WRAPPING: Final = ("jax._src.pmap", "jax._src.linear_util")
+PMAP: Final = ("call_wrapped", "_fun")
+"""What `jax.pmap` names all that it compiles: in 0.8, and since then."""
 PARALLEL: Final = "parallel computation"
 """What `jax.pmap` named all its programs before 0.8."""
 _MOST_WRAPPERS: Final = 4
@@ -225,9 +225,7 @@ def name_of(function: Any) -> str:
     if name is None:
         # What `lower(...).compile()` returns, and gradients that are taken outside any `jax.jit`.
         return program_name(str(function.__getstate__()["function_name"]))
-    if name == PMAP and getattr(function, "__module__", None) == _PMAP:
-        return _pmapped(function) or PMAP
-    return str(name)
+    return (_pmapped(function) if is_pmapped(function) else None) or str(name)
 
 
 def program_name(name: str) -> str:
@@ -238,16 +236,19 @@ def program_name(name: str) -> str:
 
 def is_pmapped(function: Any) -> bool:
     """Whether a compiled function is one that `jax.pmap` returned."""
-    return type(function).__name__ == "PmapFunction" or getattr(function, "__name__", None) == PMAP
+    if type(function).__name__ == "PmapFunction":
+        return True
+    return getattr(function, "__name__", None) in PMAP and function.__module__ in _WRAPPING
 
 
 def _pmapped(function: Any) -> str | None:
     """The name of the function that `jax.pmap` has wrapped in one of its own (0.8 and newer)."""
     for _ in range(_MOST_WRAPPERS):
         function = getattr(function, "__wrapped__", None)
-        for cell in getattr(function, "__closure__", None) or ():
-            if hasattr(cell.cell_contents, "call_wrapped"):
-                return str(cell.cell_contents.__name__)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+        for holder in (getattr(function, "__self__", None), *cells):
+            if hasattr(holder, "call_wrapped"):
+                return str(holder.__name__)
     return None
 
 

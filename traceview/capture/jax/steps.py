@@ -9,7 +9,7 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from threading import RLock
 from time import monotonic
@@ -23,6 +23,9 @@ _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
 """How the names of annotations begin that mark something else."""
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
+
+_CLEARLY: Final = 2
+"""How many calls of the step there are at least for each of another function, and how many of that, to say so."""
 
 
 class NoEagerSteps:
@@ -48,7 +51,7 @@ class JaxSteps:
         self.hooks = JaxHooks(self, self._failed)
         self._leading: CompiledFunction | None = None
         self._has_marks = False
-        self._pmapped = CompiledFunction(PMAP)
+        self._pmapped = CompiledFunction(PARALLEL)
         self._lock = RLock()
 
     # What the rest of the capture asks
@@ -79,19 +82,29 @@ class JaxSteps:
         called = sorted(self.callees, key=lambda function: -function.calls)
         return [f"{f.name} ({f.words}) × {f.calls}" for f in called if f.calls]
 
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step."""
+        for step in self.step_functions:
+            for other in self.callees:
+                if other.is_update and not other.is_step and _CLEARLY <= other.calls * _CLEARLY <= step.calls:
+                    yield (
+                        f"the steps are the calls of {step.name}; {other.name}, which updates what it is given, ran once for "
+                        f"about {round(step.calls / other.calls)} of them: --step-function {other.name} counts its calls"
+                    )
+
     # Called by the hooks
 
     def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
-        if name == PMAP:
-            self._pmapped = CompiledFunction(PMAP)
+        if name in PMAP:
+            self._pmapped = CompiledFunction(name)
             self._pmapped.learn(jaxpr, shardings)
         else:
             self._function(name).compiled(jaxpr, shardings)
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""
-        if name in (PARALLEL, PMAP):
+        if name in (PARALLEL, *PMAP):
             # What `jax.pmap` has compiled is called first under no name of its own.
             self._pmapped.computes_gradients |= name == PARALLEL and has_backward(function)
             self._pmapped.calls = 1
