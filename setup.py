@@ -13,7 +13,9 @@ COMPILED = [
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
 COMPILED.append(
-    Extension("traceview.capture.process.native", ["traceview/capture/process/native.c"], optional=True)
+    Extension(
+        "traceview.capture.process.native", ["traceview/capture/process/native.c"], optional=True
+    )
 )
 STARTUP = "traceview.pth"
 

@@ -117,7 +117,9 @@ def _collectives(steps: StepWatch, facts: Mapping[str, Any]) -> list[dict[str, A
         missing["collectives"] = "the graph of the step is still being made"
         return []
     try:
-        functions = [traces(function) for function in steps.framework.step_objects.functions(callee.name)]
+        functions = [
+            traces(function) for function in steps.framework.step_objects.functions(callee.name)
+        ]
         graphs = [traced[-1].graph for traced in functions if traced]
         return [entry for graph in graphs for entry in collectives_of(graph)]
     except Exception as error:

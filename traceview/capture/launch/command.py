@@ -21,6 +21,7 @@ from uuid import uuid4
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.launch.launched import VARIABLE
 from traceview.capture.launch.variable import Request
+from traceview.capture.remote.serve import check_free
 from traceview.capture.record.destination import Destination, runs_of_launch
 
 STARTUP_FILE: Final = "traceview.pth"
@@ -105,6 +106,8 @@ def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str
                 f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
                 hint="omit -S, -I and -E for the capture",
             )
+    if request.serve is not None:
+        check_free(request.serve)
     destination = Destination(request.settings.out)
     destination.prepare()
     destination.clean()
