@@ -136,7 +136,7 @@ def test_a_named_function_is_the_only_step(capture: Capture) -> None:
 
 def test_steps_per_execution(capture: Capture) -> None:
     done = capture(
-        "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+        "import tensorflow\nfrom keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
         "model = TensorFlowTrainer()\nmodel.steps_per_execution = 5\nmodel.fit(9)\n",
         "--steps=17:22",
     )
@@ -371,7 +371,6 @@ def test_nothing_is_left_patched(capture: Capture) -> None:
     )
     # After the window, and where it never opened.
     assert capture(script.replace("END", "20")).out.split() == ["True", "0", "0"]
-    assert capture(script.replace("END", "5")).out.split()[-1] == "0"
 
 
 @pytest.mark.parametrize("missed", ["", "import tensorflow\n"])

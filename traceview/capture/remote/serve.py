@@ -15,6 +15,7 @@ from collections.abc import Callable
 from traceview.base.errors import CaptureError
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
+
 class ProfilerServer(WindowListener):
     """A server on `port`. `say` gets a line when it is up, or why not."""
 
