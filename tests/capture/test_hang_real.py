@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, environment_with
+from tests.capture.conftest import environment_with
 from tests.capture.test_workers import free_addresses
 from traceview.capture.launch.launched import VARIABLE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from traceview.capture.launch.launched import VARIABLE
 TRAIN = (
     SCRIPT_START
     + """
-import os, signal, sys
+import os, signal, sys, time
 for number, batch in enumerate(batches(30)):
     if number == 12:
         pass  # ENDS
@@ -127,8 +126,8 @@ def test_without_a_value_nothing_is_imported_or_captured(start: Start, value: st
         ("sys.exit(3)", 3),
         ("sys.exit('no more')", 1),
         ("raise ValueError('wrong')", 1),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-        ("os.kill(os.getpid(), signal.SIGHUP)", -signal.SIGHUP),
+        ("os.kill(os.getpid(), signal.SIGTERM); signal.pause()", -signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP); signal.pause()", -signal.SIGHUP),
         ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
     ],
 )
@@ -279,6 +278,7 @@ def test_children_of_multiprocessing_are_captured(
 
 
 HANG = """
+import time
 import tensorflow as tf
 @tf.function
 def train_step(batch): tf.GradientTape().gradient(0, 0)

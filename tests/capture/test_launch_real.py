@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import ROOT, Captured, environment_with
+from tests.capture.conftest import Captured, environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
 from traceview.capture.launch.launched import VARIABLE

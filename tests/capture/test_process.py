@@ -241,11 +241,15 @@ def test_the_last_asked_step_is_enough(tmp_path: Path, fake: Path) -> None:
     assert done.numbers() == [9, 10]
 
 
-def test_nothing_lies_elsewhere(tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_lies_elsewhere(
+    tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    done = both(tmp_path, fake, LOOP + f"import os; print(os.listdir({str(temporary)!r}))\n").check()
+    done = both(
+        tmp_path, fake, LOOP + f"import os; print(os.listdir({str(temporary)!r}))\n"
+    ).check()
     assert done.numbers() == [*range(9, 16)]
     assert list(temporary.iterdir()) == []
     assert os.environ["TMPDIR"] == str(temporary)

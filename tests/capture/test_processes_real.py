@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import ROOT, environment_with
+from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow

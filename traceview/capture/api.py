@@ -18,9 +18,9 @@ from traceview.capture.budget import Budget, WindowBudget
 from traceview.capture.process.around import around
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
-from traceview.capture.record.settings import Settings
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import shortcomings
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar.file import Sidecar, WindowListener

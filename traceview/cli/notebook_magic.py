@@ -46,7 +46,6 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     __tracebackhide__ = True
     try:
         capture = ProcessCapture(Request.parse(line), _say)
-        capture.check()
         capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError

@@ -6,8 +6,8 @@ All that a capture needs is in the environment: TRACEVIEW_CAPTURE says what to c
 from __future__ import annotations
 
 import os
+import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
-from uuid import uuid4
 
-from traceview.base.errors import CaptureError, UsageError
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.capture.launch.launched import VARIABLE
-from traceview.capture.launch.variable import Request
+from traceview.capture.launch.programs import command_of
+from traceview.capture.launch.variable import Request, option_names
 from traceview.capture.record.destination import Destination, runs_of_launch
 
 STARTUP_FILE: Final = "traceview.pth"
@@ -46,12 +46,41 @@ def become(command: Sequence[str], request: Request) -> NoReturn:
         raise _no_command(command, error) from error
 
 
+def become_at_once(words: Sequence[str]) -> None:
+    """Become what the words after `traceview capture` name, if only options of a capture stand before it.
+
+    Returns where there are others, or where something is wrong with them: then the command line reads them all.
+    """
+    names = option_names()
+    options: list[str] = []
+    rest = list(words)
+    is_module = False
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        name, _, value = word.partition("=")
+        if word in ("-m", "--module"):
+            is_module = True
+        elif word == "--":
+            break
+        elif name not in names or not (value or rest):
+            return
+        else:
+            options += [name, value or rest.pop(0)]
+    if not rest:
+        return
+    with suppress(TraceviewError):
+        request = Request.parse(shlex.join(options))
+        become(command_of(rest[0], rest[1:], is_module=is_module), request)
+
+
 def run(command: Sequence[str], request: Request) -> tuple[int, list[Path]]:
     """Run `command` to its end: its exit code, negative for the signal that ended it, and the runs of its processes.
 
     Raises what `become` raises.
     """
-    launch = f"0-{uuid4().hex[:12]}"
+    import subprocess
+
+    launch = f"0-{_random()}"
     begun_s = time.time()
     environment = _environment(command, replace(request, launch=launch), 0)
     try:
@@ -105,12 +134,20 @@ def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str
                 f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
                 hint="omit -S, -I and -E for the capture",
             )
+    if request.serve is not None:
+        from traceview.capture.remote.serve import check_free
+
+        check_free(request.serve)
     destination = Destination(request.settings.out)
     destination.prepare()
     destination.clean()
     if request.launch is None:
-        request = replace(request, launch=f"{pid}-{uuid4().hex[:12]}")
+        request = replace(request, launch=f"{pid}-{_random()}")
     return {**os.environ, VARIABLE: request.as_variable()}
+
+
+def _random() -> str:
+    return os.urandom(6).hex()
 
 
 def _no_command(command: Sequence[str], error: OSError) -> UsageError:

@@ -15,6 +15,7 @@ from threading import Lock
 from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
+from traceview.base.text import in_bytes, is_plain
 from traceview.capture.launch.launched import VARIABLE, say, write
 from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.variable import Request
@@ -68,12 +69,17 @@ def end_first(text: str, begun_s: float) -> None:
     if len(runs) > 1:
         say(f"{len(runs)} runs were recorded:")
     for run in runs:
-        write(str(run))
+        is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
+        if not is_shown:
+            say("note: the path of the run is quoted for bash and zsh")
+        write(str(run) if is_shown else in_bytes(run))
     if runs:
         return
     if not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
-        say("hint: in an environment without traceview, on another host or in a container nothing is captured")
+        say(
+            "hint: in an environment without traceview, on another host or in a container nothing is captured"
+        )
     elif not _captures[-1].is_prepared:
         problem = _captures[-1].why_unused()
         say(problem.message)
@@ -154,12 +160,13 @@ class LaunchedCapture(WindowListener):
             self.give_way()
             return
         try:
-            self._capture.check()
             self._capture.prepare()
         except CaptureError as error:
             self._is_over = True
             self._capture.remove()
-            self._say_problem(CaptureError(f"nothing is captured: {error.message}", hint=error.hint))
+            self._say_problem(
+                CaptureError(f"nothing is captured: {error.message}", hint=error.hint)
+            )
             return
         self.is_prepared = True
         self._capture.start_clocks()
@@ -212,7 +219,7 @@ class LaunchedCapture(WindowListener):
                 self._report(end)
             elif self._request.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
-                self._say_problem(self._capture.why_unused(end))
+                say(self._capture.why_unused(end).message)
             self._capture.remove()
         except Exception as error:
             say(f"the capture failed: {error!r}")

@@ -53,20 +53,15 @@ class ProcessCapture:
         """The folder of the trace, as soon as the window has closed."""
         return self.watch.run
 
-    def check(self) -> None:
-        """Raise `CaptureError` if the port of the server is taken."""
-        for server in self._servers:
-            server.check()
-
     def prepare(self) -> None:
         """Make the folders; raises `CaptureError` if nothing can be written there."""
         self.watch.capture.prepare()
+        for server in self._servers:
+            server.start()
 
     def install(self) -> None:
         """Hook the framework, or wait for it to be imported."""
         self.watch.hooks.install()
-        for server in self._servers:
-            server.install()
 
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
@@ -111,5 +106,3 @@ class ProcessCapture:
     def leave(self) -> None:
         """This is a forked child, and the capture its parent's: unhook, and touch nothing else."""
         self.watch.hooks.remove()
-        for server in self._servers:
-            server.remove()

@@ -181,6 +181,7 @@ static PyTypeObject around_type = {
 #include <unistd.h>
 
 #define MOST_SIGNALS 65
+#define LONGEST_STANDSTILL_SECONDS 3
 
 static sem_t came, noticed, taken;
 static volatile sig_atomic_t number;
@@ -274,6 +275,17 @@ release_signals(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Runs in the main thread: the script does nothing more, unless it holds a lock that saving needs. */
+static int
+stand_still(void *unused)
+{
+    struct timespec rest = {.tv_sec = LONGEST_STANDSTILL_SECONDS};
+    Py_BEGIN_ALLOW_THREADS
+    nanosleep(&rest, NULL);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
 /* Wait for a signal, and return its number, 0 after release. */
 static PyObject *
 wait_for_signal(PyObject *module, PyObject *unused)
@@ -282,6 +294,9 @@ wait_for_signal(PyObject *module, PyObject *unused)
     wait_for(&came, -1);
     Py_END_ALLOW_THREADS
     sem_post(&taken);
+    if (number) {
+        Py_AddPendingCall(stand_still, NULL);
+    }
     return PyLong_FromLong(number);
 }
 

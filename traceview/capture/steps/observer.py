@@ -13,7 +13,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from threading import Lock, current_thread, enumerate, get_ident, main_thread
+from threading import Lock, current_thread, get_ident, main_thread
+from threading import enumerate as threads
 from time import monotonic
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
@@ -40,7 +41,7 @@ _END_OF_DATA: Final = ("OutOfRangeError",)
 class Call:
     """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
 
-    __slots__ = ("callee", "called_ns", "count", "is_between", "is_elsewhere", "thread", "was_step")
+    __slots__ = ("called_ns", "callee", "count", "is_between", "is_elsewhere", "thread", "was_step")
 
     def __init__(self, callee: Callee, count: int, thread: int) -> None:
         self.callee = callee
@@ -277,7 +278,7 @@ class Observer:
             return False
         if self._only is None or self._only == ident:
             return True
-        if any(thread.ident == self._only for thread in enumerate()):
+        if any(thread.ident == self._only for thread in threads()):
             return False
         self._only = None
         return True
