@@ -270,7 +270,6 @@ print(len(model.history.history["loss"]))
 
 
 def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
-    pytest.importorskip("keras")
     done = run(tmp_path, KERAS, "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")

@@ -16,6 +16,7 @@ from traceview.capture.steps.graphs import called
 
 _START: Final = b"CollectiveOpV2Kernel::Run"
 _END: Final = b"CollectiveExecutor::ExecuteAsync::Done"
+_PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 
 
 def collectives(trace: Path, graphs: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -76,6 +77,11 @@ def _ops(graph: Any, known: set[str]) -> Iterator[Any]:
             if name not in known:
                 known.add(name)
                 yield from _ops(graph._get_function(name).graph, known)
+
+
+def python_ops(graphs: Sequence[Any]) -> int:
+    """How many ops of these graphs run Python, such as `tf.py_function`."""
+    return sum(op.type in _PYTHON for graph in graphs for op in _ops(graph, set()))
 
 
 def _short(device: str) -> str:

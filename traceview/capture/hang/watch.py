@@ -17,11 +17,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from traceview.base.stack_dump import dumped_stacks
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
 from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.recorded import collectives
+from traceview.capture.hang.recorded import collectives, python_ops
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import block_signals, own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
@@ -46,19 +45,14 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True)
-class WrittenHang:
-    """A report in words. `files`: contents by suffix of the file name; `lines`: what the user should see now."""
-
-    files: Mapping[str, bytes]
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True)
 class HangSettings:
-    """After how long to report, and what makes a report of the facts."""
+    """After how long to report, and what makes a report of the facts.
+
+    That is the contents of its files by the suffix of their names, and the lines that the user should see now.
+    """
 
     after_s: float
-    write_up: Callable[[Mapping[str, Any]], WrittenHang]
+    write_up: Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
 
 
 def hang_settings(after_s: float, say: Callable[[str], None]) -> HangSettings | None:
@@ -72,7 +66,7 @@ def hang_settings(after_s: float, say: Callable[[str], None]) -> HangSettings | 
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
+    return HangSettings(after_s, write_up)
 
 
 class HangWatch:
@@ -103,6 +97,7 @@ class HangWatch:
     def start(self) -> None:
         """Begin; the time without a step runs from now."""
         self._silence.open()
+        self._silence.beat()
         self._thread.start()
 
     def stop(self) -> None:
@@ -155,12 +150,9 @@ class HangWatch:
         if paused_s < self.settings.after_s or (self._facts is not None and not has_gone_on):
             return
         self._complete("went-on")
-        found = _dumped_threads(self._silence.text(), _places())
-        self._begin({
-            **self._known(paused_s, is_lock_held=True),
-            "threads": found,
-            "missing": {} if found else {"threads": "the stacks of that time were not written"},
-        })  # fmt: skip
+        stacks = self._silence.text()
+        missing = {} if stacks else {"threads": "the stacks of that time were not written"}
+        self._begin({**self._known(paused_s, is_lock_held=True), "stacks": stacks, "missing": missing})
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
 
@@ -182,6 +174,9 @@ class HangWatch:
             "gpus": _gpus(missing),
             "missing": missing,
         }
+        with suppress(Exception):
+            # While the graph is being made, it is not known.
+            facts["python_ops"] = python_ops(self._graphs(facts["step_function"]))
         if self._stop.is_set() or self._steps.window.next_number != self._count:
             return
         self._begin(facts)
@@ -240,13 +235,17 @@ class HangWatch:
             return
         self._say("note: the profile was stopped and kept; it shows the steps up to here")
         try:
-            functions = steps.framework.step_objects.functions(facts["step_function"] or "")
-            graphs = [made[-1].graph for made in map(traces, functions) if made]
-            facts["collectives"] = collectives(kept.trace, graphs)
+            facts["collectives"] = collectives(kept.trace, self._graphs(facts["step_function"]))
         except Exception as error:
             facts["missing"]["profile"] = reason_of(error)
             return
         self._write(is_said=True)
+
+    def _graphs(self, function: str | None) -> list[Any]:
+        """The graphs of the step, where the framework has some."""
+        objects = getattr(self._steps.framework, "step_objects", None)
+        functions = objects.functions(function) if objects is not None and function else ()
+        return [made[-1].graph for made in map(traces, functions) if made]
 
     def _complete(self, state: str, *, total_s: float | None = None) -> None:
         """The hang is over: say so in its report."""
@@ -267,10 +266,10 @@ class HangWatch:
             self._place = self._steps.capture.report_place()
         folder, host = self._place
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
-        written = self.settings.write_up(self._facts)
-        for ending, content in written.files.items():
+        files, lines = self.settings.write_up(self._facts)
+        for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
-        new = [line for line in written.lines if line not in self._said] if is_said else []
+        new = [line for line in lines if line not in self._said] if is_said else []
         self._said += new
         for line in new:
             self._say(line)
@@ -292,27 +291,6 @@ class HangWatch:
 
 def _places() -> CodePlaces:
     return CodePlaces(folders_of_script())
-
-
-def _dumped_threads(text: str, places: CodePlaces) -> list[dict[str, Any]]:
-    """The stacks that `faulthandler` wrote; it names no thread."""
-    stacks = [
-        [
-            (frame.file, f"{places.shown(frame.file)}:{frame.line} in {frame.function}")
-            for frame in stack
-            if not places.is_own(frame.file)
-        ]
-        for stack in dumped_stacks(text)
-    ]
-    return [
-        {
-            "name": "thread" if place else "main thread",
-            "is_main": not place,
-            "user_line": next((line for file, line in stack if places.is_user(file)), None),
-            "frames": [line for _, line in stack],
-        }
-        for place, stack in enumerate(filter(None, stacks))
-    ]
 
 
 def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
