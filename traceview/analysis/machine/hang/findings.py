@@ -68,7 +68,7 @@ HANG: Final = Rule(
         **{wait: f"The thread {words}." for wait, words in WAIT_WORDS.items()},
         "inner": "It is in {inner} there.",
         "workers": "It keeps {tasks} waiting in a step.",
-        "lock": "A native call holds Python's lock (GIL), or the process was stopped.",
+        "native": "A native call holds Python's lock (GIL), or the process was stopped.",
         "worker": (
             "A collective ends when every device of its group has reached it. A worker does not reach it if it does "
             "something else: a checkpoint that only the chief writes, a longer validation, an input that blocks, or data "
@@ -91,7 +91,7 @@ HANG: Final = Rule(
         "profile": "the profile that ran shows which devices started it",
         "busy": "a GPU that waits in a collective of NCCL is busy, and one that has not reached it is idle",
         "open": "the call is open; which operation of it waits was not recorded",
-        "lock": "a native call held Python's lock, or the whole process was stopped",
+        "native": "a native call held Python's lock, or the whole process was stopped",
     },
     action=_TIMEOUTS,
     advice=(
@@ -206,7 +206,7 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
             if hang.waited_ns is not None
             else Evidence("threads", "stacks that faulthandler wrote", None, hang.host)
         ]
-        return "lock", "", ["lock"], ("medium", "lock"), shown
+        return "lock", "", ["native"], ("medium", "native"), shown
     thread = waits.thread
     wait = wait_of(thread) if thread else None
     notes = ["inner"] if "inner" in arguments else []
@@ -214,7 +214,9 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
     notes += ["workers"] if waits.end == "python" and "tasks" in arguments else []
     notes += ["input"] if "input" in waits.end else []
     shown = [Evidence("wait", wait or "not known", None, thread.name if thread else hang.host)]
-    return waits.end, "", notes, ("high" if wait else "medium", "thread"), shown
+    # That a step waits for its input is concluded: only the wait of a main thread in an iterator is seen.
+    is_seen = wait is not None and not (waits.end == "thread-of-input" and hang.step_function)
+    return waits.end, "", notes, ("high" if is_seen else "medium", "thread"), shown
 
 
 def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
@@ -239,11 +241,15 @@ def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
         "silent": _time(absent[0].silent_ns or 0) if absent else None,
         "unknown": Tasks(tuple(unknown)) if unknown else None,
         "step": Number(hang.step_count) if hang.step_count else None,
-        "late": Devices(late or tuple(idle_gpus(hang)), len(hang.gpus) or len(late + early) + 1, "device"),
-        "early": Devices(early or late, len(late + early) + 1, "device"),
+        "late": _devices(late or tuple(idle_gpus(hang)), len(hang.gpus) or len(late + early) + 1),
+        "early": _devices(early or late, len(late + early) + 1),
         "op": Ops((hang.collectives[0].op,)) if hang.collectives else None,
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _devices(keys: tuple[str, ...], count: int) -> Devices | None:
+    return Devices(keys, count, "device") if keys else None
 
 
 def _time(ns: int) -> Time:

@@ -118,7 +118,7 @@ def _step(hang: Hang, main: HangThread, phase: Phase) -> Waits:
     if any(not part.has_come for part in hang.collectives):
         return Waits("device")
     makers = [*_threads(hang, _OF_INPUT)]
-    runs_python = [*_threads(hang, _OF_AN_OP)]
+    runs_python = [thread for thread in _threads(hang, _OF_AN_OP) if thread not in makers]
     own, of_input = (runs_python, makers) if hang.python_ops else ([], makers + runs_python)
     making = sum(thread.computing_ratio or 0.0 for thread in own + of_input)
     if (own or of_input) and (hang.cores or 0.0) - making < WORKING_CORES:
