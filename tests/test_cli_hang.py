@@ -13,6 +13,7 @@ from traceview.analysis.machine.hang.section import content_of, write_up
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "fixtures" / "custom-loop-2"
 
+
 def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     case = hang(STEP, task="worker 0", workers=(worker(),))

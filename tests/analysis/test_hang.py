@@ -255,7 +255,9 @@ def test_input_that_computes_is_slow_and_no_hang() -> None:
 
 
 def test_a_script_with_jax_waits_for_its_devices() -> None:
-    main = thread("jax/_src/array.py:650 in _value", "train.py:50 in log", user_line="train.py:50 in log")
+    main = thread(
+        "jax/_src/array.py:650 in _value", "train.py:50 in log", user_line="train.py:50 in log"
+    )
     assert conclusion(between_steps(main, cores=0.0)) == (
         "hang",
         "high",
@@ -317,7 +319,9 @@ def test_the_screen_has_what_an_engineer_needs() -> None:
 
 
 def test_every_form_says_the_same() -> None:
-    case = hang(STEP, maker(), workers=(worker(),), collectives=(collective("GPU:0", has_come=True),))
+    case = hang(
+        STEP, maker(), workers=(worker(),), collectives=(collective("GPU:0", has_come=True),)
+    )
     section = hang_document(case)
     page = markdown.render_section(section)
     text = terminal.render_section(section, width=200, color=False)

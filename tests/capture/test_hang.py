@@ -21,7 +21,14 @@ from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import collectives
 from traceview.capture.hang.silence import Silence
-from traceview.capture.hang.threads import KernelThread, Look, PythonThread, described, look, python_threads
+from traceview.capture.hang.threads import (
+    KernelThread,
+    Look,
+    PythonThread,
+    described,
+    look,
+    python_threads,
+)
 from traceview.capture.hang.watch import HangSettings, HangWatch
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.settings import Settings
@@ -356,7 +363,11 @@ def test_the_device_that_did_not_come_is_in_the_profile(tmp_path: Path) -> None:
         return SimpleNamespace(name=name, device=f"/job:localhost/device:{device}", type="Op")
 
     graph = SimpleNamespace(
-        get_operations=lambda: [op("Reduce", "GPU:0"), op("call/Reduce_1", "GPU:1"), op("Other", "GPU:0")]
+        get_operations=lambda: [
+            op("Reduce", "GPU:0"),
+            op("call/Reduce_1", "GPU:1"),
+            op("Other", "GPU:0"),
+        ]
     )
     rows = collectives(recorded(tmp_path))
     assert rows == [

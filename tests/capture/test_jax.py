@@ -150,7 +150,9 @@ def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = (
         [sys.executable, *capture, "train.py", *arguments],
         cwd=folder,
         env=environment_with(
-            XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3"
+            XLA_FLAGS="--xla_force_host_platform_device_count=4",
+            JAX_PLATFORMS="cpu",
+            TF_CPP_MIN_LOG_LEVEL="3",
         ),
         capture_output=True,
         text=True,
@@ -158,7 +160,9 @@ def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = (
         check=False,
     )
     paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
-    return Ran(done.returncode, done.stdout, done.stderr, [json.loads(p.read_text("utf-8")) for p in paths])
+    return Ran(
+        done.returncode, done.stdout, done.stderr, [json.loads(p.read_text("utf-8")) for p in paths]
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -206,7 +210,16 @@ for number in range(20):
 def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, START + MICRO + END, "--steps", "12:20")
     assert "--step-function apply counts its calls" in done.err
-    counted = run(tmp_path, START + MICRO + END, "--steps", "8:13", "--step-function", "apply", "--out", "other")
+    counted = run(
+        tmp_path,
+        START + MICRO + END,
+        "--steps",
+        "8:13",
+        "--step-function",
+        "apply",
+        "--out",
+        "other",
+    )
     assert counted.code == 0
     assert "micro" not in counted.err
 
@@ -225,7 +238,12 @@ def state():
 
 
 def test_after_the_window_nothing_is_hooked(tmp_path: Path) -> None:
-    body = UNTOUCHED + "train_step = jax.jit(update)\n" + LOOP + "\n[print(type(x).__module__, str(x)[:24]) for x in state()]"
+    body = (
+        UNTOUCHED
+        + "train_step = jax.jit(update)\n"
+        + LOOP
+        + "\n[print(type(x).__module__, str(x)[:24]) for x in state()]"
+    )
     plain = run(tmp_path, START + body + END)
     done = run(tmp_path, START + body + END, "--steps", "8:13")
     assert "traceview" not in done.out
@@ -275,11 +293,16 @@ def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 
 
-PROCESSES = """
+PROCESSES = (
+    """
 import sys, jax
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[1]))
-""" + START.replace("import jax,", "import", 1).replace("import jax.numpy as jnp", "import jax.numpy as jnp") + """
+"""
+    + START.replace("import jax,", "import", 1).replace(
+        "import jax.numpy as jnp", "import jax.numpy as jnp"
+    )
+    + """
 mesh = Mesh(np.array(jax.devices()), ("data",))
 w = jax.device_put(weights, NamedSharding(mesh, P()))
 train_step = jax.jit(update)
@@ -288,6 +311,7 @@ for number in range(20):
     w = train_step(w, jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), local))
 jax.block_until_ready(w)
 """
+)
 
 
 def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
@@ -298,7 +322,9 @@ def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
         subprocess.Popen(
             [*command, str(index), address],
             cwd=tmp_path,
-            env=environment_with(XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"),
+            env=environment_with(
+                XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"
+            ),
             stderr=subprocess.PIPE,
             text=True,
         )

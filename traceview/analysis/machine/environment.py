@@ -42,8 +42,8 @@ def environment_section(view: View, result: Environment) -> doc.Section | None:
 
 
 def job_facts(environment: Environment) -> list[str]:
-    """Strategy, batch, size of the model, precision and TensorFlow, a few words each."""
-    wanted = (_strategy, _batch, _parameters, _precision, _tensorflow)
+    """Strategy, mesh, batch, size of the model, precision and framework, a few words each."""
+    wanted = (_strategy, _mesh, _batch, _parameters, _precision, _framework)
     return list(_facts(environment.hosts, wanted))
 
 
@@ -119,9 +119,18 @@ def _precision(host: HostEnvironment) -> str | None:
     return ", ".join(f"{module} {policy}" for module, policy in policies.items()) or None
 
 
-def _tensorflow(host: HostEnvironment) -> str | None:
-    version = host.versions.tensorflow
-    return None if version is None else f"TensorFlow {version}"
+def _framework(host: HostEnvironment) -> str | None:
+    versions = host.versions
+    if versions.jax is not None:
+        return f"JAX {versions.jax}"
+    return None if versions.tensorflow is None else f"TensorFlow {versions.tensorflow}"
+
+
+def _mesh(host: HostEnvironment) -> str | None:
+    """The mesh over which the arguments of the step are split."""
+    meshes = [a.mesh for f in host.jax.functions if f.is_step for a in f.arguments if a.mesh]
+    axes = [f"{axis} {size}" for axis, size in (meshes[0] if meshes else {}).items()]
+    return f"mesh {' × '.join(axes)}" if axes else None
 
 
 def _command(host: HostEnvironment) -> str | None:

@@ -20,6 +20,7 @@ from traceview.capture.check.checks_surroundings import CONFIG
 from traceview.capture.check.gpu_inventory import visible_gpus
 from traceview.capture.check.machine import Machine
 from traceview.capture.check.script_reading import ScriptReading
+from traceview.capture.jax.checks import check_jax, check_jax_gpus, jax_packages
 
 _SET_BY_SCRIPTS: Final = (
     VISIBLE,
@@ -59,12 +60,20 @@ def _examine(
     inventory = machine.inventory(proc)
     has_gpus = bool(inventory.gpus)
     visible = visible_gpus(inventory.gpus, environment.get(VISIBLE))
-    imported = machine.imported(environment) if asks_tensorflow and installed.packages else None
+    is_needed = any(reading.imports_tensorflow for reading in readings)
+    needs_jax = any(reading.imports_jax for reading in readings)
+    # A script that trains with one of them is not asked for the other.
+    asks_tensorflow &= bool(installed.packages) and (is_needed or not needs_jax)
+    imported = machine.imported(environment) if asks_tensorflow else None
     cuda = checks_tensorflow.cuda_major(installed, imported)
 
-    is_needed = any(reading.imports_tensorflow for reading in readings)
-    yield checks_tensorflow.check_tensorflow(installed, imported, is_needed=is_needed)
-    yield checks_tensorflow.check_cuda_build(installed, imported, visible, has_gpus)
+    if is_needed or not needs_jax:
+        yield checks_tensorflow.check_tensorflow(installed, imported, is_needed=is_needed)
+        yield checks_tensorflow.check_cuda_build(installed, imported, visible, has_gpus)
+    packages = jax_packages()
+    if needs_jax or (packages and not is_needed):
+        yield check_jax(packages, is_needed=needs_jax)
+        yield check_jax_gpus(packages, has_gpus=has_gpus)
     yield checks_gpus.check_gpus(inventory)
     where = "set in the script" if VISIBLE in setting else ""
     yield checks_gpus.check_visible(inventory, visible, environment.get(VISIBLE), where)

@@ -16,6 +16,9 @@ _OWN_PROFILES: Final = (
     "profiler.experimental.Profile",
     "profiler.experimental.server.start",
     "profiler.experimental.client.trace",
+    "jax.profiler.start_trace",
+    "jax.profiler.trace",
+    "jax.profiler.start_server",
 )
 _GPU: Final = re.compile(r"gpu:(\d{1,9})$", re.IGNORECASE)
 

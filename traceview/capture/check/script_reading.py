@@ -18,6 +18,7 @@ MOST_BYTES: Final = 4 << 20
 """Nobody writes longer scripts by hand."""
 
 _ROOTS: Final = ("tensorflow.", "keras.", "tf_keras.")
+_JAX: Final = ("jax.", "flax.", "optax.", "equinox.")
 _STRATEGIES: Final = (
     "MirroredStrategy",
     "MultiWorkerMirroredStrategy",
@@ -65,6 +66,7 @@ class ScriptReading:
     environment: dict[str, str] = field(default_factory=dict)
     variables_outside: tuple[tuple[int, str], ...] = ()
     imports_tensorflow: bool = False
+    imports_jax: bool = False
 
     def named(self, *names: str) -> list[Call]:
         """The calls whose name ends with one of `names`, whole parts only."""
@@ -125,6 +127,7 @@ class _Reader:
             imports_tensorflow=any(
                 f"{name}.".startswith(_ROOTS) for name in self._aliases.values()
             ),
+            imports_jax=any(f"{name}.".startswith(_JAX) for name in self._aliases.values()),
         )
 
     def _name(self, node: ast.AST) -> str:
@@ -139,13 +142,13 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Call | None:
         name = self._name(node.func)
-        is_of_tensorflow = name.startswith(_ROOTS)
-        if not is_of_tensorflow and not (
+        is_known = name.startswith((*_ROOTS, *_JAX))
+        if not is_known and not (
             isinstance(node.func, ast.Attribute) and node.func.attr == "compile"
         ):
             return None
         return Call(
-            name if is_of_tensorflow else "compile",
+            name if is_known else "compile",
             node.lineno,
             {word.arg: self._constant(word.value) for word in node.keywords if word.arg},
             tuple(self._constant(argument) for argument in node.args),

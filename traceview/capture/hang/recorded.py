@@ -33,7 +33,9 @@ def collectives(trace: Path, graphs: Sequence[Any] = ()) -> list[dict[str, Any]]
         elif name == _END:
             ended.add(stats.get(b"_c"))
         else:
-            parts = together.setdefault((stats.get(b"group_key"), stats.get(b"instance_key")), set())
+            parts = together.setdefault(
+                (stats.get(b"group_key"), stats.get(b"instance_key")), set()
+            )
             parts.add(_last(name.rpartition(b":")[0]))
     devices = {_last(op.name): op.device for graph in graphs for op in _ops(graph, set())}
     waiting = {op for number, op in begun.items() if number not in ended and op}

@@ -85,7 +85,9 @@ class Look:
 
 def look(places: CodePlaces) -> Look:
     """Look now."""
-    return Look(monotonic_ns(), tuple(python_threads(places)), kernel_threads(Path("/proc/self/task")))
+    return Look(
+        monotonic_ns(), tuple(python_threads(places)), kernel_threads(Path("/proc/self/task"))
+    )
 
 
 def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
@@ -99,7 +101,9 @@ def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
         name = str(getattr(thread, "name", "")) or "thread of a library"
         lines, user_line = _stack(places, frames[ident])
         if lines and not name.startswith(OWN_THREADS):
-            native_id = getattr(thread, "native_id", None) or (os.getpid() if ident == main else None)
+            native_id = getattr(thread, "native_id", None) or (
+                os.getpid() if ident == main else None
+            )
             yield PythonThread(ident, name, native_id, tuple(lines), user_line)
 
 
@@ -113,7 +117,9 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     frame = innermost
     while frame is not None:
         code = frame.f_code
-        if not places.is_own(code.co_filename) and not (code.co_filename.startswith(_IMPORT) and lines):
+        if not places.is_own(code.co_filename) and not (
+            code.co_filename.startswith(_IMPORT) and lines
+        ):
             origin = origin_of(code) or Origin(code.co_filename, code.co_name)
             file = SHOWN_FILE if origin.file is None else places.shown(origin.file)
             line = f"{file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
@@ -159,7 +165,9 @@ def described(first: Look, second: Look, *, without: int | None = None) -> dict[
     """Both looks as fields of the report. `without`: the native id of a thread whose processor time does not count."""
     length_ns = max(second.t_ns - first.t_ns, 1)
     before = {thread.ident: thread.frames for thread in first.python}
-    cpu_ns = {number: _spent(first, second, number) for number in second.kernel if number != without}
+    cpu_ns = {
+        number: _spent(first, second, number) for number in second.kernel if number != without
+    }
     cores = sum(cpu_ns.values()) / length_ns if cpu_ns else None
     main = threading.main_thread().ident
     return {

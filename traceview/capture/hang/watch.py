@@ -72,7 +72,9 @@ def hang_settings(after_s: float, say: Callable[[str], None]) -> HangSettings | 
 class HangWatch:
     """Watches the steps of one `StepWatch` from `start` to `stop`. `say` gets lines for the user."""
 
-    def __init__(self, settings: HangSettings, steps: StepWatch, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: HangSettings, steps: StepWatch, say: Callable[[str], None]
+    ) -> None:
         self.settings = settings
         self._steps = steps
         self._say = say
@@ -152,7 +154,9 @@ class HangWatch:
         self._complete("went-on")
         stacks = self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
-        self._begin({**self._known(paused_s, is_lock_held=True), "stacks": stacks, "missing": missing})
+        self._begin(
+            {**self._known(paused_s, is_lock_held=True), "stacks": stacks, "missing": missing}
+        )
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
 
@@ -211,7 +215,9 @@ class HangWatch:
 
     def _other_calls(self) -> int:
         """Calls so far of functions that are no step."""
-        return sum(callee.calls for callee in list(self._steps.observer.callees) if not callee.is_step)
+        return sum(
+            callee.calls for callee in list(self._steps.observer.callees) if not callee.is_step
+        )
 
     def _begin(self, facts: dict[str, Any]) -> None:
         self._facts = facts

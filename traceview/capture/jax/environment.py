@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceview.capture.sidecar.environment import describe_command, listed_variables
-from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener
+from traceview.capture.sidecar.cluster import PROCESS
+from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.file import Facts, Sidecar
 
 if TYPE_CHECKING:
     from traceview.capture.jax.steps import JaxSteps
 
 
-class JaxEnvironment(WindowListener):
-    """Devices, processes, mesh, and functions with their arguments."""
+class JaxEnvironment(EnvironmentListener):
+    """Devices, processes, and functions with their arguments, beside the command, versions and links."""
 
     def __init__(self, steps: JaxSteps) -> None:
         self._steps = steps
 
     def opening(self, sidecar: Sidecar) -> None:
-        """What does not change."""
-        with sidecar.timed("environment"):
+        """Note all that does not change."""
+        super().opening(sidecar)
+        with sidecar.timed("jax"):
             jax: Any = sys.modules["jax"]
-            sidecar.add("command", describe_command())
-            sidecar.add("variables", listed_variables(os.environ))
             sidecar.add("jax", describe(jax))
+            if jax.process_count() > 1:
+                sizes = {PROCESS: jax.process_count()}
+                sidecar.add(
+                    "cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes}
+                )
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """The functions, which may have been compiled in the window."""
+        """Note the functions, which may have been compiled in the window."""
+        super().closed(sidecar, trace)
         functions = [
             {
                 "name": function.name,
@@ -48,19 +53,19 @@ class JaxEnvironment(WindowListener):
 
 
 def describe(jax: Any) -> dict[str, Any]:
-    """The devices of this process, and how many processes there are."""
+    """The devices of this process, how many processes there are, and settings of numbers."""
     facts = Facts()
-    facts.ask("backend", jax.default_backend)
-    facts.ask("process_index", jax.process_index)
-    facts.ask("process_count", jax.process_count)
-    facts.ask("device_count", jax.device_count)
-    facts.ask(
-        "devices",
-        lambda: [
-            {"id": device.id, "platform": device.platform, "kind": device.device_kind}
-            for device in jax.local_devices()
-        ],
-    )
-    facts.ask("enable_x64", lambda: bool(jax.config.jax_enable_x64))
-    facts.ask("matmul_precision", lambda: str(jax.config.jax_default_matmul_precision or "default"))
+    facts.ask_each({
+        "backend": jax.default_backend,
+        "process_index": jax.process_index,
+        "process_count": jax.process_count,
+        "device_count": jax.device_count,
+        "devices": lambda: [_device(device) for device in jax.local_devices()],
+        "enable_x64": lambda: bool(jax.config.jax_enable_x64),
+        "matmul_precision": lambda: str(jax.config.jax_default_matmul_precision or "default"),
+    })  # fmt: skip
     return facts.as_group()
+
+
+def _device(device: Any) -> dict[str, Any]:
+    return {"id": device.id, "platform": device.platform, "kind": device.device_kind}

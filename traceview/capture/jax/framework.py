@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from traceview.capture.jax.environment import JaxEnvironment

@@ -81,7 +81,9 @@ class CompiledFunction:
 
 def _axes(part: Any) -> str | None:
     """The axes of the mesh over which a dimension is split."""
-    return None if part is None else "+".join(map(str, part)) if isinstance(part, tuple) else str(part)
+    return (
+        None if part is None else "+".join(map(str, part)) if isinstance(part, tuple) else str(part)
+    )
 
 
 def has_backward(program: Any) -> bool:

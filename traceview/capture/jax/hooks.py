@@ -98,7 +98,12 @@ class JaxHooks:
     # Inside
 
     def _put(
-        self, restores: list[Callable[[], None]], owner: Any, name: str, before: Before, after: After
+        self,
+        restores: list[Callable[[], None]],
+        owner: Any,
+        name: str,
+        before: Before,
+        after: After,
     ) -> None:
         """Replace a method, property or function, as long as `restores` are not called."""
         original = vars(owner).get(name, getattr(owner, name, None))
@@ -160,10 +165,14 @@ class JaxHooks:
                 put()
 
             flag._update_thread_local_hook = changed
-            self._restores.append(functools.partial(setattr, flag, "_update_thread_local_hook", original))
+            self._restores.append(
+                functools.partial(setattr, flag, "_update_thread_local_hook", original)
+            )
         put()
         # Other threads keep a hook that does nothing.
-        self._restores.append(lambda: state.set_local(None) if callable(state.get_local()) else None)
+        self._restores.append(
+            lambda: state.set_local(None) if callable(state.get_local()) else None
+        )
 
     def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
         thread, returned, hooks = self._thread, self._executions.returned, self._restores
@@ -190,7 +199,9 @@ class JaxHooks:
             self._tell(self._executions.returned, program_name(program.name), program)
         return result
 
-    def _lowers(self, jaxpr: Any, _kind: str, name: str, shardings: Any, *_: Any, **__: Any) -> None:
+    def _lowers(
+        self, jaxpr: Any, _kind: str, name: str, shardings: Any, *_: Any, **__: Any
+    ) -> None:
         self._tell(self._executions.compiles, name, jaxpr, shardings)
 
     def _annotates(self, annotation: Any, name: str, **_stats: Any) -> None:
@@ -199,7 +210,9 @@ class JaxHooks:
     def _mark_begins(self, annotation: Any) -> None:
         self._tell(self._executions.mark_begins, annotation.traceview_name)
 
-    def _mark_ends(self, annotation: Any, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+    def _mark_ends(
+        self, annotation: Any, _kind: Any, error: BaseException | None, _trace: Any
+    ) -> None:
         self._tell(self._executions.mark_ends, annotation.traceview_name, error)
 
     def _fetched(self, _token: Any, result: Any, _error: BaseException | None) -> Any:

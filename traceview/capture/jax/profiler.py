@@ -141,9 +141,7 @@ def _stand_in(module: Any, native: Any, say: Callable[[str], None]) -> Callable[
     holder = next(name for name in _HOLDERS if hasattr(module, name))
     original, attributes = getattr(module, holder), vars(module)
     stands_in = _StandIn(native, lambda: _UnrecordedProfile(module, say))
-    attributes[holder] = (
-        stands_in if holder == _HOLDERS[0] else _Holder(original, stands_in)
-    )
+    attributes[holder] = stands_in if holder == _HOLDERS[0] else _Holder(original, stands_in)
     return lambda: attributes.update({holder: original})
 
 

@@ -57,9 +57,7 @@ class JaxSteps:
     # What the rest of the capture asks
 
     nothing_called: Final = "no function of jax.jit or jax.pmap was called"
-    how_to_mark: Final = (
-        "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
-    )
+    how_to_mark: Final = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
     current: ClassVar[None] = None
     """The call that runs; of those of JAX only the return is seen."""
     has_moved: ClassVar[bool] = False
@@ -86,7 +84,11 @@ class JaxSteps:
         """What the user should know about what counts as a step."""
         for step in self.step_functions:
             for other in self.callees:
-                if other.is_update and not other.is_step and _CLEARLY <= other.calls * _CLEARLY <= step.calls:
+                if (
+                    other.is_update
+                    and not other.is_step
+                    and _CLEARLY <= other.calls * _CLEARLY <= step.calls
+                ):
                     yield (
                         f"the steps are the calls of {step.name}; {other.name}, which updates what it is given, ran once for "
                         f"about {round(step.calls / other.calls)} of them: --step-function {other.name} counts its calls"
@@ -215,7 +217,9 @@ def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
     """Whether this function is the step, and not the one that was taken for it."""
     if called.computes_gradients is not leading.computes_gradients:
         return called.computes_gradients
-    return called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
+    return (
+        called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
+    )
 
 
 def _is_of_jax(function: Any) -> bool:

@@ -16,7 +16,16 @@ from traceview.analysis.machine.hang.waits import (
 )
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Devices, Functions, Line, Number, Ops, Tasks, Time
+from traceview.analysis.rules.words import (
+    Argument,
+    Devices,
+    Functions,
+    Line,
+    Number,
+    Ops,
+    Tasks,
+    Time,
+)
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.hang import Hang, Wait
 
@@ -35,7 +44,9 @@ WAIT_WORDS: Final[Mapping[Wait, str]] = {
 """What a thread does."""
 
 _TIMEOUTS: Final = "Look at the line: give each `get()`, lock and request a timeout."
-_NCCL: Final = "If GPUs hang in the first step, look at `NCCL_DEBUG=INFO`, and try `NCCL_P2P_DISABLE=1`."
+_NCCL: Final = (
+    "If GPUs hang in the first step, look at `NCCL_DEBUG=INFO`, and try `NCCL_P2P_DISABLE=1`."
+)
 _NO_END: Final = (
     "With `tf.distribute.experimental.CommunicationOptions(timeout_seconds=600)` in the strategy, the job ends with an "
     "error that names the op."
@@ -101,8 +112,10 @@ HANG: Final = Rule(
     actions={
         "worker": (
             "Look at what the worker that is missing does: its own report has its stacks.",
-            "Give all workers the same number of batches (`repeat()` and `steps_per_epoch`, or `drop_remainder=True`) and "
-            f"the same callbacks. {_NO_END}",
+            (
+                "Give all workers the same number of batches (`repeat()` and `steps_per_epoch`, or `drop_remainder=True`) "
+                f"and the same callbacks. {_NO_END}"
+            ),
         ),
         "device": (
             "Look at what the step does on that device before the collective: a branch that waits, or one that skips it.",
@@ -110,8 +123,10 @@ HANG: Final = Rule(
         ),
         "call": (
             "Record the step that hangs and the one before it: `traceview capture --on-hang 60s` with `--steps`.",
-            "[It is step {step}, counted from 0. ]The profile is stopped and kept during the hang, and shows the last ops of "
-            f"each device. Look for queues, callbacks to Python and waiting ops in the step. {_NO_END} {_NCCL}",
+            (
+                "[It is step {step}, counted from 0. ]The profile is stopped and kept during the hang, and shows the last ops of "
+                f"each device. Look for queues, callbacks to Python and waiting ops in the step. {_NO_END} {_NCCL}"
+            ),
         ),
     },
     metrics={
@@ -167,7 +182,12 @@ def diagnose(hang: Hang) -> list[Finding]:
     title, action, notes, sure, evidence = _words(hang, waits, arguments)
     return [
         HANG.finding(
-            title=title, action=action, notes=notes, confidence=sure, evidence=evidence, arguments=arguments
+            title=title,
+            action=action,
+            notes=notes,
+            confidence=sure,
+            evidence=evidence,
+            arguments=arguments,
         )
     ]
 
@@ -184,7 +204,13 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
             Evidence("silent_ns", worker.silent_ns or 0, None, f"{worker.task}, {worker.state}")
             for worker in absent[:4]
         ]
-        return absent[0].state, "worker", ["worker"], ("high", "said") if said else ("medium", "slow"), shown
+        return (
+            absent[0].state,
+            "worker",
+            ["worker"],
+            ("high", "said") if said else ("medium", "slow"),
+            shown,
+        )
     if waits.end == "device":
         shown = [Evidence("has_come", "no", None, part.device or part.op) for part in late[:4]]
         return "device", "device", ["device"], ("high", "profile"), shown

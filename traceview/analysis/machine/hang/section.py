@@ -231,4 +231,3 @@ def _stacks(hang: Hang) -> Iterator[doc.Block]:
 
 def _of_task(hang: Hang) -> Phrase | None:
     return phrase(", ", name(hang.task)) if hang.task else None
-

@@ -19,7 +19,16 @@ Phase: TypeAlias = Literal[
     "checkpoint", "restore", "tracing", "input", "validation", "import", "results", "step", "python"
 ]
 End: TypeAlias = Literal[
-    "lock", "worker", "device", "gpu", "thread-of-step", "thread-of-input", "input", "call", "results", "python"
+    "lock",
+    "worker",
+    "device",
+    "gpu",
+    "thread-of-step",
+    "thread-of-input",
+    "input",
+    "call",
+    "results",
+    "python",
 ]
 """What does not go on, at the end of the waits."""
 
@@ -43,7 +52,11 @@ _PLACES: Final = tuple(
         ("input", r"ops/data_flow_ops\.py", r"dequeue\w*"),
         ("input", r"ops/gen_data_flow_ops\.py", r"queue_dequeue\w*"),
         ("tracing", r"framework/func_graph\.py", r".*"),
-        ("tracing", r"polymorphic_function/tracing_compilation\.py", r"_?(?:trace|create|maybe)\w*"),
+        (
+            "tracing",
+            r"polymorphic_function/tracing_compilation\.py",
+            r"_?(?:trace|create|maybe)\w*",
+        ),
         ("tracing", r"jax/_src/(?:compiler|interpreters/(?:partial_eval|mlir))\.py", r".*"),
         ("results", r"jax/_src/array\.py", r"(?:_value|__\w+__)"),
         ("results", r"jax/_src/api\.py", r"(?:block_until_ready|device_get|effects_barrier)"),
@@ -74,7 +87,12 @@ _OF_INPUT: Final = re.compile(
 _OF_AN_OP: Final = re.compile(r"(?:.*/)?ops/script_ops\.py:\d+ in .*", re.DOTALL)
 """Code below which TensorFlow runs `tf.py_function`, of the input or of the step."""
 _WAITING_FILES: Final[Mapping[Wait, tuple[str, ...]]] = {
-    "lock": ("threading.py", "queue.py", "multiprocessing/synchronize.py", "multiprocessing/queues.py"),
+    "lock": (
+        "threading.py",
+        "queue.py",
+        "multiprocessing/synchronize.py",
+        "multiprocessing/queues.py",
+    ),
     "read": ("socket.py", "ssl.py", "http/client.py", "multiprocessing/connection.py"),
     "poll": ("selectors.py", "select.py"),
     "child": ("subprocess.py", "multiprocessing/popen_fork.py"),
