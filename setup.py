@@ -12,6 +12,10 @@ COMPILED = [
     Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
+COMPILED += [
+    Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)
+    for name in ("traceview.capture.process.native", "traceview.capture.hang.outside")
+]
 STARTUP = "traceview.pth"
 
 

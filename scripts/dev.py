@@ -387,7 +387,7 @@ def check_wheels() -> None:
 def check_contents(wheel_path: Path) -> None:
     """The wheel has what the package needs at run time, and nothing of the build."""
     names = set(zipfile.ZipFile(wheel_path).namelist())
-    needed = {"traceview/py.typed", STARTUP, "traceview/capture/startup/sitecustomize.py"}
+    needed = {"traceview/py.typed", STARTUP}
     needed |= {f"traceview/report/{path.name}" for path in (PACKAGE / "report").glob("*.txt")}
     for folder in ("document/html/assets", "document/html/templates"):
         paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]

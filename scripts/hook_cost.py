@@ -1,6 +1,6 @@
 """Measure what the hooks of `traceview capture` cost a step outside the window.
 
-    python scripts/hook_cost.py [--calls 20000] [--most-us 20]
+    python scripts/hook_cost.py [--calls 20000] [--most-us 15]
 
 Needs an environment with TensorFlow (``tensorflow-cpu`` will do). TensorFlow's own work in a step takes a hundred times
 as long as the hooks, and varies by more than they cost. So it is left out, and the step is timed with the hooks and without
@@ -211,9 +211,9 @@ def capture_warnings_ignored() -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--calls", type=int, default=20_000, help="steps of each kind, each way")
+    parser.add_argument("--calls", type=int, default=15.000, help="steps of each kind, each way")
     parser.add_argument(
-        "--most-us", type=float, default=20.0, help="what the hooks may cost a step"
+        "--most-us", type=float, default=15.0, help="what the hooks may cost a step"
     )
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -51,13 +51,11 @@ NOT_IN_REPORTS = tuple(
         "check",
         "demo",
         "launch/command.py",
-        "launch/journal.py",
         "launch/launched.py",
         "launch/launched_capture.py",
         "launch/programs.py",
         "launch/variable.py",
         "sidecar/secrets.py",
-        "startup",
     )
 )
 OF_TENSORFLOW = """

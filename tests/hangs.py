@@ -50,12 +50,9 @@ def hang(*threads: HangThread, **changes: Any) -> Hang:
         step_function="train_step",
         is_step=True,
         is_first_call=False,
-        is_evaluation=False,
         is_lock_held=False,
         look_ns=SECOND,
         cores=0.01,
-        written_bytes=0,
-        other_call_count=0,
         calls_in_look=0,
         other_function=None,
         threads=threads,
@@ -78,17 +75,14 @@ def worker(state: Any = "elsewhere", **changes: Any) -> HangWorker:
         waited_ns=60 * SECOND,
         silent_ns=SECOND,
         line="train.py:50 in write_summary",
-        is_answering=True,
     )
     return replace(plain, **changes)
 
 
-def collective(device: str, *, has_come: bool | None = None) -> HangCollective:
+def collective(device: str, *, has_come: bool) -> HangCollective:
     """The part of one all-reduce on a device."""
     suffix = "" if device.endswith("0") else "_1"
-    return HangCollective(
-        f"CollectiveReduceV2{suffix}", "CollectiveReduceV2", device, 2, None, has_come
-    )
+    return HangCollective(f"CollectiveReduceV2{suffix}", device, has_come)
 
 
 STEP = thread(EXECUTE, "train.py:87 in <module>")

@@ -7,7 +7,9 @@ from pathlib import Path
 import traceview
 from scripts.scenarios import SCENARIOS
 from tests.sidecars import mirrored, write_sidecar
-from traceview.analysis.measures.environment import Environment
+from traceview.analysis.machine.environment import job_facts
+from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.trace.sidecar.fields import read_as
 
 
 def environment_of(folder: Path) -> Environment:
@@ -115,3 +117,32 @@ def test_without_any_sidecar_there_is_a_reason(tmp_path: Path) -> None:
     report = traceview.analyze(tmp_path)
     assert report.results.environment is None
     assert report.skipped["environment"].startswith("no sidecar")
+
+
+def test_a_script_with_jax_has_its_mesh() -> None:
+    arguments = [
+        {
+            "name": "w",
+            "shape": [8, 8],
+            "dtype": "float32",
+            "sharding": [None, "model"],
+            "mesh": {"data": 2, "model": 4},
+        },
+        {"name": "lr", "shape": [], "dtype": "float32", "sharding": None, "mesh": None},
+    ]
+    function = {
+        "name": "train_step",
+        "is_step": True,
+        "calls": 14,
+        "computes_gradients": True,
+        "arguments": arguments,
+    }
+    content = {
+        "host": "gpu1",
+        "versions": {"jax": "0.10.2"},
+        "jax": {"backend": "cpu", "functions": [function]},
+    }
+    wrong: list[str] = []
+    host = read_as(HostEnvironment, content, wrong)
+    assert wrong == []
+    assert list(job_facts(Environment((host,), ()))) == ["mesh data 2 × model 4", "JAX 0.10.2"]

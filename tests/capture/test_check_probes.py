@@ -3,84 +3,21 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from traceview.capture.check.gpu_inventory import (
     Gpu,
     GpuProcess,
-    read_inventory,
-    read_nvml,
     read_proc,
     read_smi,
     visible_gpus,
 )
 from traceview.capture.check.libraries import in_toolkits, load_library, packaged
-from traceview.capture.check.machine import Network
 from traceview.capture.check.tensorflow_facts import import_tensorflow, read_installed
-
-
-class FakeNvml:
-    """The part of pynvml that is used; GPU 1 has no process list."""
-
-    class NVMLError(Exception):
-        pass
-
-    def __init__(self, count: int = 2, *, is_broken: bool = False) -> None:
-        self.count = count
-        self.is_broken = is_broken
-        self.is_open = False
-
-    def init(self) -> None:
-        if self.is_broken:
-            raise self.NVMLError("Driver/library version mismatch")
-        self.is_open = True
-
-    def shutdown(self) -> None:
-        self.is_open = False
-
-    def __getattr__(self, name: str) -> Any:
-        def no_processes(handle: int) -> list[SimpleNamespace]:
-            if handle == 1:
-                raise self.NVMLError("Not Supported")
-            return [SimpleNamespace(pid=42, usedGpuMemory=None)]
-
-        answers: dict[str, Any] = {
-            "nvmlInit": self.init,
-            "nvmlShutdown": self.shutdown,
-            "nvmlDeviceGetCount": lambda: self.count,
-            "nvmlDeviceGetHandleByIndex": lambda index: index,
-            "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=100, used=30),
-            "nvmlDeviceGetComputeRunningProcesses": no_processes,
-            "nvmlDeviceGetUUID": lambda index: f"GPU-{index}".encode(),
-            "nvmlDeviceGetName": lambda _: "H200",
-            "nvmlSystemGetCudaDriverVersion": lambda: 12080,
-            "nvmlSystemGetDriverVersion": lambda: b"570.1",
-        }
-        return answers[name]
-
-
-def test_nvml() -> None:
-    nvml = FakeNvml()
-    inventory = read_nvml(nvml)
-    assert inventory.gpus == (
-        Gpu(0, "GPU-0", "H200", 100, 30, (GpuProcess(42, None),)),
-        Gpu(1, "GPU-1", "H200", 100, 30, ()),
-    )
-    assert (inventory.driver, inventory.cuda, inventory.source) == ("570.1", (12, 8), "NVML")
-    assert not nvml.is_open
-
-
-def test_nvml_that_does_not_start() -> None:
-    inventory = read_nvml(FakeNvml(is_broken=True))
-    assert inventory.gpus == ()
-    assert inventory.notes == ("NVML: Driver/library version mismatch",)
 
 
 def test_smi() -> None:
@@ -129,20 +66,6 @@ def test_proc(tmp_path: Path) -> None:
 
 def test_a_driver_that_shows_no_gpu_is_a_problem(tmp_path: Path) -> None:
     assert read_proc(driver_folder(tmp_path)).problem == "the driver is loaded but shows no GPU"
-
-
-def test_nvml_is_asked_first_and_its_absence_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    assert read_inventory(tmp_path).source == "NVML"
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    notes = read_inventory(tmp_path).notes
-    assert notes == (
-        "nvidia-ml-py is not installed (pip install nvidia-ml-py)",
-        "nvidia-smi is not installed",
-    )
 
 
 GPUS = tuple(Gpu(index, f"GPU-{'abcd'[index]}0-1", "A100") for index in range(4))
@@ -256,20 +179,8 @@ def test_where_libraries_are_looked_for(tmp_path: Path) -> None:
     for path in (wheel, toolkit):
         path.parent.mkdir(parents=True)
         path.touch()
-    assert packaged([tmp_path], "cupti", 12) == [str(wheel)]
+    assert packaged([tmp_path], 12) == [str(wheel)]
     assert in_toolkits(tmp_path, {}, "libcupti.so.12") == [str(toolkit)]
-
-
-def test_network() -> None:
-    network = Network()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert network.ask([("127.0.0.1", port)]) == {("127.0.0.1", port): "listening"}
-        assert not network.is_free(port)
-    assert network.ask([("127.0.0.1", port)]) == {("127.0.0.1", port): "refused"}
-    assert network.is_free(port)
-    name = ("a" * 64 + ".invalid", 1)
-    assert network.ask([name]) == {name: "unknown name"}
 
 
 @pytest.mark.tensorflow

@@ -27,13 +27,11 @@ GOOD = """
 """
 
 
-def checks_of(
-    tmp_path: Path, source: str, *, visible: int | None = 2, version: str = "2.21.0"
-) -> list[Check]:
+def checks_of(tmp_path: Path, source: str, *, visible: int = 2) -> list[Check]:
     path = tmp_path / "train.py"
     path.write_text(dedent(source), encoding="utf-8")
     readings, unreadable = read_scripts([path])
-    return [*unreadable, *check_scripts(readings, visible_count=visible, version=version)]
+    return [*unreadable, *check_scripts(readings, visible_count=visible)]
 
 
 def test_a_script_without_trouble(tmp_path: Path) -> None:
@@ -51,7 +49,6 @@ def test_a_script_without_trouble(tmp_path: Path) -> None:
             "tf.profiler.experimental.Profile",
         ),
         ("tf.summary.trace_on(profiler=True)", "script-profiler", "trace_on"),
-        ("tf.profiler.experimental.ProfilerOptions()", "script-options", "2.20 and 2.21"),
         ("tf.keras.callbacks.TensorBoard(profile_batch=(5, 9))", "script-tensorboard", "(5, 9)"),
         (
             "from keras.callbacks import TensorBoard\nTensorBoard(profile_batch=args.batch)",
@@ -60,19 +57,6 @@ def test_a_script_without_trouble(tmp_path: Path) -> None:
         ),
         ("tf.distribute.MirroredStrategy(['GPU:0'])", "script-devices", "1 of 2 visible"),
         ("tf.distribute.OneDeviceStrategy('/gpu:0')", "script-devices", "one device"),
-        ("model.compile(steps_per_execution=5)", "script-steps", "steps_per_execution=5"),
-        ("model.compile(run_eagerly=True)", "script-steps", "op by op"),
-        ("tf.config.run_functions_eagerly(True)", "script-steps", "op by op"),
-        (
-            "@tf.function\ndef epoch(it):\n  for _ in tf.range(9):\n    strategy.run(f, (next(it),))",
-            "script-steps",
-            "train.py:16: a loop",
-        ),
-        (
-            "def epoch(it):\n  while True:\n    train_step(next(it))\nepoch = tf.function(epoch)",
-            "script-steps",
-            "a loop",
-        ),
         ("weight = tf.Variable(1.0)", "script-scope", "train.py:14 tf.Variable"),
         (
             "def build():\n  return tf.keras.Model()\nmodel = build()",
@@ -113,12 +97,6 @@ def test_what_is_found(tmp_path: Path, addition: str, name: str, part: str) -> N
 def test_what_is_no_trouble(tmp_path: Path, addition: str) -> None:
     (check,) = checks_of(tmp_path, dedent(GOOD) + "\n" + addition)
     assert check.status == "ok", check
-
-
-def test_options_are_taken_before_2_20(tmp_path: Path) -> None:
-    source = dedent(GOOD) + "tf.profiler.experimental.ProfilerOptions()"
-    (check,) = checks_of(tmp_path, source, version="2.19.1")
-    assert check.status == "ok"
 
 
 def test_a_device_that_is_not_there_fails(tmp_path: Path) -> None:

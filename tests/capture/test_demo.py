@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from tests.command import Command
 from traceview.base.errors import UsageError
 from traceview.capture.demo import run as demo_run
 from traceview.capture.demo.injection import InjectionListener, Injections, Slowdown
-from traceview.capture.demo.run import capture_demo
-from traceview.capture.process.script import without_our_frames
-from traceview.capture.record.capture import Settings
+from traceview.capture.demo.run import demo_command
+from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.window.ranges import StepRange
 from traceview.ledger.states import IDLE_STATES
@@ -68,8 +66,6 @@ def test_a_cost_is_measured_even_if_the_script_ends_in_it() -> None:
     with pytest.raises(KeyboardInterrupt), injected.measured(Slowdown.callback):
         raise KeyboardInterrupt
     assert injected.ns[Slowdown.callback][0] > 0
-    injected.clear()
-    assert injected.ns == {}
 
 
 @pytest.mark.parametrize(
@@ -84,14 +80,14 @@ def test_slowdowns_that_exclude_each_other(
     chosen: list[Slowdown], names: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
-        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print, slowdowns=chosen)
+        demo_command(Settings(tmp_path / "logs", WINDOW), None, chosen)
     assert not (tmp_path / "logs").exists()
 
 
 def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as raised:
-        capture_demo(Settings(tmp_path / "logs", WINDOW), say=print)
+        demo_command(Settings(tmp_path / "logs", WINDOW), None, [])
     assert "pip install" in str(raised.value.hint)
 
 
@@ -115,14 +111,6 @@ def test_options_that_do_not_go_together(
     assert done.code == 2
     assert message in done.err
     assert done.out == ""
-
-
-def test_a_failure_of_the_demo_script_shows_its_lines() -> None:
-    with pytest.raises(ValueError, match="wrong") as raised:
-        exec(compile("raise ValueError('wrong')", str(demo_run._SCRIPT), "exec"))
-    without_our_frames(raised.value)
-    frames = traceback.extract_tb(raised.value.__traceback__)
-    assert frames[-1].filename == str(demo_run._SCRIPT)
 
 
 SLOW = """
@@ -176,15 +164,18 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
 SEVERAL = """
 import json, sys
 from pathlib import Path
-from traceview.capture.demo.injection import Slowdown
-from traceview.capture.demo.run import capture_demo
-from traceview.capture.record.capture import Settings
+from tests.capture.in_process import captured
+from traceview.capture.demo.injection import INJECTED, InjectionListener, Slowdown
+from traceview.capture.demo.run import demo_command
+from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import StepRange
 
 for name in sys.argv[1:].copy():
-    settings = Settings(Path(name), StepRange(10, 15))
     slowdowns = [Slowdown(one) for one in name.split("+")]
-    done = capture_demo(settings, say=lambda _: None, slowdowns=slowdowns)
+    command = demo_command(Settings(Path(name), StepRange(10, 15)), None, slowdowns)
+    INJECTED.ns, INJECTED.step = {}, 0
+    sys.argv[:] = command[1:]
+    done = captured(command[1], "10:15", listeners=[InjectionListener(slowdowns)], out=name)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 # `launch` has a process of its own: collectives of single ops do not share one with those of functions.

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
-from traceview.capture.process.lock_watcher import GRACE_SECONDS
 
 pytestmark = pytest.mark.tensorflow
 QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
@@ -49,12 +48,12 @@ def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> N
             process.stdout.readline()
             time.sleep(0.5)
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == -signal.SIGTERM
-    done = Captured(process.returncode, out, err, tmp_path / "logs")
-    (trace,) = done.run.glob("*.xplane.pb")
+    run = Path(err.rpartition("the trace is in ")[2].strip())
+    (trace,) = run.glob("*.xplane.pb")
     assert markers_of(trace) == [9, 10, 11]
 
 
@@ -99,9 +98,9 @@ def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_pytho
             _, err = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert time.monotonic() - begun < GRACE_SECONDS + 5
-    assert process.returncode == -signal.SIGKILL
-    assert "a native call has held Python's lock since then" in err
+    assert time.monotonic() - begun < 15
+    assert process.returncode == -signal.SIGTERM
+    assert "a native call holds Python's lock, so the profile is not saved" in err
 
 
 FIT = """

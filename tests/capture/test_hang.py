@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,17 +15,23 @@ from typing import Any
 import pytest
 
 from scripts.xspace import XSpace
-from tests.capture.conftest import Capture
+from tests.capture.conftest import ROOT, Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
-from traceview.capture.hang import peers as peers_module
-from traceview.capture.hang.fallback import Fallback
 from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.recorded import recorded_collectives, with_recorded
-from traceview.capture.hang.threads import described, look, native_groups, python_threads
-from traceview.capture.hang.watch import HangSettings, HangWatch, WrittenHang
+from traceview.capture.hang.recorded import collectives
+from traceview.capture.hang.silence import Silence
+from traceview.capture.hang.threads import (
+    KernelThread,
+    Look,
+    PythonThread,
+    described,
+    look,
+    python_threads,
+)
+from traceview.capture.hang.watch import HangSettings, HangWatch
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.record.capture import Settings
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.window.ranges import StepRange
 
@@ -46,7 +54,7 @@ def test_a_pause_is_reported_once_and_the_report_is_completed(capture: Capture) 
     (report,) = reports(done.logdir)
     assert (report["step_count"], report["state"]) == (4, "went-on")
     assert 2.5 < report["total_ns"] / 1e9 < 6
-    assert report["findings"][0]["code"] == "hang-python"
+    assert report["findings"][0]["code"] == "hang"
     assert "training went on after 3 s" in done.err
     # The trace follows into the run of the report.
     assert sorted(path.suffix for path in done.run.iterdir()) == [".json", ".json", ".md", ".pb"]
@@ -88,9 +96,9 @@ def test_a_time_that_is_none_is_refused(capture: Capture) -> None:
 
 
 def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_path: Path) -> None:
-    def write_up(_facts: object) -> WrittenHang:
+    def write_up(_facts: object) -> tuple[dict[str, bytes], list[str]]:
         time.sleep(1.2)
-        return WrittenHang({".json": b"{}"}, [])
+        return {".json": b"{}"}, []
 
     steps = StepWatch(Settings(tmp_path, StepRange(10, 15)), print)
     watch = HangWatch(HangSettings(0.5, write_up), steps, print)
@@ -122,7 +130,6 @@ def test_two_looks_show_who_computes(tmp_path: Path) -> None:
     assert main["wait"] == "computing"
     assert main["computing_ratio"] > 0
     assert main["is_moving"]
-    assert sum(group["count"] for group in facts["native"]) >= 1
 
 
 def test_a_stack_has_no_frames_of_the_capture(tmp_path: Path) -> None:
@@ -131,53 +138,92 @@ def test_a_stack_has_no_frames_of_the_capture(tmp_path: Path) -> None:
     assert not [line for line in main.frames if "traceview/capture" in line]
 
 
-def test_groups_of_threads_have_those_first_that_compute() -> None:
-    from traceview.capture.hang.threads import KernelThread
-
-    kernel = {
-        1: KernelThread("a", "lock", 0),
-        2: KernelThread("b", "computing", 10),
-        3: KernelThread("a", "poll", 0),
-    }
-    groups = native_groups(kernel, {1: 0, 2: 5, 3: 0}, 10)
-    assert [(g["name"], g["count"], g["computing_ratio"]) for g in groups] == [
-        ("b", 1, 0.5),
-        ("a", 2, 0.0),
-    ]
-    assert groups[1]["waits"] == {"lock": 1, "poll": 1}
+@pytest.mark.parametrize(
+    ("cpu_ns", "switches", "of_others_ns", "wait"),
+    [
+        (0, 1, 0, "lock"),
+        (10**8, 1, 0, "computing"),
+        # A loop of operations that other threads compute is woken by each of them.
+        (0, 500, 10**9, "computing"),
+        (0, 500, 0, "lock"),
+    ],
+    ids=["it hangs", "it runs Python", "it hands work to others", "it polls"],
+)
+def test_a_thread_that_works_does_not_wait_for_a_lock(
+    cpu_ns: int, switches: int, of_others_ns: int, wait: str
+) -> None:
+    thread = PythonThread(1, "MainThread", 7, ("train.py:3 in loop",), None)
+    first = Look(0, (thread,), {7: KernelThread("lock", 0, 0), 8: KernelThread("lock", 0, 0)})
+    later = {7: KernelThread("lock", cpu_ns, switches), 8: KernelThread("lock", of_others_ns, 9)}
+    (row,) = described(first, Look(10**9, (thread,), later))["threads"]
+    assert row["wait"] == wait
 
 
 # Where no Python can run
 
 
 def test_the_timer_fires_only_where_it_is_not_armed_again(tmp_path: Path) -> None:
-    fallback = Fallback(tmp_path, 0.5)
-    fallback.open()
+    silence = Silence(tmp_path, 0.5)
+    silence.open()
     try:
         for _ in range(4):
-            fallback.arm()
+            silence.beat()
             time.sleep(0.2)
-        assert fallback.text() == ""
-        fallback.arm()
+        assert silence.text() == ""
+        silence.beat()
         time.sleep(0.8)
-        assert "test_the_timer_fires_only" in fallback.text()
-        fallback.clear()
-        assert fallback.text() == ""
+        assert "test_the_timer_fires_only" in silence.text()
+        assert silence.text() == ""
     finally:
-        fallback.close()
+        silence.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+HELD = """
+import ctypes, pathlib, time
+from traceview.capture.hang.silence import Silence
+silence = Silence(pathlib.Path("."), 0.5)
+silence.open()
+silence.beat()
+def compute():
+    ctypes.PyDLL(None).sleep(3)
+compute()
+print(time.monotonic(), flush=True)
+silence.close()
+"""
+
+
+def test_a_native_call_with_the_lock_is_told_while_it_lasts(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        told_s = time.monotonic()
+        ended_s = float(process.stdout.readline())
+        rest = process.stderr.read()
+    assert "no Python has run for 0.5 s: a native call holds Python's lock" in line
+    assert told_s < ended_s
+    assert "in compute" in rest
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_script_keeps_the_timer_that_it_uses(tmp_path: Path) -> None:
     original = faulthandler.dump_traceback_later
-    fallback = Fallback(tmp_path, 0.2)
-    fallback.open()
-    fallback.arm()
+    silence = Silence(tmp_path, 0.2)
+    silence.open()
+    silence.beat()
     with (tmp_path / "own.txt").open("w") as file:
         faulthandler.dump_traceback_later(0.3, file=file)
-        fallback.arm()
+        silence.beat()
         time.sleep(0.7)
-        fallback.close()
+        silence.close()
     assert "Timeout" in (tmp_path / "own.txt").read_text()
     assert faulthandler.dump_traceback_later is original
 
@@ -192,9 +238,9 @@ def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
         (tmp_path / f"{FILE_PREFIX}{name}.txt").touch()
     kept = tmp_path / f"{FILE_PREFIX}{host}-999999998-a.txt"
     kept.write_text("stacks")
-    fallback = Fallback(tmp_path, 9)
-    fallback.open()
-    fallback.close()
+    silence = Silence(tmp_path, 9)
+    silence.open()
+    silence.close()
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == sorted([kept.name, *(f"{FILE_PREFIX}{name}.txt" for name in names[1:])])
 
@@ -248,28 +294,6 @@ def test_a_worker_that_writes_no_more_is_silent(tmp_path: Path) -> None:
         assert worker["state"] == state
         assert worker["silent_ns"] == pytest.approx(seconds * 1e9, rel=0.1)
         assert never["state"] == "unknown"
-
-
-def test_many_workers_that_are_gone_do_not_hold_the_report_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock_s = 0.0
-
-    def ask(_task: object) -> bool:
-        nonlocal clock_s
-        clock_s += 2
-        return False
-
-    addresses = [f"host{number}:1" for number in range(31)]
-    task = {"type": "worker", "index": 0}
-    found = Peers(tmp_path, StepRange(10, 15), 5.0, print)
-    assert found.find({
-        "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})
-    })  # fmt: skip
-    monkeypatch.setattr(peers_module, "time", SimpleNamespace(monotonic=lambda: clock_s))
-    monkeypatch.setattr(peers_module, "_is_answering", ask)
-    answers = [worker["is_answering"] for worker in found.read()]
-    assert answers == [False] * 5 + [None] * 25
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"host": 1}', "x" * 100])
@@ -335,28 +359,24 @@ def recorded(folder: Path) -> Path:
 
 
 def test_the_device_that_did_not_come_is_in_the_profile(tmp_path: Path) -> None:
-    found = recorded_collectives(recorded(tmp_path))
-    assert found.begun == ("Reduce",)
-    assert found.together == ((7, frozenset({"Reduce", "Reduce_1"})),)
-    graph = [
-        {
-            "op": name,
-            "type": "CollectiveReduceV2",
-            "device": device,
-            "group_key": None,
-            "instance_key": None,
-        }
-        for name, device in (("Reduce", "GPU:0"), ("call/Reduce_1", "GPU:1"), ("Other", "GPU:0"))
+    def op(name: str, device: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, device=f"/job:localhost/device:{device}", type="Op")
+
+    graph = SimpleNamespace(
+        get_operations=lambda: [
+            op("Reduce", "GPU:0"),
+            op("call/Reduce_1", "GPU:1"),
+            op("Other", "GPU:0"),
+        ]
+    )
+    rows = collectives(recorded(tmp_path))
+    assert rows == [
+        {"op": "Reduce", "device": "", "has_come": True},
+        {"op": "Reduce_1", "device": "", "has_come": False},
     ]
-    rows = with_recorded(graph, found)
-    assert [(row["op"], row["has_come"]) for row in rows] == [
-        ("Reduce", True),
-        ("call/Reduce_1", False),
-        ("Other", None),
-    ]
-    assert rows[1]["group_key"] == 7
+    assert [row["device"] for row in collectives(recorded(tmp_path), [graph])] == ["GPU:0", "GPU:1"]
 
 
 def test_collectives_that_ended_are_not_open(fixtures: Path) -> None:
     (path,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
-    assert recorded_collectives(path).begun == ()
+    assert collectives(path) == []

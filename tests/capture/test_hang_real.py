@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, environment_with
+from tests.capture.conftest import environment_with
 from tests.capture.test_workers import free_addresses
-from traceview.capture.launch.command import STARTUP
-from traceview.capture.launch.environment_variable import VARIABLE
+from traceview.capture.launch.launched import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 
@@ -246,7 +245,6 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
     (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
     variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1") | {
         VARIABLE: f"--on-hang {LIMIT} {options} --out logs",
-        "PYTHONPATH": os.pathsep.join([str(STARTUP), str(ROOT)]),
     }
     with subprocess.Popen(
         ["bash", "train.sh"],

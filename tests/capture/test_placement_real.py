@@ -141,14 +141,10 @@ legacy.fit(data(12), verbose=0)
 }
 DRIVER = """
 import json
-from pathlib import Path
-from traceview.capture.record.capture import Settings
-from traceview.capture.process.script import Script
-from traceview.capture.launch.script_capture import capture_script
-from traceview.capture.window.ranges import StepRange
+from tests.capture.in_process import captured
 
 for name, path in json.load(open("kinds.json")):
-    done = capture_script(Script(path), Settings(Path("logs"), StepRange(4, 6)), say=lambda line: None)
+    done = captured(path, "4:6")
     print(json.dumps([name, done.code, str(done.run)]), flush=True)
 """
 

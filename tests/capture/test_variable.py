@@ -10,7 +10,7 @@ import pytest
 
 from traceview.base.errors import UsageError
 from traceview.capture.launch.variable import Request, option_names, windows
-from traceview.capture.record.capture import Settings
+from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.cli.app import app
 
@@ -48,7 +48,7 @@ REQUEST = Request(
     ("train step", "--other"),
     serve=6009,
     on_hang_s=0.25,
-    journal=Path("/some where/.journal"),
+    launch="12-ab",
 )
 TIMED = Request(Settings(Path("/logs"), UNDECIDED, seconds=SecondsRange(0.5, 100)))
 
@@ -62,10 +62,10 @@ def test_a_launcher_passes_absolute_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = Request(Settings(Path("logs"), StepRange(1, 2)), journal=Path("j")).as_variable()
+    text = Request(Settings(Path("logs"), StepRange(1, 2))).as_variable()
     os.chdir("/")
     read = Request.parse(text)
-    assert (read.settings.out, read.journal) == (tmp_path / "logs", tmp_path / "j")
+    assert read.settings.out == tmp_path / "logs"
 
 
 @pytest.mark.parametrize(

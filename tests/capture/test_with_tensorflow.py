@@ -331,21 +331,11 @@ assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
 }
 DRIVER = """
 import json, sys
-from pathlib import Path
-from traceview.capture.record.capture import Settings
-from traceview.capture.process.script import Script
-from traceview.capture.launch.script_capture import capture_script
-from traceview.capture.window.ranges import StepRange
+from tests.capture.in_process import captured
 
 for name, path, window, step_function in json.load(open("kinds.json")):
-    said = []
-    done = capture_script(
-        Script(path),
-        Settings(Path("logs"), StepRange.parse(window)),
-        say=said.append,
-        step_functions=[step_function] if step_function else [],
-    )
-    row = [name, done.code, str(done.run), done.problem and done.problem.message, said]
+    done = captured(path, window, [step_function] if step_function else [])
+    row = [name, done.code, str(done.run), done.problem, done.said]
     print(json.dumps(row), file=sys.__stdout__, flush=True)
 """
 QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")

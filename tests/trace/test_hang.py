@@ -21,8 +21,6 @@ Thread 0x00007f3805ffb6c0 (most recent call first):
 Thread 0x00007f380f0c1740 (most recent call first):
   File "/home/zebra/job/train.py", line 13 in on_batch_end
   File "/home/zebra/job/train.py", line 25 in <module>
-  File "/home/zebra/traceview/capture/process/script.py", line 105 in _execute
-  File "/lib/python3.11/site-packages/typer/main.py", line 1519 in wrapper
 """
 
 

@@ -9,8 +9,6 @@ FILE_PREFIX: Final = ".traceview-stacks-"
 """Of the file of a process that is captured; host, number of the process and a random part follow."""
 OWN_CODE: Final = "/traceview/capture/"
 """In the path of every module of a capture."""
-RUNNER: Final = "/traceview/capture/process/script.py"
-"""At the end of the path of the module whose frame runs the script; further out is only the command itself."""
 _STARTS: Final = ("Thread 0x", "Current thread 0x")
 _FRAME: Final = re.compile(
     r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)', re.DOTALL
@@ -26,17 +24,12 @@ class DumpedFrame(NamedTuple):
 
 
 def dumped_stacks(text: str) -> list[list[DumpedFrame]]:
-    """The frames of each thread within the script, the innermost first; the main thread, dumped last, comes first."""
+    """The frames of each thread, the innermost first; the main thread, dumped last, comes first."""
     stacks: list[list[DumpedFrame]] = []
-    is_of_script = True
     for line in text.splitlines():
         match = _FRAME.fullmatch(line)
         if line.startswith(_STARTS):
             stacks.append([])
-            is_of_script = True
         elif match and stacks:
-            is_of_script = is_of_script and not match["file"].endswith(RUNNER)
-            if is_of_script:
-                frame = DumpedFrame(match["file"], int(match["line"]), match["function"])
-                stacks[-1].append(frame)
+            stacks[-1].append(DumpedFrame(match["file"], int(match["line"]), match["function"]))
     return stacks[::-1]

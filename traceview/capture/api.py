@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import wraps
 from os import PathLike
 from pathlib import Path
 from threading import Event, Lock, get_ident
@@ -16,11 +15,12 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.budget import Budget, WindowBudget
-from traceview.capture.process.hidden_frames import HiddenFrames, hidden, line_of_user
+from traceview.capture.process.around import around
 from traceview.capture.process.own_threads import own_thread
-from traceview.capture.record.capture import Settings
+from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import shortcomings
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar.file import Sidecar, WindowListener
@@ -68,24 +68,24 @@ class Session:
 
     def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
-        window, inputs = self._window, self._watch.step_inputs
+        window, framework = self._window, self._watch.framework
         name = str(getattr(train_step, "__name__", "train_step"))
-        self._watch.step_objects.add(name, train_step)
+        framework.step_objects.add(name, train_step)
 
-        @wraps(train_step)
-        @hidden
-        def step(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        def before(*args: Any, **kwargs: Any) -> bool:
             window.begin()
             if window.state == "recording":
-                inputs.given(args, kwargs)
-            try:
-                result = train_step(*args, **kwargs)
-            except BaseException as error:
+                framework.step_inputs.given(args, kwargs)
+            return True
+
+        def after(_: bool, result: Any, error: BaseException | None) -> Any:
+            if error is None:
+                window.end(name)
+            else:
                 window.fail(name, error)
-                raise
-            window.end(name)
             return result
 
+        step: Callable[Parameters, Result] = around(train_step, before, after)
         return step
 
 
@@ -228,7 +228,7 @@ class _StepCapture:
         watched = self._watched(self._out, window, listeners, may_be_missed)
         self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
-        self._watch.step_objects.add("fit", self.model)
+        self._watch.framework.step_objects.add("fit", self.model)
         self._watch.hooks.watch_input(self.model)
         return self._watch
 
@@ -306,15 +306,12 @@ def _watched(
     watch = StepWatch(settings, say, places=places, listeners=listeners)
     watch.capture.prepare()
     is_whole = False
-    frames = HiddenFrames()
     try:
-        frames.install()
         watch.hooks.install()
         yield watch
         is_whole = True
     finally:
         watch.hooks.remove()
-        frames.remove()
         watch.finish(is_synchronised=is_whole)
         is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
         if is_missed and watch.capture.kept is not None:
@@ -341,16 +338,20 @@ class _Warnings:
     """Warns at the line of the user's code that runs; without one, at the line that made the capture."""
 
     def __init__(self) -> None:
-        line = line_of_user()
-        self._made_at = ("traceview", 1) if line is None else (line.file, line.number)
+        self._made_at = _line_of_user() or ("traceview", 1)
 
     def __call__(self, text: str) -> None:
-        line, message = line_of_user(), text.removeprefix("note: ")
-        if line is not None:
-            warnings.warn(message, CaptureWarning, stacklevel=line.level)
-            return
-        file, number = self._made_at
-        warnings.warn_explicit(message, CaptureWarning, file, number)
+        file, number = _line_of_user() or self._made_at
+        warnings.warn_explicit(text.removeprefix("note: "), CaptureWarning, file, number)
+
+
+def _line_of_user() -> tuple[str, int] | None:
+    """The file and line of the user's code that runs in this thread, the innermost one."""
+    places = CodePlaces(folders_of_script())
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not places.is_user(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 _INTERVAL_SECONDS: Final = 0.1

@@ -9,10 +9,6 @@ STARTED: Final = perf_counter()
 """When the command began, on the clock of `perf_counter`."""
 
 
-class ScriptInterrupted(BaseException):  # nothing has failed
-    """Ctrl-C has ended the script of the user, and the process ends as Python's does then: by the signal."""
-
-
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""
     import gc
@@ -21,6 +17,11 @@ def main() -> None:
     # A command that reads, prints and ends collects no garbage: its process ends soon.
     gc.disable()
     try:
+        if sys.argv[1:2] == ["capture"]:
+            # A script should not wait for the libraries of a command line that it does not need.
+            from traceview.capture.launch.command import become_at_once
+
+            become_at_once(sys.argv[2:])
         from traceview.cli.app import app
 
         app(prog_name="traceview")
@@ -28,10 +29,6 @@ def main() -> None:
         # Before or after a command; those inside one are handled by its group.
         sys.stderr.write("traceview: interrupted; nothing was written\n")
         sys.exit(130)
-    except ScriptInterrupted:
-        # Its traceback is printed already. Python ends by the signal if nothing catches this.
-        sys.excepthook = lambda *_: None
-        raise KeyboardInterrupt from None
     except OSError as error:
         # The help could not be printed; a command says so itself.
         from traceview.cli.output import abandon_stdout

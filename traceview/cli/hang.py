@@ -1,4 +1,4 @@
-"""Joins the watch for hangs in a capture with what makes reports of them, and prints such reports."""
+"""Prints the reports of hangs that are below a folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,7 @@ from traceview.cli.output import Target
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
-    from traceview.capture.hang.watch import HangSettings
     from traceview.trace.sidecar.hang import Hang
-
-
-def hang_settings(after_s: float) -> HangSettings:
-    """What `--on-hang` asks for.
-
-    Everything that writes a report is imported here: a script that hangs in an import must not stop the report.
-    """
-    from traceview.analysis.machine.hang.section import write_up
-    from traceview.capture.hang.watch import HangSettings, WrittenHang
-
-    return HangSettings(after_s, lambda facts: WrittenHang(*write_up(facts)))
 
 
 def show_hangs(
@@ -41,19 +29,6 @@ def show_hangs(
         hangs = [redacted_record(hang) for hang in hangs]
     _write(target, hangs, width, as_json=as_json)
     return bool(hangs)
-
-
-def show_process(target: Target, pid: int, width: int | None, *, as_json: bool) -> None:
-    """Print what a running process shows from outside, and its open reports if a capture watches it."""
-    from traceview.capture.hang.attach import facts_of_process, folder_of_reports
-    from traceview.trace.sidecar.hang import hang_of
-
-    seen = hang_of(facts_of_process(pid))
-    folder = folder_of_reports(pid)
-    reports = [hang for hang in _hangs_below(folder) if hang.pid == pid] if folder else []
-    if not as_json:
-        reports = [hang for hang in reports if hang.state == "open"]
-    _write(target, [seen, *reports], width, as_json=as_json)
 
 
 def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ import traceview
 from traceview.base.errors import CaptureError, TraceviewError
 from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.variable import Request
-from traceview.capture.process.script import ScriptEnd, without_our_frames
+from traceview.capture.record.outcome import End
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
 from traceview.report.summary import Invocation
@@ -46,7 +46,6 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     __tracebackhide__ = True
     try:
         capture = ProcessCapture(Request.parse(line), _say)
-        capture.check()
         capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError
@@ -54,17 +53,17 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
         hint = error.hint if isinstance(error, CaptureError) else _EXAMPLE
         raise UsageError(f"{error.message}\nhint: {hint}" if hint else error.message) from None
     capture.install()
-    capture.start_clock()
+    capture.start_clocks()
     problem: CaptureError | None = None
-    end = ScriptEnd(0, is_failure=False)
+    end: End = "ended"
     try:
         value = _run(shell, cell)
     except BaseException as error:
-        end = ScriptEnd.by_error(error)
-        without_our_frames(error)
+        end = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         raise
     finally:
-        problem = capture.finish(end)
+        capture.end_recording(end)
+        problem = capture.outcome(end)
         capture.remove()
         _show(shell, capture.run, problem)
     return value

@@ -34,7 +34,7 @@ def private_folder(target: Path) -> Iterator[Path]:
     """
     import tempfile
 
-    from traceview.capture.process.script import terminable
+    from traceview.cli.termination import terminable
 
     with terminable():
         beside = Path(os.path.realpath(target)).parent

@@ -50,7 +50,7 @@ def environment_section(view: View, result: Environment) -> doc.Section | None:
 
 
 def job_facts(environment: Environment) -> list[str]:
-    """Strategy, batch, size of the model, precision and TensorFlow, a few words each."""
+    """Strategy, mesh, batch, size of the model, precision and framework, a few words each."""
     return list(_facts(environment.hosts, _job))
 
 
@@ -85,8 +85,9 @@ def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[s
 
 
 def _job(host: HostEnvironment) -> Iterator[str | None]:
-    """Strategy, batch, size of the model, precision and TensorFlow."""
+    """Strategy, mesh, batch, size of the model, precision and framework."""
     yield _strategy(host)
+    yield _mesh(host)
     batch = host.batch
     is_split = batch.per_replica not in (None, batch.global_)
     each = f" ({numbers.count(batch.per_replica)} per replica)" if is_split else ""
@@ -97,8 +98,16 @@ def _job(host: HostEnvironment) -> Iterator[str | None]:
     is_one = len(set(policies.values())) == 1
     of_modules = ", ".join(f"{module} {policy}" for module, policy in policies.items())
     yield f"Keras policy {next(iter(policies.values()))}" if is_one else of_modules
-    tensorflow = host.versions.tensorflow
-    yield None if tensorflow is None else f"TensorFlow {tensorflow}"
+    versions = host.versions
+    tensorflow = None if versions.tensorflow is None else f"TensorFlow {versions.tensorflow}"
+    yield tensorflow if versions.jax is None else f"JAX {versions.jax}"
+
+
+def _mesh(host: HostEnvironment) -> str | None:
+    """The mesh over which the arguments of the step are split."""
+    meshes = [a.mesh for f in host.jax.functions if f.is_step for a in f.arguments if a.mesh]
+    axes = [f"{axis} {size}" for axis, size in (meshes[0] if meshes else {}).items()]
+    return f"mesh {' × '.join(axes)}" if axes else None
 
 
 def _strategy(host: HostEnvironment) -> str | None:

@@ -17,8 +17,7 @@ UNEXPLAINED_BYTES: Final = 1 << 30
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _ORDER: Final = "CUDA_DEVICE_ORDER"
-_UNKNOWN: Final = "unknown without NVML or nvidia-smi"
-_GROWTH: Final = "TF_FORCE_GPU_ALLOW_GROWTH"
+_UNKNOWN: Final = "unknown without nvidia-smi"
 
 
 def check_gpus(inventory: GpuInventory) -> Check:
@@ -41,8 +40,6 @@ def check_gpus(inventory: GpuInventory) -> Check:
         f"{count} × {name}" for name, count in Counter(gpu.name for gpu in inventory.gpus).items()
     )
     versions = f", driver {inventory.driver}" if inventory.driver else ""
-    if inventory.cuda:
-        versions += f" (CUDA {inventory.cuda[0]}.{inventory.cuda[1]})"
     return subject.ok(f"{models}{versions}, by {inventory.source}{notes}")
 
 
@@ -172,34 +169,6 @@ def _command(proc: Path, pid: int) -> str:
         return f" {(proc / str(pid) / 'comm').read_text('utf-8', 'replace').strip()}"
     except OSError:
         return ""
-
-
-def check_growth(
-    visible: VisibleGpus, environment: Mapping[str, str], is_set_by_script: bool
-) -> Check:
-    """Whether TensorFlow takes all GPU memory at its start."""
-    subject = Subject("memory-growth")
-    value = environment.get(_GROWTH)
-    if value is not None and value not in ("true", "false"):
-        return subject.warning(
-            f"TensorFlow ignores {_GROWTH}={value}",
-            f"set {_GROWTH} to true or false, in lower case",
-        )
-    if not visible.count:
-        return subject.not_applicable(NO_GPU)
-    if value == "true" or (is_set_by_script and value is None):
-        by = f"{_GROWTH}=true" if value else "set_memory_growth in the script"
-        return subject.ok(
-            f"on ({by}): the memory in use, in the trace and in NVML, is the memory needed"
-        )
-    others = [gpu for gpu in visible.gpus if gpu.processes]
-    if others:
-        return subject.warning(
-            f"off: TensorFlow takes nearly all memory at its start, but other processes use "
-            f"{listed(f'GPU {gpu.index}' for gpu in others)}",
-            f"set {_GROWTH}=true",
-        )
-    return subject.ok("off (default): TensorFlow takes nearly all memory at its start")
 
 
 def _gibibytes(size: int | None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,16 +9,11 @@ from typing import Final
 from traceview.capture.check.check import NO_GPU, Check, Subject, listed
 from traceview.capture.check.libraries import in_toolkits, packaged
 from traceview.capture.check.machine import Machine
-from traceview.capture.sidecar.gpu_libraries import nccl_version
-
-SHARED_MEMORY_BYTES: Final = 1 << 30
-"""NCCL keeps buffers for each pair of GPUs in /dev/shm, of which containers have 64 MiB by default."""
 
 DISABLED: Final = "TF_DISABLE_PROFILING"
 _FALSE: Final = ("", "0", "false", "no")
 _CAP_SYS_ADMIN: Final = 21
 _CAP_PERFMON: Final = 38
-_CONTAINER_MARKS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc", "podman")
 _SESSIONS: Final = {
     "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
     "NV_NSIGHT_INJECTION_PORT_BASE": "Nsight Compute",
@@ -33,13 +27,13 @@ _RUNNING_TOOLS: Final = ("nsys", "ncu", "nvprof", "nv-hostengine", "dcgm-exporte
 _CONCURRENT: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 
 
-def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int | None) -> Check:
+def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int) -> Check:
     """Whether CUPTI loads, and belongs to the CUDA that TensorFlow was compiled for."""
     subject = Subject("cupti")
     if not has_gpus:
         return subject.not_applicable(NO_GPU)
     soname = f"libcupti.so.{cuda}"
-    in_packages = packaged(machine.site_packages, "cupti", cuda)
+    in_packages = packaged(machine.site_packages, cuda)
     reachable = [*(path for path in in_packages if path.endswith(soname)), soname]
     library = machine.load(reachable, "cuptiGetVersion", machine.environment)
     if library.path:
@@ -49,10 +43,6 @@ def check_cupti(machine: Machine, *, has_gpus: bool, cuda: int, driver_cuda: int
             return subject.failed(
                 f"{detail}, but TensorFlow was built for CUDA {cuda}",
                 "pip install 'tensorflow[and-cuda]'",
-            )
-        if version and driver_cuda is not None and int(version.partition(".")[0]) > driver_cuda:
-            return subject.failed(
-                f"{detail}; the driver only supports CUDA {driver_cuda}", "install a newer driver"
             )
         return subject.ok(detail)
     elsewhere = [
@@ -83,38 +73,6 @@ def cupti_cuda(version: int) -> str:
     return known.get(version, "")
 
 
-def check_nccl(machine: Machine, *, gpu_count: int, cuda: int) -> Check:
-    """Whether NCCL loads, which several GPUs need to communicate."""
-    subject = Subject("nccl")
-    if gpu_count < 2:
-        return subject.not_applicable("fewer than two GPUs are visible")
-    candidates = [
-        *(p for p in packaged(machine.site_packages, "nccl", cuda) if p.endswith(".so.2")),
-        "libnccl.so.2",
-    ]
-    library = machine.load(candidates, "ncclGetVersion", machine.environment)
-    if not library.path:
-        return subject.warning(
-            f"libnccl.so.2 does not load ({library.error}): unless TensorFlow includes its own copy, its strategies "
-            "reduce gradients more slowly, or fail",
-            f"pip install 'tensorflow[and-cuda]' or nvidia-nccl-cu{cuda}",
-        )
-    detail = library.path
-    if library.version > 0:
-        detail = f"{nccl_version(library.version)}, {library.path}"
-    shared = machine.root / "dev" / "shm"
-    try:
-        size = shutil.disk_usage(shared).total
-    except OSError:
-        return subject.ok(detail)
-    if size < SHARED_MEMORY_BYTES and "NCCL_SHM_DISABLE" not in machine.environment:
-        return subject.warning(
-            f"{detail}; /dev/shm has only {size >> 20} MiB, and NCCL may need more",
-            "docker run --shm-size=1g or --ipc=host",
-        )
-    return subject.ok(detail)
-
-
 def check_permission(proc: Path, *, has_gpus: bool) -> Check:
     """Whether the driver lets this user profile."""
     subject = Subject("profiling-permission")
@@ -138,33 +96,6 @@ def check_permission(proc: Path, *, has_gpus: bool) -> Check:
         "if GPU rows are empty: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or "
         "docker run --cap-add SYS_ADMIN",
     )
-
-
-def check_container(root: Path, environment: Mapping[str, str], *, has_gpus: bool) -> Check:
-    """Whether this is a container, and with which privileges."""
-    subject = Subject("container")
-    container = _container(root, environment)
-    if not container:
-        return subject.ok("none")
-    if _has_capability(root / "proc"):
-        return subject.ok(f"{container}, with CAP_SYS_ADMIN or CAP_PERFMON")
-    remark = "" if has_gpus else "; it sees GPUs of its host only with --gpus"
-    return subject.ok(f"{container}, without CAP_SYS_ADMIN{remark}")
-
-
-def _container(root: Path, environment: Mapping[str, str]) -> str:
-    if (root / ".dockerenv").exists():
-        return "Docker"
-    if (root / "run" / ".containerenv").exists():
-        return "Podman"
-    for variable in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "KUBERNETES_SERVICE_HOST"):
-        if environment.get(variable):
-            return variable.partition("_")[0].capitalize()
-    try:
-        groups = (root / "proc" / "1" / "cgroup").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return next((mark for mark in _CONTAINER_MARKS if mark in groups), "")
 
 
 def _has_capability(proc: Path) -> bool:

@@ -10,13 +10,15 @@ from typing import Final
 from traceview.base.errors import UsageError
 from traceview.capture.check.check import Check, Subject, listed
 from traceview.capture.check.script_reading import UNKNOWN, ScriptReading, read_script
-from traceview.capture.record.trace_summary import OPTIONS_IGNORED, release
 
 _OWN_PROFILES: Final = (
     "profiler.experimental.start",
     "profiler.experimental.Profile",
     "profiler.experimental.server.start",
     "profiler.experimental.client.trace",
+    "jax.profiler.start_trace",
+    "jax.profiler.trace",
+    "jax.profiler.start_server",
 )
 _GPU: Final = re.compile(r"gpu:(\d{1,9})$", re.IGNORECASE)
 
@@ -32,24 +34,20 @@ def read_scripts(paths: Sequence[Path]) -> tuple[list[ScriptReading], list[Check
     return readings, checks
 
 
-def check_scripts(
-    readings: Sequence[ScriptReading], *, visible_count: int | None, version: str
-) -> Iterator[Check]:
-    """Check the scripts. `visible_count`: GPUs that they would see, None if unknown."""
+def check_scripts(readings: Sequence[ScriptReading], *, visible_count: int) -> Iterator[Check]:
+    """Check the scripts. `visible_count`: GPUs that they would see."""
     for reading in readings:
         checks = [
             *_own_profiles(reading),
-            *_options(reading, version),
             *_devices(reading, visible_count),
             *_placement(reading),
-            *_steps(reading),
         ]
         yield from checks
         if not checks:
             yield Subject("script").ok(f"{reading.path}: no problem found")
     has_strategy = any(reading.strategies for reading in readings)
     trains = any(reading.imports_tensorflow for reading in readings)
-    if trains and not has_strategy and (visible_count or 0) > 1:
+    if trains and not has_strategy and visible_count > 1:
         yield Subject("script-strategy").warning(
             f"{listed(reading.path for reading in readings)} creates no strategy: everything runs on the first of "
             f"{visible_count} GPUs",
@@ -85,18 +83,7 @@ def _own_profiles(reading: ScriptReading) -> Iterator[Check]:
             )
 
 
-def _options(reading: ScriptReading, version: str) -> Iterator[Check]:
-    number = release(version)
-    if number is not None and number not in OPTIONS_IGNORED:
-        return
-    for call in reading.named("ProfilerOptions"):
-        yield Subject("script-options").warning(
-            f"{_at(reading, call.line)}: ProfilerOptions have no effect in TensorFlow 2.20 and 2.21",
-            "do not rely on tracer levels; TensorFlow 2.19 honours them",
-        )
-
-
-def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Check]:
+def _devices(reading: ScriptReading, visible_count: int) -> Iterator[Check]:
     subject = Subject("script-devices")
     for call in reading.named("MirroredStrategy"):
         devices = call.keywords.get("devices", call.arguments[0] if call.arguments else None)
@@ -105,8 +92,6 @@ def _devices(reading: ScriptReading, visible_count: int | None) -> Iterator[Chec
         matches = [_GPU.search(str(device)) for device in devices]
         numbers = sorted({int(match[1]) for match in matches if match})
         here = f"{_at(reading, call.line)}: MirroredStrategy(devices={list(devices)})"
-        if visible_count is None:
-            continue
         absent = [number for number in numbers if number >= visible_count]
         if absent and visible_count:
             yield subject.failed(
@@ -138,30 +123,6 @@ def _placement(reading: ScriptReading) -> Iterator[Check]:
         yield Subject("script-scope").warning(
             f"created outside strategy.scope(), so not mirrored: {places}",
             "create models, optimizers, metrics and variables in `with strategy.scope():`",
-        )
-
-
-def _steps(reading: ScriptReading) -> Iterator[Check]:
-    subject = Subject("script-steps")
-    for call in reading.named("compile"):
-        count = call.keywords.get("steps_per_execution", 1)
-        if count is UNKNOWN or count == "auto" or (isinstance(count, int) and count > 1):
-            yield subject.warning(
-                f"{_at(reading, call.line)}: steps_per_execution={count}: only whole calls of that many steps can "
-                "be captured",
-                "choose --steps in multiples of it, or set it to 1 for the capture",
-            )
-    eager = [c for c in reading.named("compile") if c.keywords.get("run_eagerly") is True]
-    eager += [c for c in reading.named("run_functions_eagerly") if c.arguments[:1] in ((), (True,))]
-    for call in eager:
-        yield subject.warning(
-            f"{_at(reading, call.line)}: functions run eagerly, op by op",
-            "remove it, unless the real training runs eagerly too",
-        )
-    for line in reading.loops_inside:
-        yield subject.warning(
-            f"{_at(reading, line)}: a loop over training steps inside a tf.function: each call of it counts as one step",
-            "call the step function from Python once per step, or shorten the loop for the capture",
         )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from traceview.capture.check.check import NO_GPU, Check, Subject, listed
 from traceview.capture.check.gpu_inventory import VisibleGpus
 from traceview.capture.check.tensorflow_facts import Imported, Installed
-from traceview.capture.record.trace_summary import OPTIONS_IGNORED, release
+from traceview.capture.record.trace_summary import release
 
 OLDEST: Final = (2, 15)
 NEWEST: Final = (2, 21)
@@ -85,20 +85,6 @@ def check_cuda_build(
         f"{build}, but sees none of {visible.count} visible GPUs: {reason}",
         f"{_GPU_PACKAGE} installs the CUDA libraries it needs; a driver older than that CUDA must be updated",
     )
-
-
-def check_options(version: str) -> Check:
-    """Which options the profiler of this version honours."""
-    subject = Subject("profiler-options")
-    number = release(version)
-    if number is None:
-        return subject.not_applicable("TensorFlow is not installed")
-    if number in OPTIONS_IGNORED:
-        return subject.ok(
-            f"TensorFlow {number[0]}.{number[1]} ignores ProfilerOptions and always uses host level 2, "
-            "devices on, Python calls off, which is what traceview needs"
-        )
-    return subject.ok(f"TensorFlow {number[0]}.{number[1]} honours tracer levels")
 
 
 def cuda_major(installed: Installed, imported: Imported | None) -> int:

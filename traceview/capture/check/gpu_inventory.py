@@ -1,7 +1,6 @@
 """Lists the NVIDIA GPUs of this machine, the processes that use them, and which of them CUDA shows to a program.
 
-The sources are NVML (nvidia-ml-py, the `capture` extra), nvidia-smi, and the driver's folder below /proc, in this order.
-Each knows less than the one before, and none creates a CUDA context.
+The sources are nvidia-smi and the driver's folder below /proc, which knows less. Neither creates a CUDA context.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
-
-from traceview.capture.sidecar.gpu_libraries import decoded
+from typing import Final
 
 _SMI_TIMEOUT_SECONDS: Final = 20
 """Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
@@ -44,15 +41,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuInventory:
-    """The GPUs of a machine, by the best `source` that answers; `notes` says why better ones do not.
+    """The GPUs of a machine, by the best `source` that answers; `notes` says why a better one does not.
 
-    `problem`: a driver is installed but does not answer. `cuda`: the newest CUDA that the driver runs.
+    `problem`: a driver is installed but does not answer.
     """
 
     gpus: tuple[Gpu, ...] = ()
     source: str = ""
     driver: str = ""
-    cuda: tuple[int, int] | None = None
     notes: tuple[str, ...] = ()
     problem: str = ""
 
@@ -61,70 +57,9 @@ Run = Callable[[Sequence[str]], str]
 
 
 def read_inventory(proc: Path) -> GpuInventory:
-    """Ask NVML, nvidia-smi and `proc` in this order; never raises."""
-    notes: list[str] = []
-    try:
-        import pynvml
-    except ImportError:
-        notes.append("nvidia-ml-py is not installed (pip install nvidia-ml-py)")
-    else:
-        inventory = read_nvml(pynvml)
-        if inventory.gpus:
-            return inventory
-        notes += inventory.notes
+    """Ask nvidia-smi and `proc` in this order; never raises."""
     inventory = read_smi(_run)
-    if inventory.gpus:
-        return replace(inventory, notes=(*notes, *inventory.notes))
-    notes += inventory.notes
-    return replace(read_proc(proc), notes=tuple(notes))
-
-
-def read_nvml(nvml: Any) -> GpuInventory:
-    """What the module `pynvml` reports."""
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return GpuInventory(notes=(f"NVML: {error}",))
-    try:
-        gpus = tuple(
-            _nvml_gpu(nvml, index, nvml.nvmlDeviceGetHandleByIndex(index))
-            for index in range(nvml.nvmlDeviceGetCount())
-        )
-        version = _answer(nvml, lambda: int(nvml.nvmlSystemGetCudaDriverVersion()))
-        return GpuInventory(
-            gpus,
-            source="NVML",
-            driver=_answer(nvml, lambda: decoded(nvml.nvmlSystemGetDriverVersion())) or "",
-            cuda=None if version is None else (version // 1000, version % 1000 // 10),
-        )
-    except nvml.NVMLError as error:
-        return GpuInventory(notes=(f"NVML: {error}",))
-    finally:
-        _answer(nvml, nvml.nvmlShutdown)
-
-
-def _nvml_gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    memory = _answer(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-    processes = _answer(nvml, lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
-    return Gpu(
-        index=index,
-        uuid=_answer(nvml, lambda: decoded(nvml.nvmlDeviceGetUUID(handle))) or "",
-        name=_answer(nvml, lambda: decoded(nvml.nvmlDeviceGetName(handle))) or "unknown",
-        total_bytes=None if memory is None else int(memory.total),
-        used_bytes=None if memory is None else int(memory.used),
-        processes=tuple(
-            GpuProcess(int(process.pid), getattr(process, "usedGpuMemory", None))
-            for process in processes
-        ),
-    )
-
-
-def _answer(nvml: Any, ask: Callable[[], Any]) -> Any:
-    """An answer, or None where this GPU or driver has none."""
-    try:
-        return ask()
-    except nvml.NVMLError:
-        return None
+    return inventory if inventory.gpus else replace(read_proc(proc), notes=inventory.notes)
 
 
 def read_smi(run: Run) -> GpuInventory:

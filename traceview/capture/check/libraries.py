@@ -84,21 +84,20 @@ def _first(errors: Sequence[str]) -> str:
     return (specific or list(errors) or ["no candidate"])[0]
 
 
-def packaged(site_packages: Iterable[Path], library: str, cuda_major: int) -> list[str]:
-    """Paths of a library in NVIDIA's pip packages, where TensorFlow's wheel looks for it (RPATH)."""
-    folder = {"cupti": "cuda_cupti", "nccl": "nccl"}[library]
+def packaged(site_packages: Iterable[Path], cuda_major: int) -> list[str]:
+    """Paths of CUPTI in NVIDIA's pip packages, where TensorFlow's wheel looks for it (RPATH)."""
     paths: list[str] = []
     for site in site_packages:
         for place in (
-            site / "nvidia" / folder / "lib",
+            site / "nvidia" / "cuda_cupti" / "lib",
             site / "nvidia" / f"cu{cuda_major}" / "lib",
         ):
-            paths += [str(path) for path in sorted(place.glob(f"lib{library}.so*"))]
+            paths += [str(path) for path in sorted(place.glob("libcupti.so*"))]
     return paths
 
 
 def in_toolkits(root: Path, environment: Mapping[str, str], name: str) -> list[str]:
-    """Paths of a library in CUDA toolkits, where no loader looks for it."""
+    """Paths of CUPTI in CUDA toolkits, where no loader looks for it."""
     homes = [
         Path(environment[key])
         for key in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")

@@ -18,6 +18,7 @@ MOST_BYTES: Final = 4 << 20
 """Nobody writes longer scripts by hand."""
 
 _ROOTS: Final = ("tensorflow.", "keras.", "tf_keras.")
+_JAX: Final = ("jax.", "flax.", "optax.", "equinox.")
 _STRATEGIES: Final = (
     "MirroredStrategy",
     "MultiWorkerMirroredStrategy",
@@ -30,7 +31,6 @@ _MODELS: Final = ("Sequential", "Model", "clone_model", "load_model", "model_fro
 _CREATORS: Final = ("keras.applications.", "keras.metrics.", "keras.models.", "keras.optimizers.")
 """No layers: their variables are created when the model is built."""
 _SCHEDULES: Final = "keras.optimizers.schedules."
-_TRAINS: Final = ("run", "gradient", "apply_gradients", "train_on_batch")
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,15 @@ class ScriptReading:
     """What one file says. Lines count from 1.
 
     `variables_outside`: (line, name) of models, optimizers and variables created outside `strategy.scope()` although
-    there is a strategy. `loops_inside`: lines of loops over training steps inside a `tf.function`.
+    there is a strategy.
     """
 
     path: Path
     calls: tuple[Call, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     variables_outside: tuple[tuple[int, str], ...] = ()
-    loops_inside: tuple[int, ...] = ()
     imports_tensorflow: bool = False
+    imports_jax: bool = False
 
     def named(self, *names: str) -> list[Call]:
         """The calls whose name ends with one of `names`, whole parts only."""
@@ -124,10 +124,10 @@ class _Reader:
             calls=tuple(sorted((call for call in calls if call), key=lambda call: call.line)),
             environment=dict(self._environment(nodes)),
             variables_outside=tuple(sorted(set(self._outside()))),
-            loops_inside=tuple(sorted(set(self._loops()))),
             imports_tensorflow=any(
                 f"{name}.".startswith(_ROOTS) for name in self._aliases.values()
             ),
+            imports_jax=any(f"{name}.".startswith(_JAX) for name in self._aliases.values()),
         )
 
     def _name(self, node: ast.AST) -> str:
@@ -142,13 +142,13 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Call | None:
         name = self._name(node.func)
-        is_of_tensorflow = name.startswith(_ROOTS)
-        if not is_of_tensorflow and not (
+        is_known = name.startswith((*_ROOTS, *_JAX))
+        if not is_known and not (
             isinstance(node.func, ast.Attribute) and node.func.attr == "compile"
         ):
             return None
         return Call(
-            name if is_of_tensorflow else "compile",
+            name if is_known else "compile",
             node.lineno,
             {word.arg: self._constant(word.value) for word in node.keywords if word.arg},
             tuple(self._constant(argument) for argument in node.args),
@@ -215,23 +215,6 @@ class _Reader:
                         return f"{name}() → {creator}"
         return ""
 
-    # Loops inside a tf.function
-
-    def _loops(self) -> Iterator[int]:
-        wrapped = {
-            argument.id
-            for node in ast.walk(self._tree)
-            if isinstance(node, ast.Call) and self._name(node.func) == "tensorflow.function"
-            for argument in node.args
-            if isinstance(argument, ast.Name)
-        }
-        for name, function in self._functions.items():
-            decorators = [d.func if isinstance(d, ast.Call) else d for d in function.decorator_list]
-            if name in wrapped or any(self._name(d) == "tensorflow.function" for d in decorators):
-                for node in _own(function.body):
-                    if isinstance(node, ast.For | ast.While) and any(map(_trains, ast.walk(node))):
-                        yield node.lineno
-
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
@@ -270,11 +253,3 @@ def _is_scope(node: ast.expr) -> bool:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "scope"
     )
-
-
-def _trains(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr in _TRAINS or "train_step" in node.func.attr
-    return isinstance(node.func, ast.Name) and "train_step" in node.func.id

@@ -37,11 +37,6 @@ class Injections:
         self.step = 0
         """The current step, from asking for its input to asking for the next."""
 
-    def clear(self) -> None:
-        """Forget an earlier run in this process."""
-        self.ns = {}
-        self.step = 0
-
     def add(self, slowdown: Slowdown, ns: int) -> None:
         """Add the cost of a slowdown to the current step."""
         steps = self.ns.setdefault(slowdown, {})

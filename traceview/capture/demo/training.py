@@ -18,7 +18,8 @@ from typing import Any, Final
 import tensorflow as tf
 
 from traceview.capture.demo import slowdowns
-from traceview.capture.demo.injection import INJECTED, Slowdown
+from traceview.capture.demo.injection import INJECTED, InjectionListener, Slowdown
+from traceview.capture.launch.launched_capture import listen
 
 FEATURES: Final = 256
 UNITS: Final = 512
@@ -102,6 +103,7 @@ def actions_after_step(
 def train(options: argparse.Namespace, folder: Path) -> None:
     """Train for `options.steps` steps."""
     chosen = set(options.slowdown)
+    listen(InjectionListener(options.slowdown))
     devices = choose_devices(options.devices)
     strategy = tf.distribute.MirroredStrategy(devices)
     tf.config.experimental.set_synchronous_execution(Slowdown.sync not in chosen)

@@ -1,54 +1,59 @@
-"""Reads from a profile that was stopped during a hang which collectives had begun and not ended.
+"""Reads from a profile that was stopped during a hang which collectives had begun and not ended, and which not begun.
 
 A TraceMe is recorded when it ends, so an op that waits is not in the trace by its own name. But the start of a
 collective is a short activity, `CollectiveOpV2Kernel::Run`, which names the op and passes a number on; the activity at
-its end, `CollectiveExecutor::ExecuteAsync::Done`, has the same number (TensorFlow 2.21). The op itself, `NAME:TYPE`,
-is recorded in the steps before; ops of one group and instance are the parts of one collective.
+its end, `CollectiveExecutor::ExecuteAsync::Done`, has the same number (TensorFlow 2.21). The op itself, `NAME:TYPE`, is
+recorded in the steps before; ops of one group and instance are the parts of one collective.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from traceview.capture.steps.graphs import called
+
 _START: Final = b"CollectiveOpV2Kernel::Run"
 _END: Final = b"CollectiveExecutor::ExecuteAsync::Done"
+_PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 
 
-@dataclass(frozen=True)
-class RecordedCollectives:
-    """`begun`: names of the collectives that had begun and not ended.
+def collectives(trace: Path, graphs: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """The collectives that are open, and their parts on other devices: `op`, `device`, `has_come`.
 
-    `together`: sets of names that were one collective in an earlier step, with the number of their group. The number of
-    an instance is another one in each step.
+    `graphs`: those of the step, which know the devices. Raises `TraceFormatError`.
     """
+    begun: dict[Any, str] = {}
+    ended: set[Any] = set()
+    together: dict[tuple[Any, Any], set[str]] = {}
+    for name, stats in _events(trace):
+        if name == _START:
+            begun[stats.get(b"_p")] = _last(stats.get(b"name", b""))
+        elif name == _END:
+            ended.add(stats.get(b"_c"))
+        else:
+            parts = together.setdefault(
+                (stats.get(b"group_key"), stats.get(b"instance_key")), set()
+            )
+            parts.add(_last(name.rpartition(b":")[0]))
+    devices = {_last(op.name): op.device for graph in graphs for op in _ops(graph, set())}
+    waiting = {op for number, op in begun.items() if number not in ended and op}
+    absent = {op for parts in together.values() if parts & waiting for op in parts} - waiting
+    return [
+        {"op": op, "device": _short(devices.get(op, "")), "has_come": op in waiting}
+        for op in sorted(waiting | absent)
+    ]
 
-    begun: tuple[str, ...]
-    together: tuple[tuple[int, frozenset[str]], ...]
 
-    def partners(self, names: set[str]) -> dict[str, int]:
-        """The names that wait for one of these or that one of these waits for, with their groups."""
-        return {
-            name: group
-            for group, together in self.together
-            if together & names
-            for name in together
-        }
-
-
-def recorded_collectives(trace: Path) -> RecordedCollectives:
-    """What a trace says of collectives; raises `TraceFormatError`."""
+def _events(trace: Path) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
+    """The events of the host that are about collectives, with their stats."""
     from traceview.xplane.decode_reference import read_event_stats
     from traceview.xplane.planes import PlaneKind
     from traceview.xplane.read import read_file
     from traceview.xplane.source import read_bytes
 
     space, data = read_file(trace), read_bytes(trace)
-    begun: dict[Any, str] = {}
-    ended: set[Any] = set()
-    together: dict[tuple[int, int], set[str]] = {}
     for plane in space.planes:
         names = {
             key: entry.name
@@ -58,65 +63,35 @@ def recorded_collectives(trace: Path) -> RecordedCollectives:
         if plane.kind is not PlaneKind.HOST or not names:
             continue
         for line in plane.lines:
-            columns = line.columns
-            for key, position in zip(
-                columns.metadata_id.tolist(), columns.position.tolist(), strict=True
-            ):
-                name = names.get(key)
-                if name is None:
-                    continue
-                stats = dict(read_event_stats(data, position, plane.stat_names))
-                if name == _START:
-                    begun[stats.get(b"_p")] = _text(stats.get(b"name"))
-                elif name == _END:
-                    ended.add(stats.get(b"_c"))
-                else:
-                    group, instance = stats.get(b"group_key"), stats.get(b"instance_key")
-                    if isinstance(group, int) and isinstance(instance, int):
-                        op = _last(_text(name).rpartition(":")[0])
-                        together.setdefault((group, instance), set()).add(op)
-    open_ones = [name for number, name in begun.items() if number not in ended and name]
-    groups = {(group, frozenset(names)) for (group, _), names in together.items()}
-    return RecordedCollectives(
-        tuple(dict.fromkeys(open_ones)),
-        tuple(sorted(groups, key=lambda entry: (entry[0], sorted(entry[1])))),
-    )
+            columns = zip(
+                line.columns.metadata_id.tolist(), line.columns.position.tolist(), strict=True
+            )
+            for key, position in columns:
+                if key in names:
+                    yield names[key], dict(read_event_stats(data, position, plane.stat_names))
 
 
-def with_recorded(
-    collectives: Sequence[dict[str, Any]], recorded: RecordedCollectives
-) -> list[dict[str, Any]]:
-    """The collectives of the graph with `has_come` and their groups, as far as the trace says.
-
-    A device has come to a collective that has begun. Another has not come if its op was part of the same collective in
-    the steps before. Nothing else is known.
-    """
-    begun = {_last(name) for name in recorded.begun}
-    partners = recorded.partners(begun)
-    rows = list(collectives)
-    known = {_last(row["op"]) for row in rows}
-    unknown = dict.fromkeys(map(_last, [*recorded.begun, *sorted(partners)]))
-    rows += [
-        {"op": name, "type": "", "device": "", "group_key": None, "instance_key": None}
-        for name in unknown
-        if name not in known
-    ]
-    return [_with_arrival(row, begun, partners) for row in rows]
+def _ops(graph: Any, known: set[str]) -> Iterator[Any]:
+    """The ops of a graph and of the functions that it calls."""
+    for op in graph.get_operations():
+        yield op
+        for name in called(op, op.type):
+            if name not in known:
+                known.add(name)
+                yield from _ops(graph._get_function(name).graph, known)
 
 
-def _with_arrival(
-    row: Mapping[str, Any], begun: set[str], partners: Mapping[str, int]
-) -> dict[str, Any]:
-    name = _last(row["op"])
-    group = partners.get(name, row["group_key"])
-    has_come = True if name in begun else False if name in partners else None
-    return {**row, "group_key": group, "has_come": has_come}
+def python_ops(graphs: Sequence[Any]) -> int:
+    """How many ops of these graphs run Python, such as `tf.py_function`."""
+    return sum(op.type in _PYTHON for graph in graphs for op in _ops(graph, set()))
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+def _short(device: str) -> str:
+    """`CPU:0` for `/job:localhost/replica:0/task:0/device:CPU:0`."""
+    return device.rpartition("/device:")[2] if "/device:" in device else ""
 
 
-def _last(name: str) -> str:
+def _last(name: str | bytes) -> str:
     """Inlining puts the names of calls in front of that of an op."""
-    return name.rpartition("/")[2]
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    return text.rpartition("/")[2]

@@ -1,162 +1,154 @@
-"""Runs a command and captures every process below it that trains with TensorFlow.
+"""Becomes the script or the command that is to be captured, or runs it and analyzes what it recorded.
 
-The processes read the environment: TRACEVIEW_CAPTURE says what to capture, and PYTHONPATH begins with a folder that arms
-those whose environment has no traceview. A journal returns what each of them recorded.
+All that a capture needs is in the environment: TRACEVIEW_CAPTURE says what to capture in each Python that starts.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import signal
-import socket
-import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.launch.environment_variable import VARIABLE
-from traceview.capture.launch.journal import (
-    Entry,
-    Journal,
-    has_variable,
-    missing_traces,
-    process_ids,
-    why_no_trace,
-)
-from traceview.capture.launch.variable import Request
-from traceview.capture.process.termination import ENDINGS
-from traceview.capture.record.destination import Destination
-from traceview.capture.sidecar.file import Sidecar
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
+from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.programs import command_of
+from traceview.capture.launch.variable import Request, option_names
+from traceview.capture.record.destination import Destination, runs_of_launch
 
-STARTUP: Final = Path(__file__).parent.parent / "startup"
-
-_LOOKS: Final = 5
-_BETWEEN_LOOKS_S: Final = 0.05
-"""How often and after how long a program that is only being started is looked for again; a choice of ours."""
+STARTUP_FILE: Final = "traceview.pth"
+_PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
+_IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")
+"""At its start, and so by all programs that it becomes."""
 
 
-@dataclass(frozen=True)
-class Launched:
-    """How a command ended: its exit code, negative for the signal that ended it, and the folders of the traces."""
+def become(command: Sequence[str], request: Request) -> NoReturn:
+    """Let `command` take the place of this process; what trains in or below it captures itself as `request` asks.
 
-    code: int
-    runs: Sequence[Path]
-    problem: CaptureError | None
-
-
-def capture_command(
-    command: Sequence[str], request: Request, *, say: Callable[[str], None]
-) -> Launched:
-    """Run a command to its end, and capture what `request` asks of each process that trains.
-
-    Without a trace, `problem` says why. Raises `UsageError` if there is no such command, `CaptureError` if nothing can
-    be written to the folder of the traces.
+    Raises `UsageError` if there is no such command, `CaptureError` if nothing can be written to the folder of the traces.
     """
-    destination = Destination(request.settings.out)
-    destination.prepare()
+    environment = _environment(command, request, os.getpid())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for name in _IGNORED_BY_PYTHON:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
-        journal = _journal(destination)
-        asked = replace(request, journal=destination.private)
-        value = asked.as_variable()
-        code = _run(command, _environment(os.environ, value))
-        entries, is_reached = journal.entries(), journal.is_reached
-        running = 0 if any(entry.run for entry in entries) else _count_running(value)
-    finally:
-        destination.clean()
-    runs = list(dict.fromkeys(Path(entry.run) for entry in entries if entry.run is not None))
-    if not runs and running:
-        return Launched(code, runs, _still_running(running, request.settings.out))
-    if not runs:
-        return Launched(code, runs, _nothing_captured(entries, is_reached=is_reached))
-    for line in missing_traces(entries):
-        say(line)
-    return Launched(code, runs, None)
-
-
-def _journal(destination: Destination) -> Journal:
-    """The journal in the private folder, and beside it what others see from whether this process runs."""
-    sidecar = Sidecar(destination.sidecar)
-    sidecar.add("process", {"pid": os.getpid(), "host": socket.gethostname()})
-    journal = Journal(destination.private)
-    try:
-        sidecar.write()
-        journal.offer_libraries()
+        os.execvpe(command[0], list(command), environment)
     except OSError as error:
-        raise destination.error(error) from error
-    return journal
+        raise _no_command(command, error) from error
 
 
-def _environment(environment: Mapping[str, str], value: str) -> dict[str, str]:
-    folders = [str(STARTUP), environment.get("PYTHONPATH", "")]
-    return {**environment, VARIABLE: value, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+def become_at_once(words: Sequence[str]) -> None:
+    """Become what the words after `traceview capture` name, if only options of a capture stand before it.
+
+    Returns where there are others, or where something is wrong with them: then the command line reads them all.
+    """
+    names = option_names()
+    options: list[str] = []
+    rest = list(words)
+    is_module = False
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        name, _, value = word.partition("=")
+        if word in ("-m", "--module"):
+            is_module = True
+        elif word == "--":
+            break
+        elif name not in names or not (value or rest):
+            return
+        else:
+            options += [name, value or rest.pop(0)]
+    if not rest:
+        return
+    with suppress(TraceviewError):
+        request = Request.parse(shlex.join(options))
+        become(command_of(rest[0], rest[1:], is_module=is_module), request)
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run(command: Sequence[str], request: Request) -> tuple[int, list[Path]]:
+    """Run `command` to its end: its exit code, negative for the signal that ended it, and the runs of its processes.
+
+    Raises what `become` raises.
+    """
+    import subprocess
+
+    launch = f"0-{_random()}"
+    begun_s = time.time()
+    environment = _environment(command, replace(request, launch=launch), 0)
     try:
-        process = subprocess.Popen(list(command), env=dict(environment))
+        process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
-        raise UsageError(f"{command[0]}: {error.strerror or error}") from error
-    with _signals_to(process):
-        return process.wait()
-
-
-@contextmanager
-def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """While the command runs, signals are the command's business."""
+        raise _no_command(command, error) from error
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        return
-
-    previous: dict[int, Any] = {}
-    try:
-        for number in (signal.SIGINT, *ENDINGS):
-            # A terminal sends Ctrl-C to the command as well, others send their signal to this process alone.
-            handler = leave if number == signal.SIGINT else pass_on
-            # What `nohup` ignores stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                previous[number] = signal.signal(number, handler)
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    # A terminal sends Ctrl-C to the command as well.
+    handlers: dict[int, Any] = {signal.SIGINT: signal.SIG_IGN}
+    for name in _PASSED_ON:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            handlers[number] = pass_on
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    code = process.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    return code, runs_of_launch(request.settings.out, launch, begun_s)
 
 
-def _count_running(value: str) -> int:
-    """How many processes have the variable. One that is just starting its program shows no environment: looked at again."""
-    for _ in range(_LOOKS):
-        count = sum(has_variable(pid, VARIABLE, value) for pid in process_ids())
-        if count:
-            return count
-        time.sleep(_BETWEEN_LOOKS_S)
-    return 0
+def end_as(code: int) -> NoReturn:
+    """End as a command with this exit code, or as one that a signal ended."""
+    if code < 0:
+        with suppress(ImportError, OSError, ValueError):
+            import resource
+
+            # The core that matters is that of the command.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError, ValueError):
+            # SIGKILL has no handler to replace.
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
 
 
-def _still_running(count: int, out: Path) -> CaptureError:
-    are = "1 process that it started is" if count == 1 else f"{count} processes that it started are"
-    return CaptureError(
-        f"nothing was captured so far: the command has ended, and {are} still running. Training there is captured into {out}, "
-        "and the process that trains names its run",
-        hint="to have the run named here, let the script wait for what it starts in the background: wait",
-    )
-
-
-def _nothing_captured(entries: Sequence[Entry], *, is_reached: bool) -> CaptureError:
-    if not is_reached:
-        return CaptureError(
-            "nothing was captured: no Python below the command has read the environment",
-            hint=f"in a container or on another host, set {VARIABLE} and install traceview there",
+def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str, str]:
+    """The environment of the command, after all that can be checked before."""
+    if not any(Path(folder, STARTUP_FILE).is_file() for folder in sys.path):
+        raise CaptureError(
+            f"traceview is not installed for {sys.executable}: {STARTUP_FILE} is missing, by which each Python captures itself",
+            hint=f"{sys.executable} -m pip install traceview",
         )
-    if not entries:
-        return CaptureError(
-            "nothing was captured: no Python below the command imported TensorFlow",
-            hint=f"on other hosts, set {VARIABLE} there, for example mpirun -x {VARIABLE}",
-        )
-    return why_no_trace(entries)
+    for word in command[1:]:
+        if not word.startswith("-"):
+            break
+        if Path(command[0]).name.startswith("python") and set(word[1:]) & set("SIE"):
+            raise UsageError(
+                f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
+                hint="omit -S, -I and -E for the capture",
+            )
+    if request.serve is not None:
+        from traceview.capture.remote.serve import check_free
+
+        check_free(request.serve)
+    destination = Destination(request.settings.out)
+    destination.prepare()
+    destination.clean()
+    if request.launch is None:
+        request = replace(request, launch=f"{pid}-{_random()}")
+    return {**os.environ, VARIABLE: request.as_variable()}
+
+
+def _random() -> str:
+    return os.urandom(6).hex()
+
+
+def _no_command(command: Sequence[str], error: OSError) -> UsageError:
+    return UsageError(f"{command[0]}: {error.strerror or error}")

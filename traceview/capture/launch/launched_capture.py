@@ -1,7 +1,8 @@
-"""Runs the capture of a process that traceview did not start, from the import of TensorFlow to the end of the process.
+"""Runs the capture of a process, from the import of its framework to the end of the process.
 
-A process that imports TensorFlow may never train, so folders are made only when TensorFlow first runs something. A
-child that the process forks has a capture of its own, because it may be the one that trains.
+A process that imports TensorFlow may never train, so folders are made only when it first runs something. A child that the
+process forks has a capture of its own, because it may be the one that trains. What there is to say is said as soon as the
+window has closed, because the process may end in any way after that.
 """
 
 from __future__ import annotations
@@ -11,25 +12,32 @@ import os
 import sys
 from importlib.util import find_spec
 from threading import Lock
+from types import ModuleType
 
-from traceview.base.errors import CaptureError, TraceviewError, UsageError
-from traceview.capture.hang.watch import HangSettings, HangWatch, hang_settings
-from traceview.capture.launch.environment_variable import VARIABLE
-from traceview.capture.launch.journal import Entry, Journal
+from traceview.base.errors import CaptureError, UsageError
+from traceview.base.text import in_bytes, is_plain
+from traceview.capture.launch.launched import VARIABLE, say, write
 from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.variable import Request
-from traceview.capture.process.script import ScriptEnd
-from traceview.capture.process.stderr_lines import say
-from traceview.capture.process.termination import (
-    LONGEST_WAIT_SECONDS,
-    Termination,
-    finish_before_end,
-)
+from traceview.capture.process.endings import Endings, end_by
+from traceview.capture.record.destination import runs_of_launch
+from traceview.capture.record.outcome import End
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
+_LONGEST_WAIT_S = 5.0
+"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain."""
+_UTIL = "multiprocessing.util"
+_FIRST = 1000
+"""Before the finalizers of Python's own library, which have at most 15, and end processes and queues of the script."""
 
-def begin(text: str) -> None:
-    """Capture this process as the value of the variable asks; errors in it are reported."""
+_captures: list[LaunchedCapture] = []
+
+
+def begin(text: str, framework: str) -> None:
+    """Capture this process as the value of the variable asks; errors in it are reported.
+
+    `framework`: the name of the module that was imported.
+    """
     try:
         request = Request.parse(text)
     except UsageError as error:
@@ -37,93 +45,135 @@ def begin(text: str) -> None:
         if error.hint:
             say(f"hint: {error.hint}")
         return
-    journal = None if request.journal is None else Journal(request.journal)
-    if find_spec("msgspec") is None and (journal is None or not journal.lend_libraries()):
-        problem = f"traceview is not installed for the Python that trains, {sys.executable}"
-        hint = f"{sys.executable} -m pip install traceview"
-        say(f"nothing is captured: {problem}")
-        say(f"hint: {hint}")
-        if journal is not None:
-            journal.write(Entry("ended", problem=problem, hint=hint))
+    if find_spec("msgspec") is None:
+        say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
+        say(f"hint: {sys.executable} -m pip install traceview")
         return
-    LaunchedCapture(request, journal, hang_settings(request.on_hang_s, say)).begin()
+    _captures.append(LaunchedCapture(request, framework))
+    _captures[-1].begin()
+
+
+def listen(listener: WindowListener) -> None:
+    """Let a listener of the script add to the sidecar of the capture of this process, if there is one."""
+    if _captures:
+        _captures[-1].listen(listener)
+
+
+def end_first(text: str, begun_s: float) -> None:
+    """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
+    try:
+        request = Request.parse(text)
+    except UsageError:
+        return
+    runs = runs_of_launch(request.settings.out, request.launch or "", begun_s)
+    if len(runs) > 1:
+        say(f"{len(runs)} runs were recorded:")
+    for run in runs:
+        is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
+        if not is_shown:
+            say("note: the path of the run is quoted for bash and zsh")
+        write(str(run) if is_shown else in_bytes(run))
+    if runs:
+        return
+    if not _captures:
+        say("nothing was captured: no process imported TensorFlow or JAX")
+        say(
+            "hint: in an environment without traceview, on another host or in a container nothing is captured"
+        )
+    elif not _captures[-1].is_prepared:
+        problem = _captures[-1].why_unused()
+        say(problem.message)
+        if problem.hint:
+            say(f"hint: {problem.hint}")
 
 
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(
-        self, request: Request, journal: Journal | None, hangs: HangSettings | None
-    ) -> None:
+    def __init__(self, request: Request, framework: str) -> None:
+        self.is_prepared = False
         self._request = request
-        self._journal = journal
-        self._hangs = hangs
-        self._hang_watch: HangWatch | None = None
+        self._framework = framework
         self._process = os.getpid()
-        self._is_prepared = False
         self._is_over = False
+        self._is_reported = False
         self._is_child = False
         self._parents: list[ProcessCapture] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
-        self._termination: Termination | None = None
+        self._endings: Endings | None = None
         self._capture = self._new_capture()
 
     def begin(self) -> None:
-        """Hook TensorFlow and wait for it to run something."""
-        self._note("imported")
+        """Hook the framework and wait for it to run something."""
         self._capture.install()
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
+    def listen(self, listener: WindowListener) -> None:
+        """Notify another listener."""
+        self._capture.watch.capture.listeners.append(listener)
+
+    def give_way(self) -> bool:
+        """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
+        if self._capture.watch.window.next_number:
+            return False
+        self._is_over = True
+        self._capture.end_recording("ended")
+        self._capture.remove()
+        _captures.remove(self)
+        return True
+
+    def why_unused(self) -> CaptureError:
+        """Why there is no trace, where nothing was run."""
+        return self._capture.why_unused(_end())
+
     # Called by the capture
 
     def opening(self, sidecar: Sidecar) -> None:
-        """From here on a signal must not lose the trace, and nothing may end before it."""
-        self._termination = Termination(self._end_by_signal)
-        self._termination.install()
+        """From here on no end of the process may lose the trace, and nothing may end before it."""
+        self._endings = Endings(self._end_early)
+        self._endings.install()
         atexit.unregister(self._finish)
         atexit.register(self._finish)
 
     def finished(self) -> None:
-        """Signals end the process again as they did. It may be killed later, so what it recorded is noted now."""
-        if self._termination is not None and not self._is_over:
-            self._termination.remove()
-        if self._capture.run is not None:
-            self._note("running")
+        """The process ends again as it did; what was recorded is named now."""
+        if self._endings is not None:
+            self._endings.remove()
+        if self._capture.run is not None and not self._is_over:
+            self._report(None)
 
     # Inside
 
     def _new_capture(self) -> ProcessCapture:
-        capture = ProcessCapture(self._request, say, [self], counts_on=self._hangs is not None)
+        capture = ProcessCapture(self._request, say, [self], framework=self._framework)
         capture.watch.observer.on_begin.append(self._prepare)
         return capture
 
     def _prepare(self) -> None:
-        """TensorFlow runs something for the first time."""
+        """The framework runs something for the first time."""
+        others = [other for other in _captures if other is not self]
+        # TensorFlow may run something for a script that trains with JAX; JAX runs nothing for one that does not.
+        if self._framework == "jax" and not all(other.give_way() for other in others):
+            self.give_way()
+            return
         try:
-            self._capture.check()
             self._capture.prepare()
         except CaptureError as error:
-            self._give_up(error)
+            self._is_over = True
+            self._capture.remove()
+            self._say_problem(
+                CaptureError(f"nothing is captured: {error.message}", hint=error.hint)
+            )
             return
-        self._is_prepared = True
-        self._note("running")
-        self._capture.start_clock()
-        if self._hangs is not None:
-            self._hang_watch = HangWatch(self._hangs, self._capture.watch, say)
-            self._hang_watch.start()
-        if self._is_child:
-            finish_before_end(self._finish)
-
-    def _give_up(self, error: TraceviewError) -> None:
-        self._is_over = True
-        self._capture.remove()
-        say(f"nothing is captured: {error.message}")
-        if error.hint:
-            say(f"hint: {error.hint}")
-        self._note("ended", problem=error)
+        self.is_prepared = True
+        self._capture.start_clocks()
+        util: ModuleType | None = sys.modules.get(_UTIL)
+        if self._is_child and util is not None:
+            # What `multiprocessing` forks ends without coming to the functions of `atexit`.
+            util.Finalize(None, self._finish, exitpriority=_FIRST)
 
     def _begin_again(self) -> None:
         """This is a child: the capture so far is its parent's."""
@@ -132,63 +182,68 @@ class LaunchedCapture(WindowListener):
         self._process = os.getpid()
         self._is_child = True
         self._ending = Lock()
-        self._termination = None
-        self._hang_watch = None
         self._parents.append(self._capture)
         self._capture.leave()
+        if self._endings is not None:
+            self._endings.leave()
+            self._endings = None
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        self._is_over |= self._capture.watch.window.state == "recording"
+        self._is_over |= self._capture.watch.capture.is_profiling
         if not self._is_over:
-            self._is_prepared = False
+            self.is_prepared = self._is_reported = False
             self._capture = self._new_capture()
             self._capture.install()
 
     def _finish(self) -> None:
         """The process ends, after its last line and before other functions of `atexit`."""
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         with self._ending:
-            self._end(ScriptEnd.by_error(error))
+            self._end(_end())
 
-    def _end_by_signal(self, number: int) -> None:
-        """A signal ends the process, whatever its main thread is doing; called in another thread."""
+    def _end_early(self, number: int | None) -> None:
+        """The process ends at once: by a signal, in another thread than the main one, or by a call, number None."""
         # The main thread may be saving too, or wait for the devices in vain.
-        self._ending.acquire(timeout=LONGEST_WAIT_SECONDS)
-        self._end(ScriptEnd.by_signal(number))
+        has_lock = self._ending.acquire(timeout=_LONGEST_WAIT_S)
+        self._end("interrupted" if number else "ended")
+        if number:
+            end_by(number)
+        if has_lock:
+            self._ending.release()
 
-    def _end(self, end: ScriptEnd) -> None:
+    def _end(self, end: End) -> None:
         if self._is_over or self._process != os.getpid():
             return
         self._is_over = True
         try:
-            self._report(end)
+            if self.is_prepared:
+                self._capture.end_recording(end)
+                self._report(end)
+            elif self._request.launch is None and _captures[-1:] == [self]:
+                # Nobody else says so.
+                say(self._capture.why_unused(end).message)
+            self._capture.remove()
         except Exception as error:
             say(f"the capture failed: {error!r}")
 
-    def _report(self, end: ScriptEnd) -> None:
-        capture = self._capture
-        if not self._is_prepared:
-            capture.remove()
-            unused = capture.why_unused(end)
-            self._note("imported", unused)
-            # A launcher that waits for its processes reports on all of them.
-            if self._journal is None:
-                say(unused.message)
+    def _report(self, end: End | None) -> None:
+        """Say what was captured, once. `end`: how the process ends, None if it goes on."""
+        if self._is_reported:
             return
-        if self._hang_watch is not None:
-            self._hang_watch.stop()
-        problem = capture.finish(end)
-        capture.remove()
-        self._note("ended", problem)
-        if problem is None:
-            say(f"the trace is in {capture.run}")
+        self._is_reported = True
+        problem = self._capture.outcome(end or "ended")
+        if problem is not None:
+            self._say_problem(problem)
             return
+        say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+
+    def _say_problem(self, problem: CaptureError) -> None:
         say(problem.message)
         if problem.hint:
             say(f"hint: {problem.hint}")
 
-    def _note(self, state: str, problem: TraceviewError | None = None) -> None:
-        if self._journal is not None:
-            run = self._capture.run
-            shown = None if run is None else str(run)
-            message, hint = (problem.message, problem.hint) if problem else (None, None)
-            self._journal.write(Entry(state, shown, message, hint))
+
+def _end() -> End:
+    """How this process comes to its end, where functions of `atexit` run."""
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is None or isinstance(error, SystemExit):
+        return "ended"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"

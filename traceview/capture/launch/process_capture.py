@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from traceview.base.errors import CaptureError
 from traceview.capture.launch.variable import Request
-from traceview.capture.process.script import ScriptEnd
-from traceview.capture.record.outcome import nothing_captured, shortcomings
+from traceview.capture.record.framework import framework_of
+from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.remote.serve import ProfilerServer
 from traceview.capture.sampling.python_stacks import cost_of_sampling
 from traceview.capture.sidecar.file import WindowListener
 
+if TYPE_CHECKING:
+    from traceview.capture.hang.watch import HangSettings, HangWatch
+
 
 class ProcessCapture:
-    """The capture of this process. `say` gets lines for the user as things happen.
-
-    `counts_on`: steps are counted after the window, too.
-    """
+    """The capture of this process. `say` gets lines for the user as things happen. `framework`: what it trains with."""
 
     def __init__(
         self,
@@ -27,16 +28,24 @@ class ProcessCapture:
         say: Callable[[str], None],
         listeners: Sequence[WindowListener] = (),
         *,
-        counts_on: bool = False,
+        framework: str = "tensorflow",
     ) -> None:
         self._say = say
         self._servers = [] if request.serve is None else [ProfilerServer(request.serve, say)]
+        self._hangs: HangSettings | None = None
+        if request.on_hang_s is not None:
+            from traceview.capture.hang.watch import hang_settings
+
+            self._hangs = hang_settings(request.on_hang_s, say)
+        self._hang_watch: HangWatch | None = None
         self.watch = StepWatch(
             request.settings,
             say,
             step_functions=request.step_functions,
             listeners=[*self._servers, *listeners],
-            counts_on=counts_on,
+            counts_on=self._hangs is not None,
+            launch=request.launch,
+            framework=framework_of(framework),
         )
 
     @property
@@ -44,30 +53,34 @@ class ProcessCapture:
         """The folder of the trace, as soon as the window has closed."""
         return self.watch.run
 
-    def check(self) -> None:
-        """Raise `CaptureError` if the port of the server is taken."""
-        for server in self._servers:
-            server.check()
-
     def prepare(self) -> None:
         """Make the folders; raises `CaptureError` if nothing can be written there."""
         self.watch.capture.prepare()
-        self.watch.stop_risk.check()
+        for server in self._servers:
+            server.start()
 
     def install(self) -> None:
-        """Hook TensorFlow, or wait for it to be imported."""
+        """Hook the framework, or wait for it to be imported."""
         self.watch.hooks.install()
-        for server in self._servers:
-            server.install()
 
-    def start_clock(self) -> None:
+    def start_clocks(self) -> None:
         """Count the time without a step from now."""
         self.watch.clock.start()
+        if self._hangs is not None:
+            from traceview.capture.hang.watch import HangWatch
 
-    def finish(self, end: ScriptEnd) -> CaptureError | None:
-        """The run has ended: keep what was recorded, and say what it lacks. Returns why there is no trace."""
+            self._hang_watch = HangWatch(self._hangs, self.watch, self._say)
+            self._hang_watch.start()
+
+    def end_recording(self, end: End) -> None:
+        """The run has ended: keep what was recorded."""
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
+        self.watch.finish(is_synchronised=end == "ended")
+
+    def outcome(self, end: End) -> CaptureError | None:
+        """Say what the trace lacks and what recording cost. Returns why there is no trace."""
         watch = self.watch
-        watch.finish(is_synchronised=not (end.is_failure or end.is_interrupted))
         if watch.hooks.missing:
             self._say(f"note: this TensorFlow or Keras lacks {', '.join(watch.hooks.missing)}")
         if watch.run is None:
@@ -81,23 +94,15 @@ class ProcessCapture:
             self._say(cost)
         return None
 
-    def why_unused(self, end: ScriptEnd) -> CaptureError:
+    def why_unused(self, end: End) -> CaptureError:
         """Why there is no trace, where nothing was prepared."""
         return nothing_captured(self.watch.window, self.watch.observer, end)
 
     def remove(self) -> None:
         """Unhook everything."""
         self.watch.clock.stop()
-        self.watch.hooks.remove()
-        for server in self._servers:
-            server.remove()
+        self.leave()
 
     def leave(self) -> None:
         """This is a forked child, and the capture its parent's: unhook, and touch nothing else."""
         self.watch.hooks.remove()
-        for server in self._servers:
-            server.remove()
-
-    def drop(self) -> None:
-        """Nothing was run: leave nothing behind."""
-        self.watch.finish(is_synchronised=False)

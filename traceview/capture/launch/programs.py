@@ -1,9 +1,10 @@
-"""Tells a Python script, which runs in this process, from a program that starts one: a shell, a launcher, a Python."""
+"""Makes a command of what the user names: a Python script, a module, or a program that starts one, such as a shell."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,11 +20,13 @@ _LONGEST_LINE: Final = 256
 """Of the first line; the kernel reads no more of it (BINPRM_BUF_SIZE)."""
 
 
-def command_of(name: str, arguments: Sequence[str]) -> list[str] | None:
-    """The command to run for `name` and its arguments; None for a Python script.
+def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) -> list[str]:
+    """The command to run for `name` and its arguments. `is_module`: it is the name of a Python module.
 
-    Raises `UsageError` for a notebook, with the command that runs it.
+    Raises `UsageError` if there is nothing of this name, and for a notebook, with the command that runs it.
     """
+    if is_module:
+        return [sys.executable, "-m", name, *arguments]
     path = Path(name)
     if path.suffix == ".ipynb" and (path.exists() or not shutil.which(name)):
         raise UsageError(
@@ -33,10 +36,27 @@ def command_of(name: str, arguments: Sequence[str]) -> list[str] | None:
         )
     if path.is_file():
         start = _command_of_file(path)
-        return None if start is None else [*start, *arguments]
-    is_script = path.suffix in _PYTHON_SUFFIXES or (path / "__main__.py").is_file()
-    program = None if is_script else shutil.which(name)
-    return None if program is None else [name, *arguments]
+    else:
+        is_script = path.suffix in _PYTHON_SUFFIXES or (path / "__main__.py").is_file()
+        start = [name] if not is_script and shutil.which(name) else None
+    if start is None:
+        _check_script(path, name)
+        start = [sys.executable, name]
+    return [*start, *arguments]
+
+
+def _check_script(path: Path, name: str) -> None:
+    if not path.exists():
+        hint = "give the path of a Python file"
+        if name.startswith("-"):
+            hint = "put options of traceview capture before the script"
+        elif not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
+            hint = f"to run a module: traceview capture -m {name}; no program of this name is installed"
+        raise UsageError(f"script not found: {name}", hint=hint)
+    if path.is_file() and not os.access(path, os.R_OK):
+        raise UsageError(f"script cannot be read: {name}")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise UsageError(f"{name} is a directory without a __main__.py")
 
 
 def _command_of_file(path: Path) -> list[str] | None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.environment_variable import VARIABLE
-from traceview.capture.record.capture import Settings
+from traceview.capture.launch.launched import VARIABLE
 from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import (
     DEFAULT_STEPS,
     UNDECIDED,
@@ -38,14 +38,15 @@ SWITCHES: Final = {
 class Request:
     """What a process that trains captures.
 
-    `on_hang_s`: report if no step ends for that many seconds; None without. `journal`: the folder in which `traceview capture -- COMMAND` reads how it ended.
+    `on_hang_s`: report if no step ends for that many seconds; None without. `launch`: what all processes below one command
+    have in common: the process that became the command, a dash, and a random word.
     """
 
     settings: Settings
     step_functions: tuple[str, ...] = ()
     serve: int | None = None
     on_hang_s: float | None = None
-    journal: Path | None = None
+    launch: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Request:
@@ -69,7 +70,7 @@ class Request:
             tuple(options["step_function"]),
             options["serve"],
             None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
-            options["journal"],
+            options["launch"],
         )
 
     def as_variable(self) -> str:
@@ -83,7 +84,7 @@ class Request:
             "max-events": settings.max_events,
             "serve": self.serve,
             "on-hang": None if self.on_hang_s is None else f"{round(self.on_hang_s * 1000)}ms",
-            "journal": None if self.journal is None else Path.cwd() / self.journal,
+            "launch": self.launch,
         }
         words = [f"--{name}={value}" for name, value in values.items() if value is not None]
         words += [f"--step-function={name}" for name in self.step_functions]
@@ -123,7 +124,7 @@ def hang_seconds(text: str) -> float:
 def option_names() -> set[str]:
     """The options that a user may write into the variable."""
     names = {name for action in _parser()._actions for name in action.option_strings}
-    return names - {"--journal"}
+    return names - {"--launch"}
 
 
 class _Parser(ArgumentParser):
@@ -142,7 +143,7 @@ def _parser() -> _Parser:
     parser.add_argument("--on-hang")
     parser.add_argument("--serve", type=_number(1, 65535))
     parser.add_argument("--without", action="append", default=[])
-    parser.add_argument("--journal", type=Path)
+    parser.add_argument("--launch")
     return parser
 
 

@@ -9,69 +9,38 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from traceview.base.errors import CaptureError
-from traceview.capture.process.termination import interrupts_held
+from traceview.capture.process.endings import interrupts_held
 from traceview.capture.record.destination import (
     TRACE_SUFFIX,
     Destination,
     Kept,
     NameTakenError,
+    has_trace,
     kept_name,
-    run_name,
 )
 from traceview.capture.record.event_limits import (
     FEWEST_CALLS,
     MAX_BUFFER_RATIO,
     CallEvents,
     EventLimits,
-    ops_per_call,
 )
-from traceview.capture.record.profiler import Marker, Profiler, check_enabled, synchronise
+from traceview.capture.record.framework import Framework
 from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.trace_summary import describe_options, read_summary
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
-from traceview.capture.steps.step_objects import StepObjects
-from traceview.capture.window.ranges import SecondsRange, StepRange
-from traceview.capture.window.step_window import StepWindow
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to capture.
-
-    `max_events`: the window ends early rather than hold more events of all kinds together; None leaves only the
-    limits of the GPU tracer. `run`: the name of the run, by default that of the cluster, or the time. Raises
-    `UsageError` if it cannot name a folder. With `seconds`, time decides when to record, and `steps` is `UNDECIDED`.
-    """
-
-    out: Path
-    steps: StepRange
-    is_synchronised: bool = True
-    max_events: int | None = None
-    run: str | None = None
-    is_nvml_sampled: bool = True
-    is_python_sampled: bool = True
-    seconds: SecondsRange | None = None
-
-    @property
-    def asked(self) -> StepRange | SecondsRange:
-        """The range that the user asked for."""
-        return self.steps if self.seconds is None else self.seconds
-
-    def __post_init__(self) -> None:
-        if self.run is not None:
-            run_name(self.run)
+from traceview.capture.window.step_window import OpenMarker, StepWindow
 
 
 class Capture:
     """One profile of a process. `say` gets one line per message for the user.
 
-    `step_objects` knows the graphs of the step functions, whose ops are counted where no call can be probed.
+    `framework`: what the script trains with. `launch`: what all captures below one command have in common.
     """
 
     def __init__(
@@ -79,20 +48,22 @@ class Capture:
         settings: Settings,
         say: Callable[[str], None],
         listeners: Sequence[WindowListener],
-        step_objects: StepObjects,
+        framework: Framework,
+        launch: str | None = None,
     ) -> None:
         self.settings = settings
+        self._launch = launch
         self.sidecar = Sidecar()
         self.kept: Kept | None = None
         self._is_prepared = False
         self._say = say
-        self._listeners = listeners
-        self._step_objects = step_objects
+        self.listeners = [*listeners]
+        self._framework = framework
         self._limits = EventLimits(settings.max_events)
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
-        self._profiler = Profiler(self._note_script)
+        self._profiler = framework.profiler(self._note_script)
         self._sync_ns: dict[str, int] = {}
 
     def prepare(self) -> None:
@@ -100,19 +71,28 @@ class Capture:
 
         A capture that nobody has prepared prepares itself when its window is near.
         """
-        check_enabled()
+        self._framework.check()
         self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
         self.sidecar.add(
-            "process", {"pid": os.getpid(), "host": socket.gethostname(), "python": _python()}
+            "process",
+            {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "python": _python(),
+                "launch": self._launch,
+            },
         )
         self.sidecar.add("cores", _cores())
         self.sidecar.add("window", _asked(self.settings))
         self.sidecar.add("clock", {"prepared": _clocks()})
         self._write()
         for folder in self._destination.left_behind():
-            self._say(f"note: {folder} was left by a capture that was killed")
+            if has_trace(folder):
+                self._say(f"note: {folder} was left by a capture that was killed")
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
         self._is_prepared = True
 
     @property
@@ -132,8 +112,9 @@ class Capture:
         self._notify("finished")
         if self.kept is None:
             self._choice.abandon()
-        if self.kept is None and self._destination.has_trace():
-            self._say(f"note: the unfinished trace is in {self._destination.private}")
+        private = getattr(self._destination, "private", None)
+        if self.kept is None and has_trace(private):
+            self._say(f"note: the unfinished trace is in {private}")
         else:
             self._destination.clean()
 
@@ -164,7 +145,7 @@ class Capture:
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
         self.sidecar.add("profiler", {"warm_up_ns": warmed_ns - begun_ns})
-        self.sidecar.add("versions", _versions())
+        self.sidecar.add("versions", _versions(self._framework.modules))
         try:
             self.sidecar.write()
         except OSError as error:
@@ -214,10 +195,10 @@ class Capture:
 
     def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
         """The same without a probe, from the graphs of the step functions."""
-        has_gpus = bool(sys.modules["tensorflow"].config.list_logical_devices("GPU"))
+        has_gpus = self._framework.has_gpus()
         ops = None
         try:
-            ops = ops_per_call(functions, self._step_objects, count)
+            ops = self._framework.ops_per_call(functions, count)
         except Exception as error:
             self._note("events", f"the ops of the graph were not counted: {error!r}")
         if ops is not None:
@@ -229,9 +210,9 @@ class Capture:
             )
         return None
 
-    def marker(self) -> Marker:
+    def marker(self) -> OpenMarker:
         """Open a step marker."""
-        return Marker()
+        return self._framework.marker()
 
     # Inside
 
@@ -253,7 +234,7 @@ class Capture:
         if not self.settings.is_synchronised:
             return
         try:
-            self._sync_ns[edge] = synchronise()
+            self._sync_ns[edge] = self._framework.synchronise()
         except CaptureError as error:
             self._note("profiler", error.message)
 
@@ -304,7 +285,7 @@ class Capture:
                 suffix = self._choice.next_suffix(taken)
 
     def _notify(self, moment: str, *arguments: Any) -> None:
-        for listener in self._listeners:
+        for listener in self.listeners:
             try:
                 getattr(listener, moment)(*arguments)
             except Exception as error:
@@ -348,9 +329,8 @@ def _cores() -> dict[str, int | None]:
     return {"machine_count": os.cpu_count(), "usable_count": usable}
 
 
-def _versions() -> dict[str, str | None]:
+def _versions(names: Sequence[str]) -> dict[str, str | None]:
     """Versions of what the script has imported; an installed package need not be the one that runs."""
-    names = ("tensorflow", "keras", "tf_keras", "numpy")
     imported = {
         name: getattr(sys.modules[name], "__version__", None)
         for name in names

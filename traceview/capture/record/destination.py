@@ -14,6 +14,7 @@ import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,7 @@ DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
 RUNS: Final = Path("plugins", "profile")
 PRIVATE_PREFIX: Final = ".traceview-"
+_INCOMPLETE: Final = f"{PRIVATE_PREFIX}incomplete-"
 RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
@@ -78,7 +80,7 @@ class Destination:
                 with suppress(FileExistsError):
                     self.out.mkdir()
                     self._made_out = True
-            self.private = Path(tempfile.mkdtemp(prefix=PRIVATE_PREFIX, dir=self.out))
+            self.private = Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=self.out))
             (self.private / "probe").write_bytes(b"\0" * 4096)
             (self.private / "probe").unlink()
             free = shutil.disk_usage(self.out).free
@@ -109,11 +111,6 @@ class Destination:
                 f"TensorFlow wrote {len(traces)} traces instead of one below {directory}"
             )
         return traces[0]
-
-    def has_trace(self) -> bool:
-        """Whether a trace of the window is in the private folder."""
-        private = getattr(self, "private", None)
-        return private is not None and any((private / "profile").rglob(f"*{TRACE_SUFFIX}"))
 
     def check_vacant(self, run: str, name: str) -> None:
         """Raise `NameTakenError` if a run has a trace `name` (without its suffix) already."""
@@ -174,8 +171,8 @@ class Destination:
         private = getattr(self, "private", None)
         return [
             path
-            for path in sorted(self.out.glob(f"{PRIVATE_PREFIX}*"))
-            if path.is_dir() and path != private and not path.name.startswith(RENDEZVOUS_PREFIX)
+            for path in sorted(self.out.glob(f"{_INCOMPLETE}*"))
+            if path.is_dir() and path != private
         ]
 
     def left_behind(self) -> list[Path]:
@@ -184,6 +181,35 @@ class Destination:
         A process on another host, most likely a worker of the same cluster, is taken to run for an hour.
         """
         return [path for path in self.unfinished() if not _may_run(path)]
+
+
+def has_trace(private: Path | None) -> bool:
+    """Whether a trace of the window is in a private folder."""
+    return private is not None and any((private / "profile").rglob(f"*{TRACE_SUFFIX}"))
+
+
+def runs_of_launch(out: Path, launch: str, since_s: float) -> list[Path]:
+    """The runs below `out` that processes of one launch have recorded since a Unix time, the oldest first."""
+    runs: dict[Path, float] = {}
+    for run in (Path.cwd() / out / RUNS).glob("*"):
+        with suppress(OSError):
+            changed_s = run.stat().st_mtime
+            # File systems stamp files with a clock of their own.
+            if changed_s > since_s - 60 and any(map(_launched_by(launch), run.iterdir())):
+                runs[run] = changed_s
+    return sorted(runs, key=lambda run: (runs[run], run))
+
+
+def _launched_by(launch: str) -> Callable[[Path], bool]:
+    def is_of_launch(path: Path) -> bool:
+        if not path.name.endswith(SIDECAR_SUFFIX):
+            return False
+        try:
+            return bool(json.loads(path.read_text("utf-8"))["process"]["launch"] == launch)
+        except (KeyError, OSError, RecursionError, TypeError, ValueError):
+            return False
+
+    return is_of_launch
 
 
 def kept_name(trace: Path, suffix: str) -> str:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
-from traceview.capture.process.script import ScriptEnd
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
+End = Literal["ended", "failed", "interrupted"]
+"""How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
 LATE_TRAINING_RATIO: Final = 0.5
 """Where the first step begins later than this share of what is recorded by time, most of that shows no training."""
-_MARK_STEPS: Final = (
-    "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
-    "--seconds 100:105"
-)
+FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
 def shortcomings(
@@ -82,11 +80,11 @@ def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -
         )
     asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
     if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
-        return f"{asked}, and no op of TensorFlow ended in them: choose other --seconds"
+        return f"{asked}, and no operation ended in them: choose other --seconds"
     return f"{asked}; no steps are marked in them"
 
 
-def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> CaptureError:
+def nothing_captured(window: StepWindow, observer: Observer, end: End) -> CaptureError:
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
     hint = None
@@ -94,19 +92,15 @@ def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> 
         reason = "; ".join(window.failures)
         if window.failures == [SCRIPT_PROFILES]:
             hint = "choose --steps in which the script does not profile itself"
-    elif (end.is_failure or end.is_interrupted) and (count or not _has_repeated_call(observer)):
-        how = "was interrupted" if end.is_interrupted else "failed"
+    elif end != "ended" and (count or not _has_repeated_call(observer)):
+        how = "was interrupted" if end == "interrupted" else "failed"
         reason = f"the script {how} before its first step ended"
         if window.seconds is not None:
             reason = f"the script {how} before {window.seconds.first:g} s of training"
         elif count:
             reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
-    elif "tensorflow" not in sys.modules:
-        reason = "the script did not import TensorFlow"
-        hint = (
-            "traceview follows a script into the Python processes that it starts, unless they have another environment; "
-            "then: traceview capture -- python SCRIPT"
-        )
+    elif not any(name in sys.modules for name in FRAMEWORKS):
+        reason = "the script did not import TensorFlow or JAX"
     elif window.seconds is not None:
         reason = f"the script ended before {window.seconds.first:g} s of training"
         hint = "choose earlier --seconds"
@@ -116,8 +110,8 @@ def nothing_captured(window: StepWindow, observer: Observer, end: ScriptEnd) -> 
         )
         hint = _earlier(count, window)
     elif not observer.summary():
-        reason = "no tf.function was called"
-        hint = _MARK_STEPS
+        reason = observer.nothing_called
+        hint = observer.how_to_mark
     elif observer.names:
         names = ", ".join(sorted(observer.names))
         reason = f"{names} was not called. {described_calls(observer)}"
@@ -155,8 +149,8 @@ def candidates(observer: Observer) -> str:
     """How to capture a script in which no step is recognized."""
     likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
     if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:
-        return _MARK_STEPS
-    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {_MARK_STEPS}"
+        return observer.how_to_mark
+    return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {observer.how_to_mark}"
 
 
 def _count(steps: int) -> str:

@@ -5,28 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from traceview.capture.record.capture import Capture, Settings
+from traceview.capture.record.capture import Capture
+from traceview.capture.record.framework import Framework, TensorFlow
+from traceview.capture.record.settings import Settings
 from traceview.capture.record.training_clock import TrainingClock
 from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
-from traceview.capture.sidecar.cluster import StopRiskListener
-from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.steps.hooks import Hooks, Place
+from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Observer
-from traceview.capture.steps.placement import PlacementListener
-from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.step_window import StepWindow
 
 
 class StepWatch(WindowListener):
-    """Captures the steps that `settings` asks for, among those that this thread runs.
+    """Captures the steps that `settings` asks for.
 
     `places`: what to hook, by default all that could be a step. `step_functions`: names of the functions whose calls
-    are steps, by default all that compute gradients. `counts_on`: steps are still counted when the window has closed.
+    are steps, by default all that compute gradients. `counts_on`: steps are still counted when the window has closed. `launch`:
+    what all captures below one command have in common. `framework`: what the script trains with, by default TensorFlow.
     """
 
     def __init__(
@@ -38,29 +37,29 @@ class StepWatch(WindowListener):
         step_functions: Iterable[str] = (),
         listeners: Sequence[WindowListener] = (),
         counts_on: bool = False,
+        launch: str | None = None,
+        framework: Framework | None = None,
     ) -> None:
         self.pid = os.getpid()
         self.is_finished = False
         self._counts_on = counts_on
-        self.step_objects = StepObjects()
-        self.step_inputs = StepInputs()
-        self.stop_risk = StopRiskListener(say)
-        own_listeners = (
+        self.framework: Any = framework or TensorFlow()
+        self.capture = Capture(settings, say, [], self.framework, launch)
+        self.window = StepWindow(settings.steps, self.capture)
+        self.window.seconds = settings.seconds
+        self.observer: Observer
+        self.hooks: Any
+        self.observer, self.hooks = self.framework.watch(self.window, step_functions, places)
+        self.clock = TrainingClock(self.window, self.observer, say)
+        self.capture.listeners += [
             # First, because sampling has to stop when the profile has.
             PythonListener(is_wanted=settings.is_python_sampled),
             NvmlListener(is_wanted=settings.is_nvml_sampled),
-            EnvironmentListener(),
             MachineLoadListener(),
-            PlacementListener(self.step_objects, self.step_inputs),
-            self.stop_risk,
+            *self.framework.listeners(say),
             self,
-        )
-        self.capture = Capture(settings, say, [*own_listeners, *listeners], self.step_objects)
-        self.window = StepWindow(settings.steps, self.capture)
-        self.window.seconds = settings.seconds
-        self.observer = Observer(self.window, step_functions, self.step_objects, self.step_inputs)
-        self.hooks = Hooks(self.observer, places)
-        self.clock = TrainingClock(self.window, self.observer, say)
+            *listeners,
+        ]
 
     @property
     def run(self) -> Path | None:
@@ -74,7 +73,7 @@ class StepWatch(WindowListener):
         self.observer.eager.finish()
         self.window.finish(is_synchronised=is_synchronised)
         self.capture.finish(self.window)
-        self.step_inputs.forget()
+        self.framework.forget()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""

@@ -7,7 +7,7 @@ thread starts and stops the profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from threading import Condition, Thread, current_thread
 from time import monotonic
 from typing import Final
@@ -45,8 +45,6 @@ class TrainingClock:
         self._changed = Condition()
         self._is_stopped = False
         self._thread: Thread | None = None
-        self.elsewhere: Callable[[], Iterable[str]] = tuple
-        """Lines to say where TensorFlow runs nothing in this process."""
 
     def start(self) -> None:
         """Let the time run."""
@@ -88,10 +86,8 @@ class TrainingClock:
         after = f"after {self._no_step_s:g} s"
         if self._observer.began_s is None:
             self._say(
-                f"note: {after}, TensorFlow has not run anything yet; traceview goes on waiting"
+                f"note: {after}, the script has not run anything on a device yet; traceview goes on waiting"
             )
-            for line in self.elsewhere():
-                self._say(line)
             return
         self._say(
             f"note: {after} of training, no step is recognized. {described_calls(self._observer)}"

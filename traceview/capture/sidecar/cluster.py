@@ -30,7 +30,7 @@ _EVALUATOR: Final = "evaluator"
 """Evaluates checkpoints by itself, at steps of its own."""
 _SERVER: Final = "ps"
 """Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
-_SHORT: Final = {"worker": "w", "rank": "r"}
+_SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
 _LONGEST_ROLE: Final = 40
 """Of the name of a file, which may have 255 bytes with the name of the host; real roles have ten letters at most."""
@@ -109,24 +109,21 @@ def is_stop_risky(environment: Mapping[str, str]) -> bool:
 
 
 class StopRiskListener(WindowListener):
-    """Warns once: before the run, or when the window opens if the script has set TF_CONFIG by then."""
+    """Warns when the window opens."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._has_warned = False
-
-    def check(self) -> None:
-        """Warn if there is a risk now."""
-        if not self._has_warned and is_stop_risky(os.environ):
-            self._has_warned = True
-            self._say(f"note: {STOP_RISK}")
 
     def opening(self, sidecar: Sidecar) -> None:
-        """Check again, before anything is recorded."""
-        self.check()
+        """Before anything is recorded."""
+        if is_stop_risky(os.environ):
+            self._say(f"note: {STOP_RISK}")
 
 
 ROLE: Final = "rank"
+PROCESS: Final = "process"
+_JAX: Final = "jax._src.distributed"
+_SEVERAL: Final = 2
 _HOROVOD: Final = "horovod"
 _VARIABLES: Final = (
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
@@ -174,8 +171,8 @@ def rank_of(environment: Mapping[str, str], modules: Collection[str] | None = No
 
 
 def own_place(environment: Mapping[str, str]) -> Place | None:
-    """The place of this process in the cluster of TF_CONFIG, else among the ranks of its launcher."""
-    place = place_of(environment)
+    """The place of this process in the cluster of JAX or TF_CONFIG, else among the ranks of its launcher."""
+    place = _place_in_jax() or place_of(environment)
     rank = rank_of(environment)
     if place is not None or rank is None:
         return place
@@ -185,6 +182,18 @@ def own_place(environment: Mapping[str, str]) -> Place | None:
         Task(ROLE, rank.number),
         f"{rank.size} ranks of {job}",
         partners if rank.are_together and job is not None else (),
+    )
+
+
+def _place_in_jax() -> Place | None:
+    """The place among the processes of `jax.distributed`, which run the same programs at the same time."""
+    state = getattr(sys.modules.get(_JAX), "global_state", None)
+    count = getattr(state, "num_processes", None) or 1
+    if state is None or state.client is None or count < _SEVERAL:
+        return None
+    partners = tuple(Task(PROCESS, number) for number in range(count))
+    return Place(
+        partners[state.process_id], f"{count} processes of {state.coordinator_address}", partners
     )
 
 

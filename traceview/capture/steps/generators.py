@@ -1,18 +1,18 @@
 """Notes the sizes of the batches that a Python generator yields to a tf.data dataset.
 
-A generator is watched where its dataset is made, or followed later: `from_generator` keeps it in a state of its own, to
-which the functions of the dataset refer (tensorflow 2.15 to 2.21, `from_generator_op._from_generator`).
+`from_generator` keeps it in a state of its own, to which the functions of the dataset refer (tensorflow 2.15 to 2.21,
+`from_generator_op._from_generator`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from inspect import getclosurevars
 from typing import Any, Final
 
-from traceview.capture.process.hidden_frames import hidden
+from traceview.capture.process.around import around
 
 _MOST_SIZES: Final = 64
 
@@ -24,10 +24,12 @@ class GeneratedSizes:
         self._sizes_of = sizes_of
         self._counts: Counter[int] = Counter()
 
-    def note(self, batch: object) -> None:
-        """The generator yields this."""
+    def noted(self, batch: Any) -> Any:
+        """The generator yields this, which is returned."""
         if self._counts.total() < _MOST_SIZES:
-            self._counts.update(self._sizes_of(batch))
+            with suppress(Exception):
+                self._counts.update(self._sizes_of(batch))
+        return batch
 
     @property
     def usual(self) -> int | None:
@@ -35,45 +37,20 @@ class GeneratedSizes:
         return self._counts.most_common(1)[0][0] if self._counts else None
 
 
-class _Watched:
-    """The batches of a generator, unchanged."""
-
-    def __init__(self, batches: Any, sizes: GeneratedSizes) -> None:
-        self.batches = iter(batches)
-        self.sizes = sizes
-        self._next = self.batches.__next__
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    @hidden
-    def __next__(self) -> Any:
-        batch = self._next()
-        with suppress(Exception):
-            self.sizes.note(batch)
-        return batch
-
-
-def watching(generator: Callable[..., Any], sizes: GeneratedSizes) -> Callable[..., Any]:
-    """The same generator function, of whose batches `sizes` learns."""
-
-    @hidden
-    def generate(*arguments: Any) -> Any:
-        return _Watched(generator(*arguments), sizes)
-
-    return generate
-
-
 class FollowedGenerator:
-    """The generator of a dataset that was there before the capture, until `leave`."""
+    """The generator of a dataset, until `leave`. `sizes` learns of its batches, which stay as they are."""
 
     def __init__(self, state: Any, sizes: GeneratedSizes) -> None:
         self.sizes = sizes
         self._state = state
         self._original = state._generator
-        state._generator = self._replacement = watching(self._original, sizes)
+        self._followed: list[tuple[Any, Any]] = []
+        """Iterators, as TensorFlow has them now and had them before."""
+        state._generator = self._replacement = around(
+            self._original, lambda *_: True, lambda _, batches, error: self._of(batches, error)
+        )
         for number, batches in list(state._iterators.items()):
-            self._exchange(number, batches, _Watched(batches, sizes))
+            self._exchange(number, batches, self._of(batches, None))
 
     @classmethod
     def of(cls, dataset: Any, sizes: GeneratedSizes) -> FollowedGenerator | None:
@@ -90,8 +67,19 @@ class FollowedGenerator:
         if self._state._generator is self._replacement:
             self._state._generator = self._original
         for number, batches in list(self._state._iterators.items()):
-            if isinstance(batches, _Watched) and batches.sizes is self.sizes:
-                self._exchange(number, batches, batches.batches)
+            for followed, original in self._followed:
+                if batches is followed:
+                    self._exchange(number, followed, original)
+        self._followed.clear()
+
+    def _of(self, batches: Any, error: BaseException | None) -> Any:
+        """The same batches. `map` has no frame that a traceback of the generator would show."""
+        if error is not None:
+            return batches
+        iterator = iter(batches)
+        followed = map(self.sizes.noted, iterator)
+        self._followed.append((followed, iterator))
+        return followed
 
     def _exchange(self, number: int, old: Any, new: Any) -> None:
         # The pass over the generator may have ended meanwhile, in a thread of TensorFlow's.

@@ -6,29 +6,29 @@ All of them are private. Each is looked up by itself when its module is imported
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 from weakref import ref
 
-from traceview.capture.process.hidden_frames import hidden
+from traceview.capture.process.around import After, Before, around
 from traceview.capture.process.imports import ImportWatch
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.observer import Call, Nested, Observer
 
-Wrapper = Callable[..., Any]
+Method = Callable[..., Any]
+Pair = tuple[Before, After]
+"""What happens before and after a method."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A method to hook. `is_optional`: other versions do the same elsewhere. `is_static`: it is a static method."""
+    """A method to hook. `is_optional`: other versions do the same elsewhere."""
 
     module: str
     class_name: str
     method: str
     is_optional: bool = False
-    is_static: bool = False
 
     def __str__(self) -> str:
         return f"{self.module}.{self.class_name}.{self.method}"
@@ -50,10 +50,6 @@ DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
 DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIterator", "__next__")
-FROM_GENERATOR: Final = Place(
-    "tensorflow.python.data.ops.dataset_ops", "DatasetV2", "from_generator", is_static=True
-)
-"""Also what Keras makes of a generator, a `PyDataset` or a `Sequence`."""
 KERAS_3: Final = Place(
     "keras.src.backend.tensorflow.trainer", "TensorFlowTrainer", "make_train_function"
 )
@@ -63,7 +59,7 @@ KERAS_3_EPOCH: Final = Place(
 KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
-INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT, FROM_GENERATOR)
+INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
 KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
@@ -103,9 +99,9 @@ class Hooks:
         self.missing: list[str] = []
         self.call_sizes = CallSizes()
         self._observer = observer
-        self._keras_models: list[tuple[ref[Any], Wrapper]] = []
-        wrappers = self._wrappers()
-        self._pending = {place: wrappers[place] for place in places or wrappers}
+        self._keras_models: list[tuple[ref[Any], Method]] = []
+        pairs = self._pairs()
+        self._pending = {place: pairs[place] for place in places or pairs}
         self._patched: list[tuple[type, str, Any, Any]] = []
         self._watch = ImportWatch(self.module_names, self.patch)
 
@@ -115,23 +111,8 @@ class Hooks:
 
     def watch_input(self, model: Any) -> None:
         """Note what this model's training reads. A callback begins when `fit` has made all that is otherwise hooked."""
-        original = getattr(model, "train_function", None)
-        if original is None:
-            return
-        observer = self._observer
-
-        @functools.wraps(original)
-        @hidden
-        def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
-            state = observer.window.state
-            if state == "recording":
-                observer.inputs.given(iterator)
-            elif state == "waiting":
-                observer.inputs.follow(iterator)
-            return original(iterator, *args, **kwargs)
-
-        model.train_function = train_function
-        self._keras_models.append((ref(model), train_function))
+        if getattr(model, "train_function", None) is not None:
+            self._replace(model, self._noting_input())
 
     def remove(self) -> None:
         """Unhook everything."""
@@ -144,7 +125,7 @@ class Hooks:
         for model_ref, wrapper in self._keras_models:
             model = model_ref()
             if model is not None and model.train_function is wrapper:
-                model.train_function = wrapper.__wrapped__
+                model.train_function = wrapper.__wrapped__  # type: ignore[attr-defined]
         self._keras_models.clear()
 
     def module_names(self) -> set[str]:
@@ -154,199 +135,174 @@ class Hooks:
     def patch(self, module: ModuleType) -> None:
         """Hook the places of a module that was just imported."""
         for place in [place for place in self._pending if place.module == module.__name__]:
-            wrap = self._pending.pop(place)
+            before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
             original = vars(owner).get(place.method) if isinstance(owner, type) else None
             if owner is None or original is None:
                 if not place.is_optional:
                     self.missing.append(str(place))
                 continue
-            function = original.__func__ if place.is_static else original
-            replacement: Any = functools.wraps(function)(hidden(wrap(function)))
-            if place.is_static:
-                replacement = staticmethod(replacement)
+            replacement = around(original, before, after)
             setattr(owner, place.method, replacement)
             self._patched.append((owner, place.method, original, replacement))
 
-    def _wrappers(self) -> dict[Place, Callable[[Wrapper], Wrapper]]:
+    def _replace(self, model: Any, pair: Pair) -> Any:
+        """Put something around the training of a model, and return it."""
+        wrapper = around(model.train_function, *pair)
+        model.train_function = wrapper
+        self._keras_models.append((ref(model), wrapper))
+        return wrapper
+
+    def _pairs(self) -> dict[Place, Pair]:
         return {
-            FUNCTION_CALL: self._function_call,
-            FUNCTION_TRACE: self._function_trace,
-            CONCRETE_CALL: self._concrete_call,
-            STRATEGY_RUN: self._strategy_run,
-            GRADIENT: self._gradient,
-            TAPE: self._tape,
-            SESSION_RUN: self._training_begins,
-            SERVER: self._training_begins,
-            DISTRIBUTED_NEXT: self._next,
-            DATASET_NEXT: self._next,
-            FROM_GENERATOR: self._from_generator,
-            KERAS_3: self._make_train_function,
-            KERAS_3_EPOCH: self._epoch_next,
-            KERAS_2: self._make_train_function,
-            TF_KERAS: self._make_train_function,
+            FUNCTION_CALL: self._function_call(),
+            FUNCTION_TRACE: self._function_trace(),
+            CONCRETE_CALL: self._concrete_call(),
+            STRATEGY_RUN: self._strategy_run(),
+            GRADIENT: self._moment(self._observer.gradient_reached),
+            TAPE: self._moment(self._observer.tape_begins),
+            SESSION_RUN: self._moment(self._training_begins),
+            SERVER: self._moment(self._training_begins),
+            DISTRIBUTED_NEXT: self._next(),
+            DATASET_NEXT: self._next(),
+            KERAS_3: self._make_train_function(),
+            KERAS_3_EPOCH: self._epoch_next(),
+            KERAS_2: self._make_train_function(),
+            TF_KERAS: self._make_train_function(),
         }
 
-    # The replacements. The first lines of each also run for every nested call, so they stay short.
+    # What happens before and after each. The first lines also run for every nested call, so they stay short.
 
-    def _function_call(self, original: Wrapper) -> Wrapper:
+    def _function_call(self) -> Pair:
         observer = self._observer
 
-        def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if observer.current is not None or not observer.is_outermost:
-                if not observer.is_eager():
-                    return observer.nested(function, original, function, *args, **kwargs)
-                if observer.is_scouting:
-                    callee = observer.function(function)
-                    return observer.scout(callee, 1, original, function, *args, **kwargs)
-                observer.called_inside(function, args, kwargs)
-                return original(function, *args, **kwargs)
-            callee = observer.function(function)
-            return observer.call(callee, 1, original, function, *args, **kwargs)
+        def before(function: Any, /, *args: Any, **kwargs: Any) -> Call | Nested | None:
+            if observer.is_idle:
+                return observer.begin(observer.function(function), 1, args, kwargs)
+            return observer.function_inside(function, args, kwargs)
 
-        return call
+        return before, self._ended
 
-    def _function_trace(self, original: Wrapper) -> Wrapper:
+    def _ended(self, token: Call | Nested, result: Any, error: BaseException | None) -> Any:
+        if isinstance(token, Call):
+            self._observer.end(token, error)
+        else:
+            self._observer.unnest(token)
+        return result
+
+    def _function_trace(self) -> Pair:
         observer = self._observer
 
-        def get_concrete_function(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if not observer.is_outermost and not observer.is_scouting:
-                return original(function, *args, **kwargs)
-            return observer.trace(observer.function(function), original, function, *args, **kwargs)
+        def before(function: Any, /, *_: Any, **__: Any) -> Nested | None:
+            return observer.nest(observer.function(function)) if observer.is_idle else None
 
-        return get_concrete_function
+        def after(token: Nested, result: Any, error: BaseException | None) -> Any:
+            observer.unnest(token)
+            if error is None:
+                observer.remember(result, token.inner)
+            return result
 
-    def _concrete_call(self, original: Wrapper) -> Wrapper:
+        return before, after
+
+    def _concrete_call(self) -> Pair:
         observer = self._observer
 
-        def call(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if observer.current is None and observer.is_outermost:
-                callee = observer.concrete_function(function)
-                return observer.call(callee, 1, original, function, *args, **kwargs)
-            if observer.is_scouting:
-                callee = observer.concrete_function(function)
-                return observer.scout(callee, 1, original, function, *args, **kwargs)
+        def before(function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
+            if observer.is_idle:
+                return observer.begin(observer.concrete_function(function), 1, args, kwargs)
             observer.concrete_inside(function)
-            return original(function, *args, **kwargs)
+            return None
 
-        return call
+        return before, self._ended
 
-    def _strategy_run(self, original: Wrapper) -> Wrapper:
+    def _strategy_run(self) -> Pair:
         observer = self._observer
 
-        def run(strategy: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if not observer.is_outermost:
-                if not observer.is_scouting:
-                    observer.replicas_reached()
-                    return original(strategy, *args, **kwargs)
-                callee = observer.replica_function(args[0] if args else kwargs.get("fn"))
-                return observer.scout(callee, 1, original, strategy, *args, **kwargs)
-            callee = observer.replica_function(args[0] if args else kwargs.get("fn"))
-            return observer.call(callee, 1, original, strategy, *args, **kwargs)
+        def before(_strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
+            if observer.is_idle:
+                function = args[0] if args else kwargs.get("fn")
+                return observer.replicas_begin(function, args, kwargs)
+            observer.replicas_reached()
+            return None
 
-        return run
+        return before, self._ended
 
-    def _gradient(self, original: Wrapper) -> Wrapper:
+    def _moment(self, action: Callable[[], None]) -> Pair:
+        def before(*_: Any, **__: Any) -> None:
+            action()
+
+        return before, self._ended
+
+    def _training_begins(self) -> None:
+        if self._observer.began_s is None:
+            self._observer.begin_training()
+
+    def _next(self) -> Pair:
         observer = self._observer
 
-        def gradient(tape: Any, /, *args: Any, **kwargs: Any) -> Any:
-            observer.gradient_reached()
-            return original(tape, *args, **kwargs)
+        def before(iterator: Any) -> bool | None:
+            return True if observer.input_begins(iterator) else None
 
-        return gradient
-
-    def _tape(self, original: Wrapper) -> Wrapper:
-        observer = self._observer
-
-        def enter(tape: Any) -> Any:
-            observer.tape_begins()
-            return original(tape)
-
-        return enter
-
-    def _training_begins(self, original: Wrapper) -> Wrapper:
-        observer = self._observer
-
-        def method(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if observer.began_s is None:
-                observer.begin_training()
-            return original(owner, *args, **kwargs)
-
-        return method
-
-    def _next(self, original: Wrapper) -> Wrapper:
-        observer = self._observer
-
-        def next_element(iterator: Any) -> Any:
-            if not observer.is_outermost:
-                return original(iterator)
-            observer.input_begins(iterator)
-            try:
-                return original(iterator)
-            except StopIteration:
+        def after(_: bool, result: Any, error: BaseException | None) -> Any:
+            if isinstance(error, StopIteration):
                 observer.window.abandon()
-                raise
+            return result
 
-        return next_element
+        return before, after
 
-    def _from_generator(self, original: Wrapper) -> Wrapper:
-        observer = self._observer
-
-        def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
-            if not callable(generator) or observer.window.state == "closed":
-                return original(generator, *args, **kwargs)
-            watched, made = observer.inputs.watched(generator)
-            dataset = original(watched, *args, **kwargs)
-            made(dataset)
-            return dataset
-
-        return from_generator
-
-    def _epoch_next(self, original: Wrapper) -> Wrapper:
+    def _epoch_next(self) -> Pair:
         observer, sizes = self._observer, self.call_sizes
 
-        def next_call(epoch: Any) -> Any:
-            call = original(epoch)
-            if observer.is_outermost:
+        def before(epoch: Any) -> Any:
+            return epoch if observer.is_between_steps else None
+
+        def after(epoch: Any, result: Any, error: BaseException | None) -> Any:
+            if error is None:
                 sizes.call_follows(epoch)
                 if observer.window.state == "recording":
-                    observer.inputs.asked(
-                        getattr(epoch, "_distributed_dataset", None), is_recorded=True
-                    )
-            return call
+                    dataset = getattr(epoch, "_distributed_dataset", None)
+                    observer.inputs.asked(dataset, is_recorded=True)
+            return result
 
-        return next_call
+        return before, after
 
-    def _make_train_function(self, original: Wrapper) -> Wrapper:
-        def make_train_function(model: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(model, *args, **kwargs)
-            original_function = model.train_function
-            if original_function is None or any(
-                original_function is wrapper for _, wrapper in self._keras_models
-            ):
+    def _make_train_function(self) -> Pair:
+        def before(model: Any, *_: Any, **__: Any) -> Any:
+            return model
+
+        def after(model: Any, result: Any, error: BaseException | None) -> Any:
+            original = model.train_function
+            is_known = any(original is wrapper for _, wrapper in self._keras_models)
+            if error is not None or original is None or is_known:
                 return result
-            wrapper = self._train_function(model, original_function)
-            model.train_function = wrapper
-            self._keras_models.append((ref(model), wrapper))
-            return wrapper if result is original_function else result
+            wrapper = self._replace(model, self._train_function(model))
+            return wrapper if result is original else result
 
-        return make_train_function
+        return before, after
 
-    def _train_function(self, model: Any, original: Wrapper) -> Wrapper:
+    def _train_function(self, model: Any) -> Pair:
         observer, sizes = self._observer, self.call_sizes
         callee = observer.keras_model(model)
         # Weak: the wrapper, which the model holds, must not keep the model alive.
         model_ref = ref(model)
 
-        @functools.wraps(original)
-        @hidden
-        def train_function(iterator: Any, *args: Any, **kwargs: Any) -> Any:
-            if not observer.is_outermost:
-                if observer.is_scouting:
-                    return observer.scout(callee, 1, original, iterator, *args, **kwargs)
-                return original(iterator, *args, **kwargs)
+        def before(iterator: Any, *args: Any, **kwargs: Any) -> Call | None:
+            if not observer.is_idle:
+                return None
             # `train_on_batch` hands over one batch in a generator.
             count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
-            return observer.call(callee, count, original, iterator, *args, **kwargs)
+            return observer.begin(callee, count, iterator, args, kwargs)
 
-        return train_function
+        return before, self._ended
+
+    def _noting_input(self) -> Pair:
+        observer = self._observer
+
+        def before(iterator: Any, *_: Any, **__: Any) -> None:
+            state = observer.window.state
+            if state == "recording":
+                observer.inputs.given(iterator)
+            elif state == "waiting":
+                observer.inputs.follow(iterator)
+
+        return before, self._ended

@@ -1,10 +1,11 @@
 """Recognizes the calls of the script that are training steps.
 
-An outermost eager call is a step if `GradientTape.gradient` was reached while it ran or was traced. If only
-`Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was recognized
-can name what was called. Gradients computed outside any call are the steps of a loop of their own (`eager_steps`).
+An outermost eager call is a step if `GradientTape.gradient` was reached while it ran or was traced, in whatever thread it
+runs. If only `Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was
+recognized can name what was called. Gradients computed outside any call are the steps of a loop of their own
+(`eager_steps`).
 
-Steps are those of one thread: the one that imports TensorFlow or, if another trains before it does, that one.
+Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from threading import Lock, current_thread, get_ident
+from threading import Lock, current_thread, get_ident, main_thread
+from threading import enumerate as threads
 from time import monotonic
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
-from traceview.capture.process.hidden_frames import hidden
 from traceview.capture.steps.callee import (
     KERAS,
     Callee,
@@ -32,19 +33,49 @@ from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.window.step_window import StepWindow
 
-Result = TypeVar("Result")
-
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 _END_OF_DATA: Final = ("OutOfRangeError",)
 
 
+class Call:
+    """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
+
+    __slots__ = ("called_ns", "callee", "count", "is_between", "is_elsewhere", "thread", "was_step")
+
+    def __init__(self, callee: Callee, count: int, thread: int) -> None:
+        self.callee = callee
+        self.count = count
+        self.thread = thread
+        self.was_step = self.is_between = self.is_elsewhere = False
+        self.called_ns: int | None = None
+
+
+class Nested:
+    """A `tf.function` that is called or traced inside `outer`, or traced alone: until `end`, `inner` is what runs."""
+
+    __slots__ = ("inner", "outer", "restored", "thread")
+
+    def __init__(self, inner: Callee, outer: Callee | None, restored: Callee | None) -> None:
+        self.inner = inner
+        self.outer = outer
+        self.restored = restored
+        self.thread = get_ident()
+
+
 class Observer:
-    """Follows the calls of one thread and reports the steps among them to `window`.
+    """Follows the calls of all threads and reports the steps among them to `window`.
 
     `names`: the step functions to count, by default all. `steps` learns which objects the steps call, `inputs` what the
     recorded ones are given.
     """
+
+    nothing_called: Final = "no tf.function was called"
+    how_to_mark: Final = (
+        "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
+        "--seconds 100:105"
+    )
+    """What there is to say where no step is recognized."""
 
     def __init__(
         self,
@@ -58,63 +89,85 @@ class Observer:
         self.inputs = inputs
         self.between = CallsBetween(inputs)
         self.names = frozenset(names)
-        self.thread = get_ident()
-        self.current: Callee | None = None
+        self.open: dict[int, Callee] = {}
+        """What each thread has called, by the thread."""
         self.callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self.elsewhere: dict[str, int] = {}
-        """Calls in other threads, by name."""
+        """Calls of step functions that overlapped with a step of another thread, by name."""
         self.elsewhere_recorded: dict[str, int] = {}
         """Those of them that ended while the window was open."""
         self.has_moved = False
-        """Whether the steps are those of another thread than the one that made this observer."""
+        """Whether the first step ran in another thread than the main one."""
         self.began_s: float | None = None
         """When training began, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
         """Called once, when training begins."""
         self._functions: dict[int, tuple[ref[Any], Callee]] = {}
         self._by_name: dict[str, Callee] = {}
-        self._is_eager: Callable[[], bool] | None = None
-        self._scouted: dict[int, Callee] = {}
-        """What other threads run while no step was recognized, by the thread."""
-        self._moving = Lock()
+        self._executing_eagerly: Callable[[], bool] | None = None
+        self._main = main_thread().ident
+        self._last = self._main
+        """The thread of the last step."""
+        self._only: int | None = None
+        """The thread whose calls are the steps, where those of several overlap."""
+        self._stepping: int | None = None
+        """The thread in which a step runs."""
+        self._of_replicas: Callee | None = None
+        """What has called `Strategy.run` last."""
+        self._beginning = Lock()
+
+    # What runs
 
     @property
-    def is_outermost(self) -> bool:
-        """Whether a call that begins now is an outermost eager one of the watched thread."""
-        if get_ident() != self.thread or self.current is not None:
+    def current(self) -> Callee | None:
+        """What was called and has not returned; of several threads, what began last."""
+        return next(reversed([*self.open.values()]), None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a call that begins now in this thread is an outermost eager one."""
+        ident = get_ident()
+        if ident in self.open or (ident != self._main and self._is_replica()):
             return False
         return self.is_eager()
 
     @property
-    def is_scouting(self) -> bool:
-        """Whether a call that begins now is an outermost one of another thread, which may be the one that trains."""
+    def is_between_steps(self) -> bool:
+        """Whether this thread may prepare the next step: it ran the last one, or is the main thread, and calls nothing."""
         ident = get_ident()
-        return (
-            self.window.next_number == 0
-            and ident != self.thread
-            and ident not in self._scouted
-            and not _is_replica_thread()
-            and self.is_eager()
-        )
+        return (ident in {self._last, self._main}) and ident not in self.open and self.is_eager()
+
+    def is_eager(self) -> bool:
+        """Whether TensorFlow executes here rather than building a graph."""
+        if self._executing_eagerly is None:
+            context = sys.modules.get("tensorflow.python.eager.context")
+            if context is None:
+                return True
+            self._executing_eagerly = context.executing_eagerly
+        return self._executing_eagerly()
 
     def begin_training(self) -> None:
         """TensorFlow runs something for the first time."""
-        with self._moving:
+        with self._beginning:
             if self.began_s is not None:
                 return
             self.began_s = monotonic()
         for action in self.on_begin:
             action()
 
-    def is_eager(self) -> bool:
-        """Whether TensorFlow executes here rather than building a graph."""
-        if self._is_eager is None:
-            context = sys.modules.get("tensorflow.python.eager.context")
-            if context is None:
-                return True
-            self._is_eager = context.executing_eagerly
-        return self._is_eager()
+    def _open_here(self) -> Callee | None:
+        """What this thread has called; a replica works for what has called `Strategy.run`."""
+        ident = get_ident()
+        callee = self.open.get(ident)
+        if callee is None and ident != self._main and self._is_replica():
+            return self._of_replicas
+        return callee
+
+    def _is_replica(self) -> bool:
+        return type(current_thread()).__name__ == _REPLICA_THREAD
+
+    # Callees
 
     def function(self, function: Any) -> Callee:
         """The callee of a `tf.function` object."""
@@ -122,7 +175,7 @@ class Observer:
         if known is not None and known[0]() is function:
             return known[1]
         callee = self._new(name_of(function), "function")
-        self._remember(function, callee)
+        self.remember(function, callee)
         self.steps.add(callee.name, function)
         module = getattr(getattr(function, "_python_function", None), "__module__", None)
         callee.is_of_keras = str(module).partition(".")[0] in KERAS
@@ -137,7 +190,7 @@ class Observer:
             return known[1]
         callee = self._new(name_of_concrete(function), "function")
         callee.is_train = computes_gradients(function)
-        self._remember(function, callee)
+        self.remember(function, callee)
         return callee
 
     def replica_function(self, function: Any) -> Callee:
@@ -157,154 +210,148 @@ class Observer:
         self.steps.add(callee.name, model)
         return callee
 
-    @hidden
-    def call(
-        self,
-        callee: Callee,
-        count: int,
-        action: Callable[..., Result],
-        /,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Result:
-        """Make an outermost call, which is `count` steps if the callee is a step function."""
-        window = self.window
+    # Outermost calls
+
+    def begin(self, callee: Callee, count: int, *given: object) -> Call:
+        """An outermost call begins, which is `count` steps if the callee is a step function. `given`: its arguments."""
+        ident, window = get_ident(), self.window
         if self.began_s is None:
             self.begin_training()
+        if self.open:
+            self._notice_overlap(callee, ident)
+        call = Call(callee, count, ident)
         callee.calls += 1
-        called_ns = window.now_ns() if window.next_number == 0 else None
-        was_step = callee.is_step
-        is_between = False
-        if was_step:
+        if not callee.is_step:
+            self._begin_other(call, given)
+        elif self._may_step(ident):
+            call.was_step, self._stepping = True, ident
             window.begin(count)
             if window.state == "recording":
                 self.between.end(window)
-                self.inputs.given(args, kwargs)
+                self.inputs.given(given)
             self.inputs.step_begins()
-        elif window.state == "recording":
-            is_between = self.between.begin(args, kwargs)
-        elif callee.is_evaluation:
-            window.abandon()
-        self.current = callee
-        try:
-            result = action(*args, **kwargs)
-        except BaseException as error:
-            self.current = None
+        else:
+            call.is_elsewhere = True
+        self.open[ident] = callee
+        return call
+
+    def end(self, call: Call, error: BaseException | None) -> None:
+        """That call has returned, or failed."""
+        callee, window = call.callee, self.window
+        self.open.pop(call.thread, None)
+        if call.was_step:
+            self._stepping = None
+        if error is not None:
             if isinstance(error, StopIteration) or type(error).__name__ in _END_OF_DATA:
                 window.abandon()
-            elif was_step:
-                window.fail(callee.name, error, count)
-            raise
-        self.current = None
-        if callee.is_step:
+            elif call.was_step:
+                window.fail(callee.name, error, call.count)
+        elif callee.is_step and (call.was_step or self._may_step(call.thread)):
             self.eager.stop()
-            callee.step_count += count
-            window.end(callee.name, count, called_ns)
-        elif is_between:
+            callee.step_count += call.count
+            self.has_moved |= window.next_number == 0 and call.thread != self._main
+            self._last = call.thread
+            window.end(callee.name, call.count, call.called_ns)
+        elif callee.is_step:
+            self._count_elsewhere(callee.name)
+        elif call.is_between:
             self.between.returned(callee.between_name)
             # Its input was not that of a step, which has not begun.
             window.abandon()
-        return result
 
-    @hidden
-    def scout(
-        self,
-        callee: Callee,
-        count: int,
-        action: Callable[..., Result],
-        /,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Result:
-        """Make an outermost call in another thread. If it is the first step of all, that thread is watched from now on."""
-        if self.began_s is None:
-            self.begin_training()
-        ident, called_ns = get_ident(), self.window.now_ns()
-        self._scouted[ident] = callee
-        try:
-            result = action(*args, **kwargs)
-        finally:
-            del self._scouted[ident]
-        with self._moving:
-            if callee.is_step and self.window.next_number == 0 and self.current is None:
-                self.thread, self.has_moved = ident, True
-                callee.calls += 1
-                callee.step_count += count
-                self.eager.stop()
-                self.window.end(callee.name, count, called_ns)
-                return result
-        self._count_elsewhere(callee.name)
-        return result
+    def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
+        """The call is no step, as far as is known."""
+        window = self.window
+        if window.next_number == 0:
+            call.called_ns = window.now_ns()
+        if not self.is_between_steps:
+            return
+        if window.state == "recording":
+            call.is_between = self.between.begin(*given)
+        elif call.callee.is_evaluation:
+            window.abandon()
 
-    @hidden
-    def trace(
-        self, callee: Callee, action: Callable[..., Result], /, *args: Any, **kwargs: Any
-    ) -> Result:
-        """Trace a function without calling it."""
-        ident = get_ident()
-        is_watched = ident == self.thread
-        if is_watched:
-            self.current = callee
-        else:
-            self._scouted[ident] = callee
-        try:
-            result = action(*args, **kwargs)
-        finally:
-            if is_watched:
-                self.current = None
-            else:
-                del self._scouted[ident]
-        self._remember(result, callee)
-        return result
+    def _may_step(self, ident: int) -> bool:
+        """Whether a call of a step function in this thread is a step."""
+        if self._stepping is not None and self._stepping != ident:
+            self._only = self._stepping
+            return False
+        if self._only is None or self._only == ident:
+            return True
+        if any(thread.ident == self._only for thread in threads()):
+            return False
+        self._only = None
+        return True
 
-    @hidden
-    def nested(
-        self, function: Any, action: Callable[..., Result], /, *args: Any, **kwargs: Any
-    ) -> Result:
-        """Call a `tf.function` inside one that is being traced: what the inner one does, the outer one does too.
+    def _notice_overlap(self, callee: Callee, ident: int) -> None:
+        """Something runs in another thread: the same function may turn out to be a step."""
+        for thread, running in list(self.open.items()):
+            if running is callee and thread != ident and self._only is None:
+                self._only = thread
 
-        The inner one may be traced already, and then nothing in it is reached again.
+    def _count_elsewhere(self, name: str) -> None:
+        self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
+        if self.window.state == "recording":
+            self.elsewhere_recorded[name] = self.elsewhere_recorded.get(name, 0) + 1
+
+    # Inside of calls
+
+    def function_inside(self, function: Any, *given: object) -> Nested | None:
+        """A `tf.function` is called inside another call: what it does, the other one does too.
+
+        It may be traced already, and then nothing in it is reached again. `Strategy.run` calls copies of those that it is
+        given, and these have the graphs. `train_on_batch` of Keras hands over its batch in a generator, and so shows it
+        only here.
         """
-        outer = self.current
-        if not _is_watched(self.thread):
-            return self._nested_elsewhere(function, action, *args, **kwargs)
+        outer = self._open_here()
         if outer is None:
-            return action(*args, **kwargs)
-        inner = self.current = self.function(function)
-        try:
-            return action(*args, **kwargs)
-        finally:
-            self.current = outer
-            outer.is_train |= inner.is_train
-            outer.has_replicas |= inner.has_replicas
+            return None
+        if not self.is_eager():
+            return self.nest(self.function(function), outer)
+        if outer.kind == "replicas":
+            self.steps.add(outer.name, function)
+        elif outer.kind == "keras" and self.window.state == "recording":
+            self.inputs.given(given)
+        return None
+
+    def nest(self, inner: Callee, outer: Callee | None = None) -> Nested:
+        """From now on this thread runs `inner`."""
+        nested = Nested(inner, outer, self.open.get(get_ident()))
+        self.open[nested.thread] = inner
+        return nested
+
+    def unnest(self, nested: Nested) -> None:
+        """It has ended."""
+        if nested.restored is None:
+            self.open.pop(nested.thread, None)
+        else:
+            self.open[nested.thread] = nested.restored
+        if nested.outer is not None:
+            nested.outer.is_train |= nested.inner.is_train
+            nested.outer.has_replicas |= nested.inner.has_replicas
             self.window.traced()
 
-    def _nested_elsewhere(
-        self, function: Any, action: Callable[..., Result], /, *args: Any, **kwargs: Any
-    ) -> Result:
-        ident = get_ident()
-        outer = self._scouted.get(ident)
-        if outer is None:
-            self._called_elsewhere(function)
-            return action(*args, **kwargs)
-        inner = self._scouted[ident] = self.function(function)
-        try:
-            return action(*args, **kwargs)
-        finally:
-            self._scouted[ident] = outer
-            outer.is_train |= inner.is_train
-            outer.has_replicas |= inner.has_replicas
+    def concrete_inside(self, function: Any) -> None:
+        """A concrete function is called in another call."""
+        outer = self._open_here()
+        if outer is not None and not self.is_eager():
+            outer.is_train |= self.concrete_function(function).is_train
 
     def replicas_reached(self) -> None:
-        """`Strategy.run` is called inside the current call."""
-        scouted = self._scouted.get(get_ident())
-        if scouted is not None:
-            scouted.has_replicas = True
-        elif self.current is not None and get_ident() == self.thread:
-            self.current.has_replicas = True
-            if not self.is_eager():
-                self.window.traced()
-                self._count_run(self.current.runs_in_graph)
+        """`Strategy.run` is called inside a call."""
+        callee = self._open_here()
+        if callee is None:
+            return
+        self._of_replicas = callee
+        callee.has_replicas = True
+        if not self.is_eager():
+            self.window.traced()
+            self._count_run(callee.runs_in_graph)
+
+    def replicas_begin(self, function: Any, *given: object) -> Call:
+        """`Strategy.run` is called outside any call."""
+        self._of_replicas = self.replica_function(function)
+        return self.begin(self._of_replicas, 1, *given)
 
     def _count_run(self, runs: WeakKeyDictionary[Any, int]) -> None:
         ops = sys.modules.get("tensorflow.python.framework.ops")
@@ -314,71 +361,34 @@ class Observer:
 
     def gradient_reached(self) -> None:
         """`GradientTape.gradient` is called."""
-        scouted = self._scouted_here()
-        if scouted is not None:
-            scouted.is_train = True
-        elif not _is_watched(self.thread):
-            if self.began_s is None and self.is_eager():
-                self.begin_training()
-        elif self.current is not None:
-            self.current.is_train = True
+        callee = self._open_here()
+        if callee is not None:
+            callee.is_train = True
             if not self.is_eager():
                 self.window.traced()
-        elif self.is_eager() and not _is_replica_thread():
+        elif self.is_idle:
             if self.began_s is None:
                 self.begin_training()
-            self.eager.gradient_computed()
+            if self.is_between_steps:
+                self.eager.gradient_computed()
+
+    # Between calls
 
     def tape_begins(self) -> None:
         """`GradientTape.__enter__` is called."""
-        if self.is_outermost:
+        if self.is_between_steps:
             self.eager.tape_begins()
 
-    def input_begins(self, iterator: object) -> None:
-        """The watched thread asks for input outside any call."""
+    def input_begins(self, iterator: object) -> bool:
+        """An iterator is asked for input; whether that may be the input of the next step."""
+        if not self.is_between_steps:
+            return False
         self.eager.input_begins(iterator)
         self.window.input_begins()
         self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
+        return True
 
-    def _scouted_here(self) -> Callee | None:
-        """What this thread scouts; a replica works for the only thread that does, while no step runs."""
-        scouted = self._scouted.get(get_ident())
-        if scouted is None and self._scouted and self.current is None and _is_replica_thread():
-            with suppress(ValueError):
-                (scouted,) = self._scouted.values()
-        return scouted
-
-    def called_inside(self, function: Any, *arguments: object) -> None:
-        """A `tf.function` is called eagerly in the current call, or in a thread that is not watched.
-
-        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras
-        hands over its batch in a generator, and so shows it only here.
-        """
-        current = self.current
-        if not _is_watched(self.thread):
-            self._called_elsewhere(function)
-        elif current is not None and current.kind == "replicas":
-            self.steps.add(current.name, function)
-        elif current is not None and current.kind == "keras" and self.window.state == "recording":
-            self.inputs.given(arguments)
-
-    def concrete_inside(self, function: Any) -> None:
-        """A concrete function is called in another call, or in a thread that is not watched."""
-        current = self._scouted_here()
-        if current is None and _is_watched(self.thread):
-            current = self.current
-        if current is None:
-            self._count_elsewhere(self.concrete_function(function).name)
-        elif not self.is_eager():
-            current.is_train |= self.concrete_function(function).is_train
-
-    def _called_elsewhere(self, function: Any) -> None:
-        self._count_elsewhere(name_of(function))
-
-    def _count_elsewhere(self, name: str) -> None:
-        self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
-        if self.window.state == "recording":
-            self.elsewhere_recorded[name] = self.elsewhere_recorded.get(name, 0) + 1
+    # Results
 
     @property
     def step_functions(self) -> list[Callee]:
@@ -395,8 +405,9 @@ class Observer:
         eager = self.eager.gradients
         if eager and not any(callee.kind == "eager" for callee in self.callees):
             lines.append(f"GradientTape.gradient outside any function × {eager}")
-        lines += [f"{name} in other threads × {count}" for name, count in self.elsewhere.items()]
         return lines
+
+    # Inside
 
     def _count_eager_step(self) -> bool:
         callee = self._by_name.get(EAGER_STEP)
@@ -410,7 +421,8 @@ class Observer:
         self.inputs.step_begins()
         return callee.is_step
 
-    def _remember(self, function: Any, callee: Callee) -> None:
+    def remember(self, function: Any, callee: Callee) -> None:
+        """A function object belongs to this callee."""
         key = id(function)
         with suppress(TypeError):  # what cannot be referred to weakly is looked up each time
             self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)
@@ -421,12 +433,3 @@ class Observer:
         callee.is_left_out = bool(self.names)
         self.callees.append(callee)
         return callee
-
-
-def _is_watched(thread: int) -> bool:
-    """Whether this is the watched thread, or runs a replica for it."""
-    return get_ident() == thread or _is_replica_thread()
-
-
-def _is_replica_thread() -> bool:
-    return type(current_thread()).__name__ == _REPLICA_THREAD

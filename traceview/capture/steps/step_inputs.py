@@ -16,7 +16,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.generators import FollowedGenerator, GeneratedSizes, watching
+from traceview.capture.steps.generators import FollowedGenerator, GeneratedSizes
 
 _DEEPEST: Final = 8
 """Levels of lists and dicts in which tensors are looked for."""
@@ -104,16 +104,6 @@ class StepInputs:
         with suppress(Exception):
             list(_leading(arguments, _DEEPEST, others.append))
         return any(type(value).__name__ in _SOURCES for value in others)
-
-    def watched(self, generator: Any) -> tuple[Any, Callable[[Any], None]]:
-        """A generator that notes its batches, and what to call with the dataset that is made from it."""
-        sizes = GeneratedSizes(_sizes_of)
-
-        def made(dataset: Any) -> None:
-            with suppress(TypeError):
-                self._generated[dataset] = sizes
-
-        return watching(generator, sizes), made
 
     def forget(self) -> None:
         """Let go of the datasets, and of the generators that were followed."""

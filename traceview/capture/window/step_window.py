@@ -186,6 +186,32 @@ class StepWindow:
         """A `tf.function` is being traced in the call that has begun."""
         self._is_traced = True
 
+    # Called where only the return of a call is seen
+
+    def count_from(self, number: int) -> None:
+        """The steps are other calls than those so far, and `number` of them have ended."""
+        self.next_number = number
+        self.functions.clear()
+        self._pace = StepPace()
+        self._begun_ns = 0
+
+    def begins_after(self) -> None:
+        """A call has returned, and the next step begins."""
+        if self.state == "recording" and self.next_number >= self.steps.last:
+            # It need not come: the time to wait for it goes on.
+            self._begun_ns = self._clock_ns()
+            self._mark()
+        else:
+            self.begin()
+
+    def begins_again(self) -> None:
+        """What has run since belongs to the step before, and the next one begins now."""
+        if self.state == "recording" and self._marker is not None:
+            marker, self._marker = self._marker, None
+            marker.abandon()
+            self._begun_ns = self._clock_ns()
+            self._mark()
+
     def finish(self, *, is_synchronised: bool = True) -> None:
         """The script has ended: close what is open."""
         # Another thread may be closing it.

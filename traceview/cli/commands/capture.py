@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
-from msgspec import Struct
 
-from traceview.base.errors import CaptureError, TraceviewError, UsageError
+from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.text import in_bytes, is_plain
 from traceview.capture.demo.injection import Slowdown
-from traceview.capture.launch.environment_variable import VARIABLE
-from traceview.capture.launch.variable import switches
-from traceview.capture.process.termination import end_by_signal
+from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.variable import Request, hang_seconds, switches, windows
 from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
-from traceview.cli import ScriptInterrupted
-from traceview.cli.hang import hang_settings
 from traceview.cli.options import (
     argument,
     flag,
@@ -34,15 +30,14 @@ from traceview.cli.options import (
     word_of,
 )
 from traceview.cli.output import abandon_stdout
-from traceview.cli.progress import waiting
 from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from traceview.capture.launch.script_capture import ScriptCapture
-    from traceview.capture.launch.variable import Request
     from traceview.capture.remote.jobs import RemoteCapture
 
 
+NOTHING_CAPTURED: Final = 5
+"""The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _REMOTE_ONLY: Final = ("duration", "timeout")
 _WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
 _DEMO_ONLY: Final = ("devices", "slowdown")
@@ -89,10 +84,11 @@ def capture_running(
     say: Callable[[str], None],
 ) -> RemoteCapture:
     """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
-    from traceview.capture.process.script import terminable
     from traceview.capture.remote.jobs import capture_remote
     from traceview.capture.remote.profiler_service import parse_addresses
     from traceview.capture.window.ranges import parse_duration
+    from traceview.cli.progress import waiting
+    from traceview.cli.termination import terminable
 
     addresses = parse_addresses(remote)
     duration_ms = parse_duration("--duration", duration)
@@ -187,8 +183,8 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    The script keeps its exit code; the last line of the output names the run. Of a command every process below it that
-    trains is captured. --check reads the scripts, runs none, and exits with 8 if a check failed.
+    This process becomes the script, or the command; every Python process of it or below it that trains captures itself.
+    The last line of the output names the run. --check reads the scripts, runs none, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
@@ -205,34 +201,17 @@ def capture(
             scripts, out, asks_tensorflow=has_tensorflow, as_json=format_ is CheckFormat.json
         )
         return
-    console = _Console(sys.stdout, sys.stderr)
     if remote is not None:
         received = capture_running(
-            remote, out=out, run=run, duration=duration, timeout=timeout, say=console.say
+            remote, out=out, run=run, duration=duration, timeout=timeout, say=_say
         )
-        code = received.problem.exit_code if received.problem else 0
-        _end(console, received.run, received.problem, code, analyze)
+        if received.problem is not None:
+            _say_error(received.problem)
+        _name([received.run], is_analyzed=analyze)
+        raise typer.Exit(received.problem.exit_code if received.problem else 0)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
-    from traceview.capture.check import cheap_failures
-    from traceview.capture.demo.run import capture_demo
-    from traceview.capture.launch.launched import disarm
-    from traceview.capture.launch.programs import command_of
-    from traceview.capture.launch.script_capture import capture_script
-    from traceview.capture.launch.variable import Request, hang_seconds, windows
-    from traceview.capture.process.script import Script
-    from traceview.capture.record.capture import Settings
-
-    # The options of this command count, not those of TRACEVIEW_CAPTURE.
-    disarm()
-
     steps_asked, seconds_asked = windows(steps, seconds)
-    on_hang_s = None if on_hang is None else hang_seconds(on_hang)
-    command = None if module or script is None else command_of(script, arguments or [])
-    is_file = script is not None and not module and command is None
-    for failure in cheap_failures([Path(str(script))] if is_file else []):
-        console.say(f"{failure.name}: {failure.detail}")
-        console.say(f"fix: {failure.fix}")
     settings = Settings(
         out=out,
         steps=steps_asked,
@@ -241,150 +220,83 @@ def capture(
         seconds=seconds_asked,
         **switched,
     )
-    if command is not None:
-        asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
-        _launch(console, command, asked, analyze)
+    on_hang_s = None if on_hang is None else hang_seconds(on_hang)
+    asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
     if script is None:
-        captured = capture_demo(
-            settings,
-            say=console.say,
-            devices=devices,
-            slowdowns=[Slowdown(kind) for kind in slowdown or ()],
-            before_death=console.say_capture,
-        )
-        _end_script(console, captured, analyze=True)
-    captured = capture_script(
-        Script(script, arguments or [], is_module=module),
-        settings,
-        say=console.say,
-        step_functions=step_function or (),
-        serve=serve,
-        say_in_children=say_in_child,
-        before_death=console.say_capture,
-        on_hang=None if on_hang_s is None else hang_settings(on_hang_s),
-    )
-    _end_script(console, captured, analyze)
+        from traceview.capture.demo.run import demo_command
+
+        command = demo_command(settings, devices, [Slowdown(kind) for kind in slowdown or ()])
+    else:
+        from traceview.capture.launch.programs import command_of
+
+        command = command_of(script, arguments or [], is_module=module)
+    if analyze or demo:
+        _run(command, asked)
+    from traceview.capture.launch.command import become
+
+    become(command, asked)
 
 
-def say_in_child(line: str) -> None:
-    """Print a line for the user in a process that the script has started."""
-    _Console(sys.stdout, sys.stderr).say(line)
+def _run(command: list[str], request: Request) -> NoReturn:
+    """Run a command, print the reports of the runs below it, and end as it ended."""
+    from traceview.capture.launch.command import end_as, run
+
+    code, runs = run(command, request)
+    _name(runs, is_analyzed=True)
+    if not runs and code == 0:
+        # The process that trains has said why.
+        raise typer.Exit(NOTHING_CAPTURED)
+    end_as(code)
 
 
-def _launch(console: _Console, command: list[str], request: Request, analyze: bool) -> NoReturn:
-    """Run a command, name the runs of all processes below it, and end as it ended."""
-    from traceview.capture.launch.command import capture_command
+def _say(line: str) -> None:
+    """Print a line for the user, after what was printed before."""
+    from traceview.capture.sidecar.secrets import masked_message
 
-    launched = capture_command(command, request, say=console.say)
-    if launched.problem is not None:
-        console.say_error(launched.problem)
-    for run in launched.runs:
-        if analyze:
-            _print_report(console, run)
-    if len(launched.runs) > 1:
-        console.say(f"{len(launched.runs)} runs were recorded:")
-    for run in launched.runs:
-        console.name(run)
-    if launched.code < 0:
-        end_by_signal(-launched.code)
-    raise typer.Exit(launched.code)
+    _print(f"traceview: {sanitize(masked_message(line))}")
 
 
-class _Console(Struct, frozen=True):
-    """The streams that the command began with, because a script may close or replace them."""
-
-    out: TextIO | None
-    err: TextIO | None
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether a person watches a terminal."""
-        with suppress(ValueError):
-            return self.err is not None and self.err.isatty()
-        return False
-
-    def say(self, line: str) -> None:
-        """Print a line for the user, after what the script has printed."""
-        from traceview.capture.sidecar.secrets import masked_message
-
-        self.print(f"traceview: {sanitize(masked_message(line))}")
-
-    def say_error(self, error: CaptureError) -> None:
-        """Print an error and its hint."""
-        self.say(error.message)
-        if error.hint:
-            self.say(f"hint: {error.hint}")
-
-    def say_capture(self, captured: ScriptCapture) -> None:
-        """Print the outcome of a capture whose process is about to die: there is no time for a report."""
-        if captured.problem is not None:
-            self.say_error(captured.problem)
-        if captured.run is not None:
-            self.name(captured.run)
-
-    def name(self, run: Path) -> None:
-        """Print the last line: the folder of a run, for a person or a script."""
-        encoding = getattr(self.err, "encoding", None) or "utf-8"
-        if is_plain(run, encoding):
-            self.print(str(run))
-            return
-        self.say("note: the path of the run is quoted for bash and zsh")
-        self.print(in_bytes(run))
-
-    def print(self, line: str) -> None:
-        """Print a line; a closed or broken stream is ignored."""
-        with suppress(Exception):
-            sys.stdout.flush()
-        if self.err is not None:
-            with suppress(OSError, ValueError):
-                typer.echo(line, file=self.err)
+def _say_error(error: TraceviewError) -> None:
+    """Print an error and its hint."""
+    _say(error.message)
+    if error.hint:
+        _say(f"hint: {error.hint}")
 
 
-def _end_script(console: _Console, captured: ScriptCapture, analyze: bool) -> NoReturn:
-    """End as the script ended: with its exit code, or by the signal that ended it."""
-    try:
-        _end(console, captured.run, captured.problem, captured.code, analyze)
-    except typer.Exit:
-        if captured.signal == SIGINT:
-            raise ScriptInterrupted from None
-        raise
+def _name(runs: Sequence[Path], *, is_analyzed: bool) -> None:
+    """Print the reports of runs if wanted, and at last their folders, for a person or a script."""
+    for run in runs if is_analyzed else ():
+        _print_report(run)
+    if len(runs) > 1:
+        _say(f"{len(runs)} runs were recorded:")
+    for run in runs:
+        if is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8"):
+            _print(str(run))
+        else:
+            _say("note: the path of the run is quoted for bash and zsh")
+            _print(in_bytes(run))
 
 
-def _end(
-    console: _Console, run: Path | None, problem: CaptureError | None, code: int, analyze: bool
-) -> NoReturn:
-    """Print problems and the run, and exit; if the script itself failed, its exit code wins."""
-    if problem is not None and run is None and code == 0:
-        raise problem
-    if problem is not None:
-        console.say_error(problem)
-    if run is not None:
-        if analyze:
-            _print_report(console, run)
-        elif console.is_watched:
-            console.say(
-                "to see the report, pass this run to traceview analyze or traceview report:"
-            )
-        console.name(run)
-    raise typer.Exit(code)
+def _print(line: str) -> None:
+    """Print a line on standard error; a closed or broken stream is ignored."""
+    with suppress(Exception):
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        typer.echo(line, err=True)
 
 
-def _print_report(console: _Console, run: Path) -> None:
+def _print_report(run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
     from traceview.cli.commands.analyze import TERMINAL_TOP
     from traceview.cli.output import Target
     from traceview.report.build import analyze
     from traceview.report.summary import Invocation
 
-    if console.out is None or console.out.closed:
-        console.say("note: no report: standard output is closed")
-        return
-    with redirect_stdout(console.out):
-        try:
-            report = analyze(run, top=TERMINAL_TOP)
-            Target(None).write_report(report, None, invocation=Invocation(str(run)))
-        except TraceviewError as error:
-            console.say(f"note: no report: {error.message}")
-        except BrokenPipeError:
-            # The reader has closed the pipe; the run must still be named on stderr.
-            abandon_stdout()
+    try:
+        report = analyze(run, top=TERMINAL_TOP)
+        Target(None).write_report(report, None, invocation=Invocation(str(run)))
+    except TraceviewError as error:
+        _say(f"note: no report: {error.message}")
+    except BrokenPipeError:
+        # The reader has closed the pipe; the run must still be named on stderr.
+        abandon_stdout()

@@ -49,7 +49,7 @@ RUNS: Final = "runs"
 HANG: Final = "hang"
 WITHOUT_TRACE: Final = {
     RUNS: "the runs below a log directory: hosts, devices and sizes",
-    HANG: "where a job hangs: the reports of capture --on-hang, or a running process by its ID",
+    HANG: "where a job hangs: the reports of capture --on-hang",
 }
 """What can be shown beside the tables of a trace, and what it is."""
 
@@ -75,7 +75,7 @@ def show(
         Location,
         argument(
             "LOGDIR",
-            "Log directory, run or .xplane.pb; of hang also a process ID.",
+            "Log directory, run or .xplane.pb.",
             parser=logdir_of,
         ),
     ],
@@ -242,19 +242,17 @@ def _about(request: Request) -> dict[str, Any]:
 
 
 def _show_hang(target: Target, logdir: Location, format_: Format, width: int | None) -> None:
-    """Print the reports of hangs below a folder, or where the threads of a running process are."""
+    """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
-    from traceview.cli.hang import show_hangs, show_process
+    from traceview.cli.hang import show_hangs
 
     if format_ not in (Format.terminal, Format.json):
         raise UsageError(
             f"show hang writes no {format_.value}", hint="--format terminal or --format json"
         )
     as_json = format_ is Format.json
-    if logdir.name.isdecimal() and str(logdir) == logdir.name and not logdir.exists():
-        show_process(target, int(logdir.name), width, as_json=as_json)
-    elif not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
+    if not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
         raise TraceNotFoundError(
             f"no report of a hang below {logdir}",
-            hint="traceview capture --on-hang 10m writes one; a process ID shows a running process",
+            hint="traceview capture --on-hang 10m writes one",
         )

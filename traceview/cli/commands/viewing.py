@@ -99,7 +99,7 @@ def _until_interrupted() -> Iterator[None]:
     """Ends what runs inside at Ctrl-C, which is no error, and cleans up at whatever else ends the command."""
     import gc
 
-    from traceview.capture.process.script import terminable
+    from traceview.cli.termination import terminable
 
     # Commands that end soon collect no garbage; this one serves for hours.
     gc.enable()

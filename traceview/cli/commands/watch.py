@@ -102,8 +102,8 @@ def watch(
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
-    from traceview.capture.process.script import terminable
     from traceview.capture.window.ranges import parse_duration
+    from traceview.cli.termination import terminable
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
 

@@ -10,6 +10,7 @@ from traceview.base.record import (
     Argument,
     BusId,
     DeviceKey,
+    FunctionName,
     Integer,
     Message,
     ModelName,
@@ -54,6 +55,8 @@ class Versions(Record, frozen=True):
 
     Attributes:
         tensorflow: TensorFlow.
+        jax: JAX.
+        jaxlib: The compiled part of JAX.
         tensorflow_git: Revision of TensorFlow.
         keras: Keras.
         tf_keras: Legacy tf_keras.
@@ -71,6 +74,8 @@ class Versions(Record, frozen=True):
     """
 
     tensorflow: VersionText | None
+    jax: VersionText | None
+    jaxlib: VersionText | None
     tensorflow_git: VersionText | None
     keras: VersionText | None
     tf_keras: VersionText | None
@@ -384,6 +389,62 @@ class TracerOptions(Record, frozen=True):
     missing: dict[Message, Message]
 
 
+class CompiledArgument(Record, frozen=True):
+    """An array that a compiled function of JAX was given.
+
+    Attributes:
+        name: Its place in the arguments.
+        shape: Its sizes, of all devices together.
+        dtype: Its type.
+        sharding: Axis of the mesh over which each dimension is split; null for a dimension that is not.
+        mesh: Axis of the mesh to its size.
+    """
+
+    name: FunctionName | None
+    shape: tuple[Integer, ...] | None
+    dtype: Message | None
+    sharding: tuple[Message | None, ...] | None
+    mesh: dict[Message, Integer] | None
+
+
+class CompiledFunction(Record, frozen=True):
+    """A function of the script that JAX compiled.
+
+    Attributes:
+        name: Its name.
+        is_step: Whether its calls are the steps.
+        calls: Calls before and in the window.
+        computes_gradients: Whether it has a backward pass.
+        arguments: The arrays it was last compiled for, 200 at most.
+    """
+
+    name: FunctionName | None
+    is_step: bool | None
+    calls: RecordedCount | None
+    computes_gradients: bool | None
+    arguments: tuple[CompiledArgument, ...]
+
+
+class JaxSetup(Record, frozen=True):
+    """What a script with JAX runs on, and the functions that it compiled.
+
+    Attributes:
+        backend: Platform of the default devices.
+        process_index: Index of this process among those of `jax.distributed`.
+        process_count: Number of them.
+        device_count: Devices of all processes.
+        functions: Functions of the script.
+        missing: Name of each field that could not be read to the recorded reason.
+    """
+
+    backend: Message | None
+    process_index: Integer | None
+    process_count: RecordedCount | None
+    device_count: RecordedCount | None
+    functions: tuple[CompiledFunction, ...]
+    missing: dict[Message, Message]
+
+
 class RecordedEnvironment(Record, frozen=True):
     """One profiled process and its machine.
 
@@ -397,6 +458,7 @@ class RecordedEnvironment(Record, frozen=True):
         training: Trainable variables.
         precision: Settings of numeric precision.
         xla: Settings of XLA.
+        jax: Devices and functions of JAX.
         variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         cores: Processor cores.
@@ -416,6 +478,7 @@ class RecordedEnvironment(Record, frozen=True):
     training: TrainedVariables
     precision: PrecisionSettings
     xla: XlaSettings
+    jax: JaxSetup
     variables: dict[Message, Message] | None
     devices: DeviceSettings
     cores: ProcessorCores

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
@@ -17,10 +18,8 @@ from traceview.base.record import (
     DeviceKey,
     FunctionName,
     Hostname,
-    Integer,
     Message,
     OpName,
-    OpType,
     Ratio,
     Record,
     SourceLine,
@@ -36,10 +35,11 @@ SUFFIX: Final = ".hang.json"
 _IS_REPORT: Final = re.compile(r".+\.hang\d{0,4}\.json")
 _LONGEST_PID: Final = 12
 """Digits; Linux has numbers of processes up to 4194304 (proc(5), pid_max)."""
+_LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
 _LARGEST_BYTES: Final = 1 << 26
 """A report has 200 threads of 60 lines at most, which is some megabytes."""
 
-HangState: TypeAlias = Literal["open", "went-on", "ended", "attached"]
+HangState: TypeAlias = Literal["open", "went-on", "ended"]
 Wait: TypeAlias = Literal[
     "child", "computing", "disk", "lock", "poll", "read", "sleep", "stopped", "write", "other"
 ]
@@ -54,56 +54,34 @@ class HangThread(Record, frozen=True):
     Attributes:
         name: Name of the thread.
         is_main: Whether it is the main thread of the process.
-        is_moving: Whether its stack changed between two looks; null where it was inspected once.
-        wait: What the kernel says it does; null where that is not known.
-        computing_ratio: Its processor time between the two looks, as a share of one core; null where not known.
-        user_line: The innermost line in code of the user; null without one.
         frames: Its stack, the innermost line first.
+        user_line: The innermost line in code of the user; null without one.
+        is_moving: Whether its stack changed between two looks; null where it was inspected once.
+        wait: What it does, by its processor time and the kernel; null where that is not known.
+        computing_ratio: Its processor time between the two looks, as a share of one core; null where not known.
     """
 
     name: ThreadName
     is_main: bool
-    is_moving: bool | None
-    wait: Wait | None
-    computing_ratio: Ratio | None
-    user_line: SourceLine | None
     frames: tuple[SourceLine, ...]
-
-
-class NativeThreads(Record, frozen=True):
-    """Threads of one name, as the kernel lists them.
-
-    Attributes:
-        name: Their name.
-        count: How many there are.
-        waits: How many of them do what, by what the kernel says.
-        computing_ratio: Their processor time between the two looks, as a share of one core.
-    """
-
-    name: ThreadName
-    count: Count
-    waits: dict[Message, Count]
-    computing_ratio: Ratio
+    user_line: SourceLine | None = None
+    is_moving: bool | None = None
+    wait: Wait | None = None
+    computing_ratio: Ratio | None = None
 
 
 class HangCollective(Record, frozen=True):
-    """A collective of the step that does not return.
+    """A device's part of the collective that does not end, by the profile that ran when the hang began.
 
     Attributes:
         op: Name of the op.
-        type: Type of the op.
         device: The device that the op is for, as TensorFlow calls it in this process: CPU:0; empty if not known.
-        group_key: TensorFlow's number of the group of devices; null if not known.
-        instance_key: TensorFlow's number of the collective in its group; null if not known.
-        has_come: Whether the device had started it when the profile was stopped; null where no profile ran.
+        has_come: Whether the device had started it when the profile was stopped.
     """
 
     op: OpName
-    type: OpType
     device: DeviceKey
-    group_key: Integer | None
-    instance_key: Integer | None
-    has_come: bool | None
+    has_come: bool
 
 
 class HangWorker(Record, frozen=True):
@@ -118,7 +96,6 @@ class HangWorker(Record, frozen=True):
         waited_ns: Nanoseconds since its last step ended; null if not known.
         silent_ns: Nanoseconds since it wrote last; null if it never has.
         line: The line of the user's code in which its main thread is; null if not known.
-        is_answering: Whether TensorFlow's server in it answers; null if that was not asked.
     """
 
     task: TaskName
@@ -128,7 +105,6 @@ class HangWorker(Record, frozen=True):
     waited_ns: Count | None
     silent_ns: Count | None
     line: SourceLine | None
-    is_answering: bool | None
 
 
 class HangGpu(Record, frozen=True):
@@ -137,12 +113,10 @@ class HangGpu(Record, frozen=True):
     Attributes:
         ordinal: Number of the GPU as NVML counts.
         busy_ratio: Share of the time with a kernel.
-        power_watts: Power, watts; null if not known.
     """
 
     ordinal: Count
     busy_ratio: Ratio
-    power_watts: Ratio | None
 
 
 class Hang(Record, frozen=True):
@@ -155,8 +129,7 @@ class Hang(Record, frozen=True):
         pid: Number of the process.
         task: Role and index in the cluster: worker 0; null outside of one.
         state: open: no step has ended since. went-on: a step ended later. ended: the script ended without another step.
-            attached: a process that was not watched, and was inspected from outside.
-        limit_ns: How long no step had to end before the report was written, nanoseconds; 0 if attached.
+        limit_ns: How long no step had to end before the report was written, nanoseconds; 0 if not known.
         noticed_ns: When the report was written, Unix nanoseconds.
         waited_ns: How long no step had ended by then, nanoseconds; null if not known.
         total_ns: How long no step ended in all, nanoseconds; null while that is not known.
@@ -165,18 +138,15 @@ class Hang(Record, frozen=True):
         step_function: The function whose call had not returned; null if the main thread was in none.
         is_step: Whether that function is the training step.
         is_first_call: Whether it was its first call, which traces and compiles.
-        is_evaluation: Whether it runs replicas without training.
         is_lock_held: Whether no Python could run at all: a native call held the lock of Python (GIL), or the process
             was stopped.
         look_ns: Nanoseconds between the two looks at threads and processor time; 0 with one look.
         cores: Processor time of the process between the looks, in cores; null if not known.
-        written_bytes: Bytes that the process wrote between the looks; null if not known.
-        other_call_count: Calls of functions that are no training step since the last step ended; null if not known.
-        calls_in_look: Such calls between the looks.
+        calls_in_look: Calls between the looks of functions that are no training step.
         other_function: The one that was called most; null without one.
+        python_ops: Ops of the step that run Python, such as `tf.py_function`.
         threads: Threads with a Python stack, the main thread first.
-        native: All threads by name.
-        collectives: Collectives of the step.
+        collectives: The collective that does not end, by the profile that ran.
         workers: The other processes of the cluster.
         gpus: What NVML says of the GPUs.
         missing: What could not be found out, and why.
@@ -197,16 +167,13 @@ class Hang(Record, frozen=True):
     step_function: FunctionName | None
     is_step: bool
     is_first_call: bool
-    is_evaluation: bool
     is_lock_held: bool
-    look_ns: Count
-    cores: Ratio | None
-    written_bytes: Count | None
-    other_call_count: Count | None
-    calls_in_look: Count
-    other_function: FunctionName | None
+    look_ns: Count = 0
+    cores: Ratio | None = None
+    calls_in_look: Count = 0
+    other_function: FunctionName | None = None
+    python_ops: Count = 0
     threads: tuple[HangThread, ...] = ()
-    native: tuple[NativeThreads, ...] = ()
     collectives: tuple[HangCollective, ...] = ()
     workers: tuple[HangWorker, ...] = ()
     gpus: tuple[HangGpu, ...] = ()
@@ -218,9 +185,12 @@ class Hang(Record, frozen=True):
         return next((thread for thread in self.threads if thread.is_main), None)
 
 
-def hang_of(facts: Any) -> Hang:
-    """The report that these facts are; raises `msgspec.ValidationError`."""
-    return msgspec.convert(facts, Hang)
+def hang_of(facts: Mapping[str, Any]) -> Hang:
+    """The report that these facts are; `stacks` among them are the text of faulthandler. Raises `msgspec.ValidationError`."""
+    known = dict(facts)
+    stacks = known.pop("stacks", None)
+    hang = msgspec.convert(known, Hang)
+    return hang if stacks is None else replace(hang, threads=tuple(_dumped_threads(stacks)))
 
 
 def read_hang(path: Location) -> Hang:
@@ -274,31 +244,22 @@ def hang_of_stacks(path: Path) -> Hang:
         step_function=None,
         is_step=False,
         is_first_call=False,
-        is_evaluation=False,
         is_lock_held=True,
-        look_ns=0,
-        cores=None,
-        written_bytes=None,
-        other_call_count=None,
-        calls_in_look=0,
-        other_function=None,
-        threads=tuple(_threads_of_stacks(text)),
+        threads=tuple(_dumped_threads(text)),
     )
 
 
-def _threads_of_stacks(text: str) -> Iterator[HangThread]:
+def _dumped_threads(text: str) -> Iterator[HangThread]:
     """The threads of a dump, which names none."""
     stacks = [
-        [
-            f"{PurePath(frame.file).name}:{frame.line} in {frame.function}"
-            for frame in stack
-            if OWN_CODE not in frame.file
-        ]
-        for stack in dumped_stacks(text)
+        [frame for frame in stack if OWN_CODE not in frame.file] for stack in dumped_stacks(text)
     ]
-    for place, frames in enumerate(stack for stack in stacks if stack):
-        name = "main thread" if place == 0 else "thread"
-        yield HangThread(name, place == 0, None, None, None, None, tuple(frames))
+    for place, stack in enumerate(filter(None, stacks)):
+        lines = [f"{PurePath(f.file).name}:{f.line} in {f.function}" for f in stack]
+        is_user = [_LIBRARY.search(f.file) is None for f in stack]
+        user_line = next((line for line, own in zip(lines, is_user, strict=True) if own), None)
+        name = "thread" if place else "main thread"
+        yield HangThread(name, not place, tuple(lines), user_line)
 
 
 def hang_files(folder: Location) -> Iterator[Location]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from traceview.analysis.machine.hang.findings import RULES, WAIT_WORDS, diagnose
-from traceview.analysis.machine.hang.phase import PHASE_WORDS, phase_of
 from traceview.analysis.rules.sentences import shown_finding
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -22,15 +21,10 @@ from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
 _MOST_THREADS: Final = 24
 _MOST_COLLECTIVES: Final = 12
 _MOST_STACKS: Final = 12
-_MOST_NATIVE: Final = 12
 """Rows, and stacks, in words: what a person reads in a hurry. The JSON report has all."""
-_LEAST_WRITTEN: Final = 100_000
-"""Bytes; the lines of a log are not worth a word."""
 _WIDEST_LINE: Final = 90
 """Characters; the middle of a longer line is left out."""
 _IN_JSON: Final = "the JSON report"
-
-NOT_SEEN: Final = "Not known: which op of TensorFlow waits, for an op records itself when it ends."
 
 
 def write_up(facts: Mapping[str, Any]) -> tuple[dict[str, bytes], list[str]]:
@@ -69,10 +63,9 @@ def hang_document(hang: Hang) -> doc.Section:
         for number, finding in enumerate(diagnose(hang), 1)
     )
     answer = outcome(hang)
-    kind = "Process" if hang.state == "attached" else "Hang of process"
     return doc.Section(
         "hang",
-        plain(phrase(f"{kind} {hang.pid} on ", name(hang.host), _of_task(hang))),
+        plain(phrase(f"Hang of process {hang.pid} on ", name(hang.host), _of_task(hang))),
         (
             *((doc.Findings(findings),) if findings else ()),
             *_details(hang),
@@ -99,8 +92,6 @@ def short_lines(hang: Hang) -> Iterator[str]:
 
 def since(hang: Hang) -> str:
     """How long no step had ended, and since when: for the first line of a report."""
-    if hang.state == "attached":
-        return "Seen from outside: whether steps end is not known"
     if hang.waited_ns is None:
         return f"No Python could run when the stacks were written, at {_clock(hang.noticed_ns)}"
     moment = _clock(hang.last_step_ns)
@@ -146,8 +137,6 @@ def worker_words(worker: HangWorker) -> Phrase:
         ended = numbers.plural(worker.step_count or 0, "step")
         ago = seconds(worker.silent_ns)
         return phrase(f"stopped, gone or cut off: it wrote last {ago} ago, when {ended} had ended")
-    if worker.state == "unknown" and worker.is_answering is False:
-        return phrase("it does not answer")
     if worker.state == "unknown":
         return phrase("where it is, is not known")
     waited = "" if worker.waited_ns is None else f" for {seconds(worker.waited_ns)}"
@@ -178,21 +167,17 @@ def _details(hang: Hang) -> Iterator[doc.Block]:
         (
             doc.words("worker", [worker.task for worker in hang.workers]),
             doc.words("what it does", [worker_words(worker) for worker in hang.workers]),
-            doc.words("answers", [_yes(worker.is_answering) for worker in hang.workers]),
         ),
     )
-    collectives = sorted(hang.collectives, key=lambda entry: entry.has_come is None)
-    shown = collectives[:_MOST_COLLECTIVES]
+    shown = hang.collectives[:_MOST_COLLECTIVES]
     yield from doc.table(
-        "Collectives of the step",
+        "The collective that does not end",
         (
             doc.names("collective", [shortened(entry.op, _WIDEST_LINE) for entry in shown]),
             doc.words("device", [entry.device for entry in shown]),
-            doc.words("group", [_key(entry.group_key) for entry in shown], priority=2),
-            doc.words("instance", [_key(entry.instance_key) for entry in shown], priority=2),
-            doc.words("has come", [_yes(entry.has_come) for entry in shown]),
+            doc.words("has come", ["yes" if entry.has_come else "no" for entry in shown]),
         ),
-        row_count=len(collectives),
+        row_count=len(hang.collectives),
         rest=_IN_JSON,
     )
     rows = hang.threads[:_MOST_THREADS]
@@ -213,15 +198,12 @@ def _details(hang: Hang) -> Iterator[doc.Block]:
         row_count=len(hang.threads),
         rest=_IN_JSON,
     )
-    yield from doc.remarks(NOT_SEEN if hang.is_step and not hang.is_lock_held else None)
     yield from doc.notes(
         *(phrase(f"{key}: ", name(reason)) for key, reason in hang.missing.items())
     )
 
 
 def _facts(hang: Hang) -> Iterator[Sentence]:
-    if hang.state == "attached" and hang.main is not None:
-        yield PHASE_WORDS[phase_of(hang)]
     if hang.step_count is not None:
         yield numbers.plural(hang.step_count, "step") + " ended"
     if hang.step_function is not None:
@@ -229,13 +211,8 @@ def _facts(hang: Hang) -> Iterator[Sentence]:
         yield phrase("in the call of ", name(hang.step_function), first)
     if hang.cores is not None:
         yield f"{hang.cores:.1f} cores busy"
-    if (hang.written_bytes or 0) >= _LEAST_WRITTEN:
-        yield f"{numbers.size(hang.written_bytes)} written in {seconds(hang.look_ns)}"
-    if hang.other_call_count:
-        yield f"{numbers.plural(hang.other_call_count, 'call')} of other functions since"
     for gpu in hang.gpus:
-        power = f", {gpu.power_watts:.0f} W" if gpu.power_watts is not None else ""
-        yield f"GPU:{gpu.ordinal} {numbers.share(gpu.busy_ratio)} busy{power}"
+        yield f"GPU:{gpu.ordinal} {numbers.share(gpu.busy_ratio)} busy"
 
 
 def _stacks(hang: Hang) -> Iterator[doc.Block]:
@@ -250,36 +227,7 @@ def _stacks(hang: Hang) -> Iterator[doc.Block]:
     more = len(groups) - _MOST_STACKS
     if more > 0:
         yield from doc.remarks(f"{numbers.plural(more, 'more stack')}: {_IN_JSON}.")
-    groups_of_native = hang.native[:_MOST_NATIVE]
-    yield from doc.table(
-        "Threads of the process",
-        (
-            doc.names("threads", [group.name for group in groups_of_native]),
-            doc.counts("count", [group.count for group in groups_of_native]),
-            doc.words(
-                "what they do",
-                [
-                    ", ".join(
-                        f"{count} × {WAIT_WORDS.get(wait, wait)}"
-                        for wait, count in group.waits.items()
-                    )
-                    for group in groups_of_native
-                ],
-            ),
-            doc.shares("one core", [group.computing_ratio for group in groups_of_native]),
-        ),
-        row_count=len(hang.native),
-        rest=_IN_JSON,
-    )
 
 
 def _of_task(hang: Hang) -> Phrase | None:
     return phrase(", ", name(hang.task)) if hang.task else None
-
-
-def _yes(value: bool | None) -> str | None:
-    return None if value is None else "yes" if value else "no"
-
-
-def _key(value: int | None) -> str | None:
-    return None if value is None else str(value)

@@ -1,0 +1,340 @@
+"""Scripts with real JAX below `traceview capture`: which of their calls are steps, and that nothing of them is touched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import environment_with
+from tests.capture.test_workers import free_addresses
+
+pytestmark = pytest.mark.jax
+
+START = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+weights = jnp.ones((32, 32)) * 0.01
+def loss(w, x): return jnp.mean((jnp.tanh(x @ w) - x) ** 2)
+def update(w, x): return w - 0.1 * jax.grad(loss)(w, x)
+batch = jnp.ones((8, 32))
+"""
+END = "\nprint(float(w.sum()))\n"
+LOOP = "w = weights\nfor number in range(20): w = train_step(w, batch)"
+PMAP = """
+n = jax.local_device_count()
+train_step = jax.pmap(lambda w, x: w - 0.1 * jax.lax.pmean(jax.grad(loss)(w, x), "i"), axis_name="i", donate_argnums=0)
+w = jnp.broadcast_to(weights, (n, 32, 32))
+for number in range(20): w = train_step(w, jnp.ones((n, 8, 32)))
+"""
+SHARD_MAP = """
+import inspect
+try: from jax import shard_map
+except ImportError: from jax.experimental.shard_map import shard_map
+off = "check_vma" if "check_vma" in inspect.signature(shard_map).parameters else "check_rep"
+mesh = Mesh(np.array(jax.devices()), ("d",))
+def of_shard(w, x): return w - 0.1 * jax.lax.pmean(jax.grad(loss)(w, x), "d")
+train_step = jax.jit(shard_map(of_shard, mesh=mesh, in_specs=(P(), P("d")), out_specs=P(), **{off: False}))
+"""
+MESH = """
+mesh = Mesh(np.array(jax.devices()).reshape(2, -1), ("data", "model"))
+weights = jax.device_put(weights, NamedSharding(mesh, P(None, "model")))
+batch = jax.device_put(batch, NamedSharding(mesh, P("data")))
+train_step = jax.jit(update)
+"""
+SCAN = """
+from functools import partial
+@partial(jax.jit, donate_argnums=0)
+def train_step(w, xs):
+    total, _ = jax.lax.scan(lambda sum, x: (sum + jax.grad(loss)(w, x), None), jnp.zeros_like(w), xs)
+    return w - 0.1 * total
+batch = jnp.ones((4, 8, 32))
+"""
+LOADER = """
+import queue, threading
+@jax.jit
+def evaluate(w): return loss(w, batch)
+@jax.jit
+def prepare(w): return w * 1
+train_step = jax.jit(update)
+batches = queue.Queue(2)
+def produce():
+    for _ in range(20): batches.put(jax.device_put(np.ones((8, 32), np.float32)))
+    batches.put(None)
+threading.Thread(target=produce, daemon=True).start()
+w = prepare(weights)
+number = 0
+while (x := batches.get()) is not None:
+    w = train_step(w, x)
+    number += 1
+    if number % 5 == 0: evaluate(w).block_until_ready()
+"""
+MARKS = """
+first, second = jax.jit(update), jax.jit(lambda w: w * 0.999)
+w = weights
+for number in range(20):
+    with jax.profiler.StepTraceAnnotation("train", step_num=1000 + number): w = second(first(w, batch))
+    with jax.profiler.StepTraceAnnotation("eval", step_num=number): float(w.sum())
+"""
+INFERENCE = """
+prepare = jax.jit(lambda x: x * 2)
+@jax.jit
+def predict(w, x):
+    for _ in range(50): x = jnp.tanh(x @ w)
+    return x
+for number in range(20): w = np.asarray(predict(weights, prepare(batch)))
+"""
+EAGER = """
+objective = jax.jit(loss)
+w = weights
+for number in range(20): w = w - 0.1 * jax.grad(objective)(w, batch)
+"""
+CALLBACK = """
+@jax.jit
+def train_step(w, x):
+    jax.debug.callback(lambda value: None, w.sum())
+    return update(w, x)
+"""
+THREAD = """
+import threading
+train_step = jax.jit(update)
+w = weights
+def run():
+    global w
+    for number in range(20): w = train_step(w, batch)
+thread = threading.Thread(target=run); thread.start(); thread.join()
+"""
+AHEAD = "train_step = jax.jit(update).lower(weights, batch).compile()\n" + LOOP
+WAYS = {
+    "jit": ("train_step = jax.jit(update)\n" + LOOP, "update"),
+    "pmap": (PMAP, "<lambda>"),
+    "shard_map": (SHARD_MAP + LOOP, "of_shard"),
+    "mesh": (MESH + LOOP, "update"),
+    "scan over micro-batches, donated": (SCAN + LOOP, "train_step"),
+    "a loader, evaluation": (LOADER, "update"),
+    "marks": (MARKS, "train"),
+    "compiled ahead of time": (AHEAD, "update"),
+    "gradients outside jit": (EAGER, "loss"),
+    "inference": (INFERENCE, "predict"),
+    "a callback to Python": (CALLBACK + LOOP, "train_step"),
+    "another thread": (THREAD, "update"),
+}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A script that was run, and the sidecars of its traces."""
+
+    code: int
+    out: str
+    err: str
+    sidecars: list[dict[str, Any]]
+
+    @property
+    def window(self) -> dict[str, Any]:
+        (sidecar,) = self.sidecars
+        window: dict[str, Any] = sidecar["window"]
+        return window
+
+
+def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+    """Run a script below `traceview capture` with these options; without options as it is."""
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    capture = ["-m", "traceview", "capture", *options] if options else []
+    done = subprocess.run(
+        [sys.executable, *capture, "train.py", *arguments],
+        cwd=folder,
+        env=environment_with(
+            XLA_FLAGS="--xla_force_host_platform_device_count=4",
+            JAX_PLATFORMS="cpu",
+            TF_CPP_MIN_LOG_LEVEL="3",
+        ),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
+    return Ran(
+        done.returncode, done.stdout, done.stderr, [json.loads(p.read_text("utf-8")) for p in paths]
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path: Path) -> None:
+    script, function = WAYS[way]
+    done = run(tmp_path, START + script + END, "--steps", "8:13")
+    assert done.code == 0, done.err
+    assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13]), done.err
+    assert {call["function"] for call in done.window["calls"]} == {function}
+    (sidecar,) = done.sidecars
+    (steps,) = (entry for entry in sidecar["steps"]["functions"] if entry["is_step"])
+    assert steps["calls"] == 14
+    assert done.out == run(tmp_path, START + script + END).out
+
+
+def test_the_sidecar_describes_devices_mesh_and_functions(tmp_path: Path) -> None:
+    done = run(tmp_path, START + MESH + LOOP + END, "--steps", "8:13")
+    (sidecar,) = done.sidecars
+    jax = sidecar["jax"]
+    assert (jax["backend"], jax["process_count"], len(jax["devices"])) == ("cpu", 1, 4)
+    (function,) = jax["functions"]
+    shown = {row["name"]: (row["shape"], row["sharding"]) for row in function["arguments"]}
+    assert shown == {"w": ([32, 32], [None, "model"]), "x": ([8, 32], ["data"])}
+    assert function["arguments"][0]["mesh"] == {"data": 2, "model": 2}
+    assert {"jax", "jaxlib", "numpy"} <= set(sidecar["versions"])
+
+
+def test_a_named_function_is_the_step(tmp_path: Path) -> None:
+    done = run(tmp_path, START + INFERENCE + END, "--steps", "8:13", "--step-function", "<lambda>")
+    assert {call["function"] for call in done.window["calls"]} == {"<lambda>"}
+
+
+MICRO = """
+gradients = jax.jit(jax.grad(loss))
+@jax.jit
+def apply(w, g): return w - 0.1 * g
+w = weights
+for number in range(20):
+    total = 0
+    for _ in range(4): total = total + gradients(w, batch)
+    w = apply(w, total)
+"""
+
+
+def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
+    done = run(tmp_path, START + MICRO + END, "--steps", "12:20")
+    assert "--step-function apply counts its calls" in done.err
+    counted = run(
+        tmp_path,
+        START + MICRO + END,
+        "--steps",
+        "8:13",
+        "--step-function",
+        "apply",
+        "--out",
+        "other",
+    )
+    assert counted.code == 0
+    assert "micro" not in counted.err
+
+
+UNTOUCHED = """
+from jax._src import api, profiler
+from jax._src.interpreters import pxla
+from jax._src.array import ArrayImpl
+def state():
+    own = getattr(api, "_post_hook_state", None)
+    hook = own.get_global() if own is not None else __import__("jax._src.lib", fromlist=["jax_jit"]).jax_jit.global_state().post_hook
+    annotation = profiler.StepTraceAnnotation
+    return [hook, pxla.ExecuteReplicated.__call__, pxla.lower_sharding_computation, vars(ArrayImpl)["_value"],
+            vars(ArrayImpl)["block_until_ready"], vars(annotation).get("__enter__"), annotation.__init__, profiler._profile_state.profile_session]
+"""
+
+
+def test_after_the_window_nothing_is_hooked(tmp_path: Path) -> None:
+    body = (
+        UNTOUCHED
+        + "train_step = jax.jit(update)\n"
+        + LOOP
+        + "\n[print(type(x).__module__, str(x)[:24]) for x in state()]"
+    )
+    plain = run(tmp_path, START + body + END)
+    done = run(tmp_path, START + body + END, "--steps", "8:13")
+    assert "traceview" not in done.out
+    assert done.out == plain.out
+
+
+def test_a_script_that_fails_keeps_its_trace_and_its_error(tmp_path: Path) -> None:
+    body = "train_step = jax.jit(update)\n" + LOOP.replace(
+        "w = train_step", "w = train_step(w, batch) if number < 11 else 1 / 0; train_step"
+    )
+    done = run(tmp_path, START + body, "--steps", "8:15")
+    assert done.code == 1
+    assert "ZeroDivisionError" in done.err
+    assert "traceview/capture" not in done.err
+    assert done.window["got"][0] == 8
+
+
+def test_a_profile_of_the_script_inside_the_window_records_nothing(tmp_path: Path) -> None:
+    body = """
+train_step = jax.jit(update)
+w = weights
+for number in range(20):
+    if number == 10: jax.profiler.start_trace("own", create_perfetto_trace=True)
+    w = train_step(w, batch)
+    if number == 11: jax.profiler.stop_trace()
+"""
+    done = run(tmp_path, START + body + END, "--steps", "8:15")
+    assert done.code == 0, done.err
+    assert "the script's own profile was not recorded" in done.err
+    assert done.window["got"] == [8, 15]
+
+
+KERAS = """
+import os; os.environ["KERAS_BACKEND"] = "jax"
+import numpy as np, keras
+model = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+x = np.ones((320, 4), "float32")
+model.fit(x, x[:, :1], batch_size=32, epochs=2, validation_data=(x, x[:, :1]), verbose=0)
+print(len(model.history.history["loss"]))
+"""
+
+
+def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
+    done = run(tmp_path, KERAS, "--steps", "8:13")
+    assert (done.code, done.out) == (0, "2\n"), done.err
+    assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
+
+
+PROCESSES = (
+    """
+import sys, jax
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[1]))
+"""
+    + START.replace("import jax,", "import", 1).replace(
+        "import jax.numpy as jnp", "import jax.numpy as jnp"
+    )
+    + """
+mesh = Mesh(np.array(jax.devices()), ("data",))
+w = jax.device_put(weights, NamedSharding(mesh, P()))
+train_step = jax.jit(update)
+for number in range(20):
+    local = np.ones((8 * jax.local_device_count(), 32), np.float32)
+    w = train_step(w, jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), local))
+jax.block_until_ready(w)
+"""
+)
+
+
+def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROCESSES, encoding="utf-8")
+    (address,) = free_addresses(1)
+    command = [sys.executable, "-m", "traceview", "capture", "--steps", "8:13", "train.py"]
+    processes = [
+        subprocess.Popen(
+            [*command, str(index), address],
+            cwd=tmp_path,
+            env=environment_with(
+                XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"
+            ),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    try:
+        errors = [process.communicate(timeout=150)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    (folder,) = tmp_path.glob("logs/plugins/profile/*")
+    names = sorted(path.name.rpartition("_")[2] for path in folder.glob("*.xplane.pb"))
+    assert names == ["p0.xplane.pb", "p1.xplane.pb"], "\n".join(errors)

@@ -1,0 +1,255 @@
+"""A captured script runs in its own process: what it sees, says and leaves is what it does without a capture."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import Captured, environment_with
+from tests.capture.fake_tensorflow import SCRIPT_START
+
+LOOP = "for number, batch in enumerate(batches(30)):\n    train_step(batch)\n"
+IN_WINDOW = f"{LOOP}    if number == 12: "
+
+
+@dataclass(frozen=True)
+class Both:
+    """A script without a capture and with one."""
+
+    alone: subprocess.CompletedProcess[str]
+    captured: subprocess.CompletedProcess[str]
+    logdir: Path
+
+    @property
+    def said(self) -> list[str]:
+        return [line for line in self.captured.stderr.splitlines() if line.startswith("traceview")]
+
+    def check(self, code: int = 0) -> Both:
+        """Both end alike and print the same, but for what traceview says."""
+        assert (self.alone.returncode, self.captured.returncode) == (code, code), self.captured
+        assert self.captured.stdout == self.alone.stdout
+        runs = [str(run) for run in self.runs]
+        lines = self.captured.stderr.splitlines()
+        kept = [line for line in lines if line not in runs and not line.startswith("traceview")]
+        assert kept == self.alone.stderr.splitlines()
+        return self
+
+    @property
+    def runs(self) -> list[Path]:
+        return sorted((self.logdir / "plugins" / "profile").glob("*"))
+
+    def numbers(self) -> list[int]:
+        (run,) = self.runs
+        assert sorted(path.name for path in self.logdir.iterdir()) == ["plugins"]
+        return Captured(0, "", f"{run}\n", self.logdir).numbers()
+
+
+def both(folder: Path, fake: Path, script: str, *arguments: str, steps: str = "10:15") -> Both:
+    (folder / "train.py").write_text(SCRIPT_START + script, encoding="utf-8")
+    capture = ["-m", "traceview", "capture", "--steps", steps]
+    alone, captured = (
+        subprocess.run(
+            [sys.executable, *command, "train.py", *arguments],
+            cwd=folder,
+            env=environment_with(fake),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        for command in ([], capture)
+    )
+    return Both(alone, captured, folder / "logs")
+
+
+LOOKS = {
+    "names": "import sys, __main__\n"
+    "print(sys.argv, __name__, __main__.__file__, __spec__, sys.path[0], __main__.train_step is train_step)\n",
+    "stack": "import inspect\nprint([(frame.filename, frame.function) for frame in inspect.stack()])\n",
+    "warning": "import warnings, numpy\n"  # as TensorFlow does: it adds filters
+    "def old(): warnings.warn('old', DeprecationWarning, stacklevel=2)\nold()\nwarnings.warn('here', stacklevel=2)\n",
+    "stack in a step": "import inspect\n@tf.function\ndef train_step(batch):\n"
+    "    tf.GradientTape().gradient(0, 0)\n    print([frame.function for frame in inspect.stack()])\n",
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_the_script_is_itself(tmp_path: Path, fake: Path, look: str) -> None:
+    done = both(tmp_path, fake, look + LOOP + look, "--epochs", "3").check()
+    assert done.numbers() == [*range(9, 16)]
+    assert done.captured.stderr.splitlines()[-1] == str(done.runs[0])
+
+
+FAILS = {
+    "an error": "raise ValueError('wrong')",
+    "an error in a step": "train_step(*range(9), nosuch=undefined)",
+    "an error with a hook that fails": "import sys; sys.excepthook = lambda *_: 1 / 0; raise ValueError('wrong')",
+}
+
+
+@pytest.mark.parametrize("fails", FAILS.values(), ids=FAILS)
+def test_an_error_is_shown_as_without_a_capture(tmp_path: Path, fake: Path, fails: str) -> None:
+    assert both(tmp_path, fake, IN_WINDOW + fails).check(1).numbers()[:4] == [9, 10, 11, 12]
+
+
+def test_an_error_inside_the_step_shows_no_frame_of_ours(tmp_path: Path, fake: Path) -> None:
+    failing = "import threading\n@tf.function\ndef train_step(batch):\n"
+    failing += "    tf.GradientTape().gradient(0, 0)\n    if isinstance(batch, str): raise ValueError('wrong')\n"
+    done = both(tmp_path, fake, failing + IN_WINDOW + "train_step('x')").check(1)
+    assert done.numbers() == [9, 10, 11, 12, 13]
+
+
+ENDS = {
+    "os._exit": ("import os; os._exit(7)", 7),
+    "os._exit in a thread": (
+        "import os, threading; threading.Thread(target=os._exit, args=(7,)).start(); import time; time.sleep(9)",
+        7,
+    ),
+    "os.execv": (
+        "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(1); raise SystemExit(4)'])",
+        4,
+    ),
+    "SIGTERM": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()", -15),
+    "SIGHUP": ("import os, signal; os.kill(os.getpid(), signal.SIGHUP); signal.pause()", -1),
+    "SIGTERM after closing all": (
+        "import os, signal; os.closerange(3, 65536); os.kill(os.getpid(), signal.SIGTERM); signal.pause()",
+        -15,
+    ),
+}
+
+
+@pytest.mark.parametrize(("ends", "code"), ENDS.values(), ids=ENDS)
+def test_an_end_inside_the_window_keeps_the_trace(
+    tmp_path: Path, fake: Path, ends: str, code: int
+) -> None:
+    assert both(tmp_path, fake, IN_WINDOW + ends).check(code).numbers() == [9, 10, 11, 12]
+
+
+def test_a_handler_that_chains_sees_none_of_ours(tmp_path: Path, fake: Path) -> None:
+    chain = """
+    if number == 12:
+        import os, signal, sys
+        before = signal.getsignal(signal.SIGTERM)
+        def handle(number, frame):
+            if callable(before): before(number, frame)
+            sys.exit(8)
+        signal.signal(signal.SIGTERM, handle)
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+    assert both(tmp_path, fake, LOOP + chain).check(8).numbers() == [9, 10, 11, 12]
+
+
+def test_children_have_their_signals(tmp_path: Path, fake: Path) -> None:
+    forks = """
+    if number == 12:
+        import os, signal
+        child = os.fork()
+        if not child:
+            signal.pause()
+        os.kill(child, signal.SIGTERM)
+        print(os.waitpid(child, 0)[1], signal.getsignal(signal.SIGTERM))
+        try: print(os.wait())
+        except ChildProcessError: print("no other child")
+"""
+    assert both(tmp_path, fake, LOOP + forks).check().numbers() == [*range(9, 16)]
+
+
+def test_descriptors_of_the_script_get_nothing(tmp_path: Path, fake: Path) -> None:
+    closes = """
+    if number == 9:
+        import os, signal
+        os.closerange(3, 256)
+        files = [open(f"file{n}", "w+") for n in range(20)]
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+    if number == 20:
+        print([os.fstat(file.fileno()).st_size for file in files])
+"""
+    done = both(tmp_path, fake, LOOP + closes).check()
+    assert done.numbers() == [*range(9, 16)]
+
+
+THREADS = {
+    "asyncio.to_thread": """
+import asyncio
+async def train():
+    for batch in batches(30): await asyncio.to_thread(train_step, batch)
+asyncio.run(train())
+""",
+    "a thread per step": """
+import threading
+for batch in batches(30):
+    thread = threading.Thread(target=train_step, args=(batch,))
+    thread.start()
+    thread.join()
+""",
+    "a thread that outlives the main one": """
+import threading, time
+def train():
+    time.sleep(0.2)
+    for batch in batches(30): train_step(batch)
+threading.Thread(target=train).start()
+""",
+    "two threads in turn": """
+import threading
+def train(): [train_step(batch) for batch in batches(6)]
+for _ in range(5):
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+""",
+}
+
+
+@pytest.mark.parametrize("script", THREADS.values(), ids=THREADS)
+def test_steps_are_those_of_the_function_in_any_thread(
+    tmp_path: Path, fake: Path, script: str
+) -> None:
+    done = both(tmp_path, fake, script).check()
+    assert done.numbers() == [*range(9, 16)]
+
+
+def test_where_steps_overlap_those_of_one_thread_count(tmp_path: Path, fake: Path) -> None:
+    overlapping = """
+import threading
+def train(): [train_step(batch) for batch in batches(30)]
+threads = [threading.Thread(target=train) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    done = both(tmp_path, fake, overlapping).check()
+    assert done.numbers() == [*range(9, 16)]
+    assert any("calls in other threads were recorded" in line for line in done.said), done.said
+
+
+def test_a_killed_capture_leaves_a_folder_that_the_next_one_removes(
+    tmp_path: Path, fake: Path
+) -> None:
+    done = both(tmp_path, fake, IN_WINDOW + "import os; os.kill(os.getpid(), 9)").check(-9)
+    (left,) = done.logdir.iterdir()
+    assert left.name.startswith(".traceview-incomplete-")
+    assert both(tmp_path, fake, LOOP).check().numbers() == [*range(9, 16)]
+
+
+def test_the_last_asked_step_is_enough(tmp_path: Path, fake: Path) -> None:
+    done = both(tmp_path, fake, LOOP + "    if number == 10: break\n", steps="10:11").check()
+    assert done.numbers() == [9, 10]
+
+
+def test_nothing_lies_elsewhere(
+    tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    done = both(
+        tmp_path, fake, LOOP + f"import os; print(os.listdir({str(temporary)!r}))\n"
+    ).check()
+    assert done.numbers() == [*range(9, 16)]
+    assert list(temporary.iterdir()) == []
+    assert os.environ["TMPDIR"] == str(temporary)

@@ -1,0 +1,107 @@
+"""Notices that no Python can run, because a native call holds Python's lock, while it lasts.
+
+`faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that
+watches for hangs, so it fires only where that thread does not run. It writes all stacks to a file in the output folder,
+which `analyze` shows; a thread in C of our own, where one could be compiled, says so on standard error.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import socket
+import tempfile
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from traceview.base.stack_dump import FILE_PREFIX
+
+
+class Silence:
+    """The watch of one process, from `open` to `close`. A script that uses the timer of faulthandler keeps it."""
+
+    def __init__(self, folder: Path, after_s: float) -> None:
+        self.problem: str | None = None
+        self._folder = folder
+        self._after_s = after_s
+        self._file: IO[Any] | None = None
+        self._arm = faulthandler.dump_traceback_later
+        self._is_taken = False
+        self._outside: Any = None
+
+    def open(self) -> None:
+        """Make the file. Without it nothing is noticed, and `problem` says why."""
+        host = socket.gethostname()
+        self._remove_old(f"{FILE_PREFIX}{host}-")
+        try:
+            number, name = tempfile.mkstemp(
+                ".txt", f"{FILE_PREFIX}{host}-{os.getpid()}-", self._folder
+            )
+        except OSError as error:
+            self.problem = f"{error.strerror or error}"
+            return
+        self._file = os.fdopen(number, "w", encoding="utf-8")
+        self._path = Path(name)
+        faulthandler.dump_traceback_later = self._taken_by_script
+        text = (
+            f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
+            f"was stopped. All stacks are in {name}:\n"
+        )
+        with suppress(ImportError, RuntimeError):
+            self._outside = import_module("traceview.capture.hang.outside")
+            self._outside.start(self._after_s, text.encode(), os.fsencode(name))
+
+    def beat(self) -> None:
+        """Python runs."""
+        if self._file is None or self._is_taken:
+            return
+        if self._outside is not None:
+            self._outside.beat()
+        try:
+            self._arm(self._after_s, repeat=False, file=self._file)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.problem, self._is_taken = str(error), True
+
+    def text(self) -> str:
+        """The stacks that were written, which are forgotten; empty where Python ran all the time."""
+        text = ""
+        if self._file is not None:
+            with suppress(OSError, ValueError):
+                text = self._path.read_text("utf-8", "replace")
+                self._file.seek(0)
+                self._file.truncate()
+        return text
+
+    def close(self) -> None:
+        """End, and remove the file."""
+        if self._outside is not None:
+            self._outside.stop()
+        if self._file is None:
+            return
+        if not self._is_taken:
+            faulthandler.cancel_dump_traceback_later()
+        if faulthandler.dump_traceback_later == self._taken_by_script:
+            faulthandler.dump_traceback_later = self._arm
+        with suppress(OSError):
+            self._file.close()
+            self._path.unlink()
+        self._file = None
+
+    def _taken_by_script(self, *arguments: Any, **keywords: Any) -> Any:
+        """There is one timer per process, and it is the script's if it wants it."""
+        self._is_taken = True
+        return self._arm(*arguments, **keywords)
+
+    def _remove_old(self, prefix: str) -> None:
+        """Remove the empty files of processes of this host that were killed."""
+        for path in self._folder.glob(f"{prefix}*.txt"):
+            number = path.name.removeprefix(prefix).partition("-")[0]
+            if number.isascii() and number.isdecimal():
+                with suppress(OSError, OverflowError):
+                    try:
+                        os.kill(int(number), 0)
+                    except ProcessLookupError:
+                        if not path.stat().st_size:
+                            path.unlink()

@@ -1,0 +1,71 @@
+"""Adds to the sidecar what a script with JAX runs on, and the functions that it compiled."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from traceview.capture.sidecar.cluster import PROCESS
+from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.file import Facts, Sidecar
+
+if TYPE_CHECKING:
+    from traceview.capture.jax.steps import JaxSteps
+
+
+class JaxEnvironment(EnvironmentListener):
+    """Devices, processes, and functions with their arguments, beside the command, versions and links."""
+
+    def __init__(self, steps: JaxSteps) -> None:
+        self._steps = steps
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Note all that does not change."""
+        super().opening(sidecar)
+        with sidecar.timed("jax"):
+            jax: Any = sys.modules["jax"]
+            sidecar.add("jax", describe(jax))
+            if jax.process_count() > 1:
+                sizes = {PROCESS: jax.process_count()}
+                sidecar.add(
+                    "cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes}
+                )
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Note the functions, which may have been compiled in the window."""
+        super().closed(sidecar, trace)
+        functions = [
+            {
+                "name": function.name,
+                "is_step": function.is_step,
+                "calls": function.calls,
+                "computes_gradients": function.computes_gradients,
+                "arguments": function.arguments,
+            }
+            for function in self._steps.callees
+            if function.calls and not function.is_mark
+        ]
+        sidecar.add("jax", {"functions": functions})
+        remarks = list(self._steps.remarks())
+        if remarks:
+            sidecar.add("notes", {"steps": remarks})
+
+
+def describe(jax: Any) -> dict[str, Any]:
+    """The devices of this process, how many processes there are, and settings of numbers."""
+    facts = Facts()
+    facts.ask_each({
+        "backend": jax.default_backend,
+        "process_index": jax.process_index,
+        "process_count": jax.process_count,
+        "device_count": jax.device_count,
+        "devices": lambda: [_device(device) for device in jax.local_devices()],
+        "enable_x64": lambda: bool(jax.config.jax_enable_x64),
+        "matmul_precision": lambda: str(jax.config.jax_default_matmul_precision or "default"),
+    })  # fmt: skip
+    return facts.as_group()
+
+
+def _device(device: Any) -> dict[str, Any]:
+    return {"id": device.id, "platform": device.platform, "kind": device.device_kind}

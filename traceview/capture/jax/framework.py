@@ -1,0 +1,77 @@
+"""JAX as the framework of a capture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from traceview.capture.jax.environment import JaxEnvironment
+from traceview.capture.jax.hooks import JaxHooks
+from traceview.capture.jax.profiler import JaxMarker, JaxProfiler, synchronise
+from traceview.capture.jax.steps import JaxSteps
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.window.step_window import StepWindow
+
+
+class Jax:
+    """JAX 0.4.30 to 0.10, with flax, optax, or Keras 3."""
+
+    modules: Sequence[str] = ("jax", "jaxlib", "flax", "optax", "keras", "numpy")
+
+    def __init__(self) -> None:
+        self._steps: JaxSteps | None = None
+
+    def watch(
+        self, window: StepWindow, names: Iterable[str], _places: object
+    ) -> tuple[JaxSteps, JaxHooks]:
+        """What recognizes the steps of `window`."""
+        self._steps = JaxSteps(window, names)
+        return self._steps, self._steps.hooks
+
+    def check(self) -> None:
+        """Nothing forbids a profile."""
+
+    def profiler(self, say: Callable[[str], None]) -> JaxProfiler:
+        """JAX's profiler."""
+        return JaxProfiler(say)
+
+    def marker(self) -> JaxMarker:
+        """Open a step marker."""
+        return JaxMarker()
+
+    def synchronise(self) -> int:
+        """Wait until the devices are idle: nanoseconds."""
+        return synchronise()
+
+    def has_gpus(self) -> bool:
+        """Whether the script uses GPUs."""
+        jax: Any = sys.modules["jax"]
+        return any(device.platform in ("cuda", "gpu", "rocm") for device in jax.local_devices())
+
+    def ops_per_call(self, _functions: Collection[str], _count: int) -> int | None:
+        """Not known: kernels are made by the compiler."""
+        return None
+
+    def listeners(self, _say: Callable[[str], None]) -> Sequence[WindowListener]:
+        """Devices, mesh and functions."""
+        assert self._steps is not None
+        return JaxEnvironment(self._steps), _Fetches(self._steps.hooks)
+
+    def forget(self) -> None:
+        """Nothing of the script is kept."""
+
+
+class _Fetches(WindowListener):
+    """Sees, while the profile runs, where the script waits for results."""
+
+    def __init__(self, hooks: JaxHooks) -> None:
+        self._hooks = hooks
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin."""
+        self._hooks.watch_fetches()
+
+    def finished(self) -> None:
+        """End."""
+        self._hooks.leave_fetches()

@@ -1,0 +1,278 @@
+"""Sees every execution of a function that JAX compiled, without wrapping a function of the script.
+
+An execution passes exactly one of two places:
+
+- The C++ dispatch of what `jax.jit` and `jax.pmap` return, whose `__call__` no Python can replace. After each call it runs
+  the post hook of JAX's own state, if there is one; JAX itself has one while it looks for NaN.
+- `pxla.ExecuteReplicated.__call__`: the first call, and every call of a function that the C++ dispatch does not run.
+
+`pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib import import_module
+from threading import local
+from typing import Any, Final, Protocol
+
+from traceview.capture.process.around import After, Before, around
+
+_PXLA: Final = "jax._src.interpreters.pxla"
+_API: Final = "jax._src.api"
+_LIBRARIES: Final = "jax._src.lib"
+_CONFIG: Final = "jax._src.config"
+_ARRAY: Final = "jax._src.array"
+_PROFILER: Final = "jax._src.profiler"
+_WRAPPING: Final = ("jax._src.pmap", "jax._src.linear_util")
+PMAP: Final = ("call_wrapped", "_fun")
+"""What `jax.pmap` names all that it compiles: in 0.8, and since then."""
+PARALLEL: Final = "parallel computation"
+"""What `jax.pmap` named all its programs before 0.8."""
+_MOST_WRAPPERS: Final = 4
+
+
+class Executions(Protocol):
+    """Learns what JAX does. What it raises ends the hooks, and not the script."""
+
+    def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
+        """A function is compiled, for arguments of these shardings."""
+
+    def returned(self, name: str, function: Any) -> None:
+        """A call has returned. `function`: the object that was called, or the program where only that is known."""
+
+    def mark_begins(self, name: str) -> None:
+        """The script marks the beginning of a step."""
+
+    def mark_ends(self, name: str, error: BaseException | None) -> None:
+        """It marks its end."""
+
+    def fetched(self) -> None:
+        """The script has got results from the devices."""
+
+
+class _Thread(local):
+    depth = 0
+
+
+class JaxHooks:
+    """The hooks of one capture, from `install` to `remove`. `failed`: gets what went wrong in one of them."""
+
+    def __init__(self, executions: Executions, failed: Callable[[Exception], None]) -> None:
+        self.missing: list[str] = []
+        self._executions = executions
+        self._failed = failed
+        self._thread = _Thread()
+        self._restores: list[Callable[[], None]] = []
+        self._fetches: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """Hook JAX, which is imported."""
+        pxla, annotation = import_module(_PXLA), import_module(_PROFILER).StepTraceAnnotation
+        put = functools.partial(self._put, self._restores)
+        put(pxla.ExecuteReplicated, "__call__", self._executes, self._executed)
+        put(pxla, "lower_sharding_computation", self._lowers, _result)
+        put(annotation, "__init__", self._annotates, _result)
+        put(annotation, "__enter__", self._mark_begins, _result)
+        put(annotation, "__exit__", self._mark_ends, _result)
+        self._put_post_hook()
+
+    def remove(self) -> None:
+        """Unhook everything: from here on nothing of traceview runs in the script."""
+        self.leave_fetches()
+        _undo(self._restores)
+
+    def watch_fetches(self) -> None:
+        """Tell from here on where the script waits for results: `float(loss)`, `jax.device_get`, `block_until_ready`."""
+        array, xla = import_module(_ARRAY).ArrayImpl, import_module(_LIBRARIES).xla_client
+        put = functools.partial(self._put, self._fetches)
+        put(array, "_value", _anything, self._fetched)
+        put(array, "block_until_ready", _anything, self._fetched)
+        put(xla, "batched_block_until_ready", _anything, self._fetched)
+
+    def leave_fetches(self) -> None:
+        """Tell it no longer."""
+        _undo(self._fetches)
+
+    # Inside
+
+    def _put(
+        self,
+        restores: list[Callable[[], None]],
+        owner: Any,
+        name: str,
+        before: Before,
+        after: After,
+    ) -> None:
+        """Replace a method, property or function, as long as `restores` are not called."""
+        original = vars(owner).get(name, getattr(owner, name, None))
+        if original is None:
+            self.missing.append(f"{owner.__name__}.{name}")
+            return
+        is_own = name in vars(owner)
+        if isinstance(original, property):
+            replacement: Any = property(around(original.fget, before, after))
+        else:
+            replacement = around(original, before, after)
+        setattr(owner, name, replacement)
+
+        def restore() -> None:
+            # Another tool may have replaced it meanwhile, and calls ours.
+            if vars(owner).get(name) is not replacement:
+                return
+            if is_own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        restores.append(restore)
+
+    def _put_post_hook(self) -> None:
+        """Put a post hook in front of the one that may be there."""
+        shared = import_module(_LIBRARIES).jax_jit
+        state = getattr(import_module(_API), "_post_hook_state", None)
+        if state is None:
+            before = shared.global_state().post_hook
+            put = functools.partial(setattr, shared.global_state(), "post_hook")
+            put(self._post_hook(before))
+            self._restores.append(lambda: put(before))
+            return
+        before = state.get_global()
+        hook = self._post_hook(before)
+        state.set_global(hook)
+        self._restores.append(lambda: state.set_global(before))
+        self._keep_in_threads(state, hook)
+
+    def _keep_in_threads(self, state: Any, hook: Callable[..., None]) -> None:
+        """JAX sets the hook of a thread, None or its own, in front of that of all threads, whenever it or the script changes
+        where it looks for NaN; and it does so itself while it traces (0.8 and newer).
+        """
+        config = import_module(_CONFIG)
+
+        def put() -> None:
+            own = state.get_local()
+            if own is None:
+                state.set_local(hook)
+            elif callable(own) and own is not hook:
+                state.set_local(self._post_hook(own))
+
+        for flag in (config.debug_nans, config.debug_infs):
+            original = flag._update_thread_local_hook
+
+            def changed(value: Any, original: Callable[[Any], None] = original) -> None:
+                original(value)
+                put()
+
+            flag._update_thread_local_hook = changed
+            self._restores.append(
+                functools.partial(setattr, flag, "_update_thread_local_hook", original)
+            )
+        put()
+        # Other threads keep a hook that does nothing.
+        self._restores.append(
+            lambda: state.set_local(None) if callable(state.get_local()) else None
+        )
+
+    def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
+        thread, returned, hooks = self._thread, self._executions.returned, self._restores
+
+        def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if hooks and not thread.depth:
+                try:
+                    returned(name_of(function), function)
+                except Exception as error:
+                    self._give_up(error)
+            if before is not None:
+                before(function, args, kwargs, output)
+
+        return hook
+
+    def _executes(self, program: Any, *_args: Any) -> Any:
+        # A callback to Python that it makes may run functions of its own.
+        self._thread.depth += 1
+        return program
+
+    def _executed(self, program: Any, result: Any, error: BaseException | None) -> Any:
+        self._thread.depth -= 1
+        if error is None and not self._thread.depth:
+            self._tell(self._executions.returned, program_name(program.name), program)
+        return result
+
+    def _lowers(
+        self, jaxpr: Any, _kind: str, name: str, shardings: Any, *_: Any, **__: Any
+    ) -> None:
+        self._tell(self._executions.compiles, name, jaxpr, shardings)
+
+    def _annotates(self, annotation: Any, name: str, **_stats: Any) -> None:
+        annotation.traceview_name = name
+
+    def _mark_begins(self, annotation: Any) -> None:
+        self._tell(self._executions.mark_begins, annotation.traceview_name)
+
+    def _mark_ends(
+        self, annotation: Any, _kind: Any, error: BaseException | None, _trace: Any
+    ) -> None:
+        self._tell(self._executions.mark_ends, annotation.traceview_name, error)
+
+    def _fetched(self, _token: Any, result: Any, _error: BaseException | None) -> Any:
+        if not self._thread.depth:
+            self._tell(self._executions.fetched)
+        return result
+
+    def _tell(self, action: Callable[..., None], *arguments: Any) -> None:
+        try:
+            action(*arguments)
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """This version of JAX is not as expected; the script goes on."""
+        self.remove()
+        self._failed(error)
+
+
+def name_of(function: Any) -> str:
+    """The name by which JAX records the calls of a compiled function, or that of the function given to `jax.pmap`."""
+    name = getattr(function, "__name__", None)
+    if name is None:
+        # What `lower(...).compile()` returns, and gradients that are taken outside any `jax.jit`.
+        return program_name(str(function.__getstate__()["function_name"]))
+    return (_pmapped(function) if is_pmapped(function) else None) or str(name)
+
+
+def program_name(name: str) -> str:
+    """`step` for `jit(step)`."""
+    inner = name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
+    return inner.replace("unnamed wrapped function", "unnamed function")
+
+
+def is_pmapped(function: Any) -> bool:
+    """Whether a compiled function is one that `jax.pmap` returned."""
+    if type(function).__name__ == "PmapFunction":
+        return True
+    return getattr(function, "__name__", None) in PMAP and function.__module__ in _WRAPPING
+
+
+def _pmapped(function: Any) -> str | None:
+    """The name of the function that `jax.pmap` has wrapped in one of its own (0.8 and newer)."""
+    for _ in range(_MOST_WRAPPERS):
+        function = getattr(function, "__wrapped__", None)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+        for holder in (getattr(function, "__self__", None), *cells):
+            if hasattr(holder, "call_wrapped"):
+                return str(holder.__name__)
+    return None
+
+
+def _anything(*_: Any) -> Any:
+    return True
+
+
+def _result(_token: Any, result: Any, _error: BaseException | None) -> Any:
+    return result
+
+
+def _undo(restores: list[Callable[[], None]]) -> None:
+    while restores:
+        restores.pop()()

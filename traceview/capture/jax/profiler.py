@@ -1,0 +1,187 @@
+"""Starts and stops JAX's profiler, which the script may be using too.
+
+The session is made here and not with `jax.profiler.start_trace`, whose Python tracer, on by default, makes steps several
+times as long. One profile can run per process: while ours does, one that the script starts is accepted but not recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Final
+
+from traceview.base.errors import CaptureError
+from traceview.capture.record.profiler import (
+    MARKER,
+    OTHER_CAPTURE,
+    SCRIPT_PROFILES,
+    ProfilerBusyError,
+)
+
+MODULE: Final = "jax._src.profiler"
+_HOLDERS: Final = ("_profiler", "xla_client")
+"""The name in JAX's module by which it reaches the native profiler: since 0.8, and before."""
+
+
+class JaxMarker:
+    """An open step marker. It gets its number when it is finished, so that an abandoned one has none."""
+
+    def __init__(self) -> None:
+        self._annotation = _native(import_module(MODULE)).TraceMe(MARKER)
+        self._annotation.__enter__()
+
+    def finish(self, number: int) -> None:
+        """End it as the marker of step `number`."""
+        self._annotation.set_metadata(step_num=number, _r=1)
+        self._annotation.__exit__(None, None, None)
+
+    def abandon(self) -> None:
+        """End it as an event that marks nothing."""
+        self._annotation.__exit__(None, None, None)
+
+
+class JaxProfiler:
+    """JAX's profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._session: Any = None
+        self._directory = Path()
+        self._restore: Callable[[], None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether our profile runs."""
+        return self._session is not None
+
+    def warm_up(self) -> None:
+        """Start and drop a profile: the first one of a process loads and initialises CUPTI."""
+        self.start(Path())
+        self.discard()
+
+    def start(self, directory: Path) -> None:
+        """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
+        module = import_module(MODULE)
+        if module._profile_state.profile_session is not None:
+            raise ProfilerBusyError(SCRIPT_PROFILES)
+        native = _native(module)
+        if isinstance(native, _StandIn):
+            raise ProfilerBusyError(OTHER_CAPTURE)
+        options = native.ProfileOptions()
+        # That of the devices is on in all versions, and some have no option for it.
+        options.host_tracer_level, options.python_tracer_level = 2, 0
+        try:
+            self._session = native.ProfilerSession(options)
+        except Exception as error:
+            raise CaptureError(f"the profiler did not start: {error}") from error
+        self._directory = directory
+        self._restore = _stand_in(module, native, self._say)
+
+    def stop(self) -> None:
+        """Stop and write the trace; raises `CaptureError` if that fails."""
+        session, self._session = self._session, None
+        try:
+            _export(session, str(self._directory))
+        except Exception as error:
+            raise CaptureError(f"the trace was not written: {error}") from error
+        finally:
+            self._restored()
+
+    def discard(self) -> None:
+        """Stop and write nothing."""
+        session, self._session = self._session, None
+        with suppress(Exception):
+            session.stop()
+        self._restored()
+
+    def _restored(self) -> None:
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+
+def synchronise() -> int:
+    """Wait until this process's devices have done what was asked of them; nanoseconds it took.
+
+    Every array that is alive is waited for, and every effect such as a callback. Raises `CaptureError` if one failed.
+    """
+    begun_ns = perf_counter_ns()
+    jax = sys.modules["jax"]
+    try:
+        jax.effects_barrier()
+        for array in jax.live_arrays():
+            # A donated one may be deleted meanwhile.
+            if not array.is_deleted():
+                array.block_until_ready()
+    except Exception as error:
+        raise CaptureError(f"the devices were not synchronised: {error!r}") from error
+    return perf_counter_ns() - begun_ns
+
+
+def _native(module: Any) -> Any:
+    """JAX's native profiler, as its module reaches it."""
+    holder = next(name for name in _HOLDERS if hasattr(module, name))
+    found = getattr(module, holder)
+    return found if holder == _HOLDERS[0] else found.profiler
+
+
+def _export(session: Any, directory: str) -> None:
+    if hasattr(session, "stop_and_export"):
+        session.stop_and_export(directory)
+    else:
+        session.export(session.stop(), directory)
+
+
+def _stand_in(module: Any, native: Any, say: Callable[[str], None]) -> Callable[[], None]:
+    """Let the script's profiles record nothing; returns what ends that."""
+    holder = next(name for name in _HOLDERS if hasattr(module, name))
+    original, attributes = getattr(module, holder), vars(module)
+    stands_in = _StandIn(native, lambda: _UnrecordedProfile(module, say))
+    attributes[holder] = stands_in if holder == _HOLDERS[0] else _Holder(original, stands_in)
+    return lambda: attributes.update({holder: original})
+
+
+class _StandIn:
+    """JAX's native profiler as the script sees it while our profile runs."""
+
+    def __init__(self, native: Any, session: Callable[[], _UnrecordedProfile]) -> None:
+        self._native = native
+        self._make = session
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ProfilerSession":
+            return lambda *_options: self._make()
+        return getattr(self._native, name)
+
+
+class _Holder:
+    """The module through which older versions reach it."""
+
+    def __init__(self, original: Any, profiler: _StandIn) -> None:
+        self._original = original
+        self.profiler = profiler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class _UnrecordedProfile:
+    """A profile of the script that records nothing."""
+
+    def __init__(self, module: Any, say: Callable[[str], None]) -> None:
+        self._module = module
+        say("the script's own profile was not recorded: it began inside the window")
+
+    def stop(self) -> bytes:
+        return b""
+
+    def stop_and_export(self, _directory: str) -> None:
+        # There is no trace to make one for Perfetto of.
+        self._module._profile_state.create_perfetto_trace = False
+
+    def export(self, _profile: bytes, directory: str) -> None:
+        self.stop_and_export(directory)

@@ -1,0 +1,228 @@
+"""Recognizes which executions of a script with JAX are training steps, and reports them to the window.
+
+A step is what the script marks with `jax.profiler.StepTraceAnnotation`. Without marks it is a call of the compiled function
+that computes gradients; of several, and where none does, of the one whose calls compute most.
+
+Of a call only the return is seen. So a step begins where the call before returned or, while the window is open, where
+the script last got results after that: what it computes, logs or saves in between belongs to the step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from threading import RLock
+from time import monotonic
+from typing import Any, ClassVar, Final
+
+from traceview.capture.jax.functions import CompiledFunction, has_backward
+from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
+from traceview.capture.window.step_window import StepWindow
+
+_NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
+"""How the names of annotations begin that mark something else."""
+_FEWEST_CALLS: Final = 3
+"""Before a function without gradients is taken for the step: one that prepares the training is called once."""
+
+_CLEARLY: Final = 2
+"""How many calls of the step there are at least for each of another function, and how many of that, to say so."""
+
+
+class NoEagerSteps:
+    """JAX has no steps outside of functions and marks."""
+
+    gradients: ClassVar[int] = 0
+
+    def finish(self) -> None:
+        """Nothing is open."""
+
+
+class JaxSteps:
+    """Counts the steps of a process. `names`: functions or annotations whose calls are steps, by default recognized."""
+
+    def __init__(self, window: StepWindow, names: Iterable[str] = ()) -> None:
+        self.window = window
+        self.names = frozenset(names)
+        self.functions: dict[str, CompiledFunction] = {}
+        self.began_s: float | None = None
+        """When a function of the script first ran, by the monotonic clock."""
+        self.on_begin: list[Callable[[], None]] = []
+        """Called once, then."""
+        self.hooks = JaxHooks(self, self._failed)
+        self._leading: CompiledFunction | None = None
+        self._has_marks = False
+        self._pmapped = CompiledFunction(PARALLEL)
+        self._lock = RLock()
+
+    # What the rest of the capture asks
+
+    nothing_called: Final = "no function of jax.jit or jax.pmap was called"
+    how_to_mark: Final = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
+    current: ClassVar[None] = None
+    """The call that runs; of those of JAX only the return is seen."""
+    has_moved: ClassVar[bool] = False
+    elsewhere: ClassVar[Mapping[str, int]] = {}
+    elsewhere_recorded: ClassVar[Mapping[str, int]] = {}
+    eager: ClassVar[NoEagerSteps] = NoEagerSteps()
+
+    @property
+    def callees(self) -> list[CompiledFunction]:
+        """The functions of the script that were called, and the annotations."""
+        return [function for function in list(self.functions.values()) if not function.is_of_jax]
+
+    @property
+    def step_functions(self) -> list[CompiledFunction]:
+        """Those whose calls were counted as steps."""
+        return [function for function in self.callees if function.step_count]
+
+    def summary(self) -> list[str]:
+        """What was called how often, most frequent first, one line each."""
+        called = sorted(self.callees, key=lambda function: -function.calls)
+        return [f"{f.name} ({f.words}) × {f.calls}" for f in called if f.calls]
+
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step."""
+        for step in self.step_functions:
+            for other in self.callees:
+                if (
+                    other.is_update
+                    and not other.is_step
+                    and _CLEARLY <= other.calls * _CLEARLY <= step.calls
+                ):
+                    yield (
+                        f"the steps are the calls of {step.name}; {other.name}, which updates what it is given, ran once for "
+                        f"about {round(step.calls / other.calls)} of them: --step-function {other.name} counts its calls"
+                    )
+
+    # Called by the hooks
+
+    def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
+        """A function is compiled; the call that it is compiled for returns later."""
+        if name in PMAP:
+            self._pmapped = CompiledFunction(name)
+            self._pmapped.learn(jaxpr, shardings)
+        else:
+            self._function(name).compiled(jaxpr, shardings)
+
+    def returned(self, name: str, function: Any) -> None:
+        """A call has returned."""
+        if name in (PARALLEL, *PMAP):
+            # What `jax.pmap` has compiled is called first under no name of its own.
+            self._pmapped.computes_gradients |= name == PARALLEL and has_backward(function)
+            self._pmapped.calls = 1
+            return
+        called = self.functions.get(name)
+        if called is None and is_pmapped(function):
+            called = self.functions[name] = replace(self._pmapped, name=name)
+        elif called is None:
+            called = self._function(name)
+            called.is_of_jax = _is_of_jax(function)
+        if called.is_of_jax:
+            return
+        if self.began_s is None:
+            self._begin()
+        with self._lock:
+            called.calls += 1
+            if not self._has_marks and self._is_step(called):
+                self._step_returned(called)
+
+    def mark_begins(self, name: str) -> None:
+        """The script marks the beginning of a step."""
+        if not self._is_mark(name):
+            return
+        if self.began_s is None:
+            self._begin()
+        with self._lock:
+            if not self._has_marks:
+                if self.window.state != "waiting":
+                    return
+                self._has_marks = True
+                self._function(name).is_mark = True
+                self.window.count_from(0)
+            self.window.begin()
+
+    def mark_ends(self, name: str, error: BaseException | None) -> None:
+        """It marks its end."""
+        if not self._has_marks or not self._is_mark(name):
+            return
+        marked = self._function(name)
+        with self._lock:
+            if isinstance(error, StopIteration):
+                self.window.abandon()
+            elif error is not None:
+                self.window.fail(name, error)
+            else:
+                marked.is_step = True
+                marked.calls += 1
+                marked.step_count += 1
+                self.window.end(name)
+
+    def fetched(self) -> None:
+        """The script has got results: what follows belongs to the next step."""
+        if not self._has_marks:
+            with self._lock:
+                self.window.begins_again()
+
+    # Inside
+
+    def _function(self, name: str) -> CompiledFunction:
+        function = self.functions.get(name)
+        if function is None:
+            function = self.functions[name] = CompiledFunction(name)
+        return function
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self.began_s is not None:
+                return
+            self.began_s = monotonic()
+        for action in self.on_begin:
+            action()
+
+    def _is_mark(self, name: str) -> bool:
+        return name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
+
+    def _is_step(self, called: CompiledFunction) -> bool:
+        """Whether the calls of this function are the steps, as far as is known by now."""
+        if self.names:
+            return called.name in self.names
+        leading = self._leading
+        if called is leading:
+            return True
+        if leading is not None and (self.window.state != "waiting" or not _leads(called, leading)):
+            return False
+        if leading is None and not called.computes_gradients and called.calls < _FEWEST_CALLS:
+            return False
+        if leading is not None:
+            leading.is_step, leading.step_count = False, 0
+        self._leading = called
+        self.window.count_from(called.calls - 1)
+        return True
+
+    def _step_returned(self, called: CompiledFunction) -> None:
+        window = self.window
+        if called.was_compiled:
+            called.was_compiled = False
+            window.traced()
+        called.is_step = True
+        called.step_count += 1
+        window.end(called.name)
+        window.begins_after()
+
+    def _failed(self, error: Exception) -> None:
+        self.window.failures.append(f"this version of JAX is not as expected: {error!r}")
+
+
+def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
+    """Whether this function is the step, and not the one that was taken for it."""
+    if called.computes_gradients is not leading.computes_gradients:
+        return called.computes_gradients
+    return (
+        called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
+    )
+
+
+def _is_of_jax(function: Any) -> bool:
+    """Whether this is an operation of JAX, and no function of the script."""
+    module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
+    return str(module).partition(".")[0] in ("jax", "jaxlib")

@@ -1,0 +1,158 @@
+"""Says what a capture needs of the framework that a script trains with, and gives it for TensorFlow.
+
+Another framework is another class with the same methods, named in `framework_of`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from traceview.capture.record.event_limits import ops_per_call
+from traceview.capture.record.profiler import Marker, Profiler, check_enabled, synchronise
+from traceview.capture.sidecar.cluster import StopRiskListener
+from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.file import WindowListener
+from traceview.capture.steps.hooks import Hooks, Place
+from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.placement import PlacementListener
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.steps.step_objects import StepObjects
+from traceview.capture.window.step_window import OpenMarker, StepWindow
+
+
+class Profiling(Protocol):
+    """A profiler, one profile at a time."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether our profile runs."""
+
+    def warm_up(self) -> None:
+        """Start and drop a profile; raises `CaptureError`."""
+
+    def start(self, directory: Path) -> None:
+        """Start a profile that will be one `.xplane.pb` somewhere below `directory`; raises `CaptureError`."""
+
+    def stop(self) -> None:
+        """Stop and write it; raises `CaptureError`."""
+
+
+class Watching(Protocol):
+    """The hooks through which steps are seen. Each step begins and ends by methods of the `StepWindow`."""
+
+    missing: list[str]
+    """Names of what this version of the framework lacks."""
+
+    def install(self) -> None:
+        """Begin to watch."""
+
+    def remove(self) -> None:
+        """Leave everything as it was."""
+
+
+class Framework(Protocol):
+    """What a capture needs of a framework. One is made for each capture."""
+
+    modules: Sequence[str]
+    """Whose versions are noted; the first one is the framework itself."""
+
+    def watch(
+        self, window: StepWindow, names: Iterable[str], places: Sequence[Place] | None
+    ) -> tuple[Observer, Watching]:
+        """What recognizes the steps of `window`. `names`: of the step functions, by default all that train.
+
+        `places`: what to hook, by default all that could be a step.
+        """
+
+    def check(self) -> None:
+        """Raise `CaptureError` if no profile is possible."""
+
+    def profiler(self, say: Callable[[str], None]) -> Profiling:
+        """Its profiler. `say` gets lines about profiles of the script."""
+
+    def marker(self) -> OpenMarker:
+        """Open a step marker now."""
+
+    def synchronise(self) -> int:
+        """Wait until the devices are idle: nanoseconds; raises `CaptureError`."""
+
+    def has_gpus(self) -> bool:
+        """Whether the script uses GPUs."""
+
+    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
+        """The ops that a call of `count` steps runs; None where that is not known."""
+
+    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
+        """What adds groups to the sidecar."""
+
+    def forget(self) -> None:
+        """The capture has ended: let go of what the steps were given."""
+
+
+class TensorFlow:
+    """TensorFlow 2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
+
+    modules: Sequence[str] = ("tensorflow", "keras", "tf_keras", "numpy")
+
+    def __init__(self) -> None:
+        self.step_objects = StepObjects()
+        self.step_inputs = StepInputs()
+
+    def watch(
+        self, window: StepWindow, names: Iterable[str], places: Sequence[Place] | None
+    ) -> tuple[Observer, Hooks]:
+        """What recognizes the steps of `window`."""
+        observer = Observer(window, names, self.step_objects, self.step_inputs)
+        return observer, Hooks(observer, places)
+
+    def check(self) -> None:
+        """Raise `CaptureError` if the environment forbids profiles."""
+        check_enabled()
+
+    def profiler(self, say: Callable[[str], None]) -> Profiler:
+        """TensorFlow's profiler."""
+        return Profiler(say)
+
+    def marker(self) -> Marker:
+        """Open a step marker."""
+        return Marker()
+
+    def synchronise(self) -> int:
+        """Wait until the devices are idle: nanoseconds."""
+        return synchronise()
+
+    def has_gpus(self) -> bool:
+        """Whether the script uses GPUs."""
+        tensorflow: Any = sys.modules["tensorflow"]
+        return bool(tensorflow.config.list_logical_devices("GPU"))
+
+    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
+        """By the graphs of the step functions."""
+        return ops_per_call(functions, self.step_objects, count)
+
+    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
+        """Devices, strategy, batch size and graphs."""
+        placement = PlacementListener(self.step_objects, self.step_inputs)
+        return EnvironmentListener(), placement, StopRiskListener(say)
+
+    def forget(self) -> None:
+        """Let go of datasets and of the generators that were followed."""
+        self.step_inputs.forget()
+
+
+def _jax() -> Framework:
+    # Its hooks need nothing of TensorFlow, and TensorFlow's nothing of them.
+    from traceview.capture.jax.framework import Jax
+
+    return Jax()
+
+
+_FRAMEWORKS: Final[dict[str, Callable[[], Framework]]] = {"tensorflow": TensorFlow, "jax": _jax}
+
+
+def framework_of(module: str) -> Framework:
+    """The framework whose import begins a capture, by the name of its module."""
+    return _FRAMEWORKS[module]()

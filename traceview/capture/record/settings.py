@@ -1,0 +1,37 @@
+"""Defines what a capture is asked to record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from traceview.capture.record.destination import run_name
+from traceview.capture.window.ranges import SecondsRange, StepRange
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to capture.
+
+    `max_events`: the window ends early rather than hold more events of all kinds together; None leaves only the
+    limits of the GPU tracer. `run`: the name of the run, by default that of the cluster, or the time. Raises
+    `UsageError` if it cannot name a folder. With `seconds`, time decides when to record, and `steps` is `UNDECIDED`.
+    """
+
+    out: Path
+    steps: StepRange
+    is_synchronised: bool = True
+    max_events: int | None = None
+    run: str | None = None
+    is_nvml_sampled: bool = True
+    is_python_sampled: bool = True
+    seconds: SecondsRange | None = None
+
+    @property
+    def asked(self) -> StepRange | SecondsRange:
+        """The range that the user asked for."""
+        return self.steps if self.seconds is None else self.seconds
+
+    def __post_init__(self) -> None:
+        if self.run is not None:
+            run_name(self.run)
