@@ -190,9 +190,7 @@ def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Pat
     assert command("analyze", str(saved), "--format", "json").out == saved.read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",)]
-)
+@pytest.mark.parametrize("options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",)])
 def test_a_saved_report_cannot_follow_options_of_traces(
     command: Command, loop: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
