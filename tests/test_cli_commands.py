@@ -122,13 +122,7 @@ def test_the_usage_names_arguments_as_the_help_does(command: Command) -> None:
     assert "[OPTIONS] LOGDIR\n" in command("analyze", "--help").out
 
 
-def test_explain_lists_every_code(command: Command) -> None:
-    done = command("explain", "--width", "60")
-    assert done.code == 0
-    assert max(map(len, done.out.splitlines())) <= 60
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("width", [40, 200])
 def test_explain_wraps_and_leaves_nothing_out(command: Command, width: int) -> None:
     out = command("explain", "--width", str(width)).out
     assert max(map(len, out.splitlines())) <= width
@@ -181,15 +175,12 @@ def test_runs_marks_what_analyze_takes(command: Command, two_runs: str) -> None:
     assert {row["run"] for row in listed if row["is_default"]} == {report["source"]["run"]}
     assert [row["run"] for row in listed] == ["run1", "run2", "run2"]
     assert len(listed[0]["devices"].split()) == 8
+    for width in (40, 60, 80):
+        narrow = command("show", "runs", two_runs, "--width", str(width)).out
+        assert max(map(len, narrow.splitlines())) <= width
     out = command("show", "runs", two_runs).out
     assert f"* {report['source']['run']}" in out
     assert "8 GPUs, 1 with events" in out
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_runs_fits(command: Command, two_runs: str, width: int) -> None:
-    out = command("show", "runs", two_runs, "--width", str(width)).out
-    assert max(map(len, out.splitlines())) <= width
 
 
 def test_runs_lists_damage(command: Command, two_runs: str) -> None:

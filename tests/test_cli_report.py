@@ -134,7 +134,7 @@ def test_a_full_disk_leaves_what_was_there(
     ("arguments", "says"),
     [
         ((), "no output is named"),
-        (("--format", "yaml"), "--format yaml: no such format"),
+        (("--format", "yaml"), "--format yaml: no such choice"),
         (("--format", "markdwon"), "did you mean markdown?"),
         (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
         (("--open", "report", "-o", "out"), "exclude each other"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.analysis.sections import (
     cells_of,
@@ -14,7 +11,6 @@ from tests.analysis.sections import (
     sentences_of,
     tables_of,
     view_of,
-    view_of_scenario,
 )
 from traceview.analysis.workload.ops import MOST_GROUPS, OpRow, OpTypeRow, TopOps, section
 from traceview.document.model import Section
@@ -134,22 +130,3 @@ def test_without_rows() -> None:
     assert empty is not None
     assert empty.lead == "No op ran in the window."
     assert section_of(row_count=7) is None, "no row was asked for"
-
-
-@pytest.mark.parametrize(
-    ("changes", "command"),
-    [
-        ({"logdir": "my logs/it's"}, """traceview show ops 'my logs/it'"'"'s'"""),
-        ({"other_runs": ("run2",)}, "traceview show ops logs --run run1"),
-    ],
-)
-def test_the_command_for_all_rows_can_be_pasted(changes: dict[str, Any], command: str) -> None:
-    assert any(
-        text.endswith(command) for text in sentences_of(section_of(op("a"), row_count=2, **changes))
-    )
-
-
-@pytest.mark.parametrize("name", ["plain", "hostile_names", "sixteen_hosts_of_eight"])
-def test_scenarios_are_printed(name: str, tmp_path: Path) -> None:
-    shown = view_of_scenario(name, tmp_path)
-    check_printed(section(shown, shown.results["ops"]), "the device computes")

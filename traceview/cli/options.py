@@ -172,18 +172,15 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return given
 
 
-def hosts_read_by(
-    workers: str, *, are_asked: bool = False
-) -> AbstractContextManager[Readers | None]:
-    """Who reads the files of hosts until the end of the `with` block; None for this process.
+def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
+    """Who reads the files of hosts, and is asked about them, until the end of the `with` block; None for this process.
 
-    `workers`: a number of processes, or the address of a Dask scheduler. `are_asked`: the hosts are asked for more than
-    their files. Raises `UsageError` for neither.
+    `workers`: a number of processes, or the address of a Dask scheduler. Raises `UsageError` for neither.
     """
     if ":" in workers:
         from traceview.trace.reading.cluster import Cluster
 
-        return Cluster(workers, keeps=are_asked)
+        return Cluster(workers, keeps=True)
     if not (workers.isascii() and workers.isdecimal() and int(workers[:9]) > 0):
         raise UsageError(
             f"--workers {workers}: neither a number nor an address",
@@ -193,7 +190,7 @@ def hosts_read_by(
         return nullcontext()
     from traceview.trace.reading.workers import Workers as Processes
 
-    return Processes(int(workers[:9]), keeps=are_asked)
+    return Processes(int(workers[:9]), keeps=True)
 
 
 def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:

@@ -46,7 +46,7 @@ class Source(Struct, frozen=True):
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
                 )
-        hosts_read_by(given["workers"], are_asked=True)
+        hosts_read_by(given["workers"])
         select_codes, ignore_codes = finding_codes(given.get("select"), given.get("ignore"))
         choices = {
             "window": given["window"],
@@ -70,13 +70,13 @@ class Source(Struct, frozen=True):
         return self._analyzed(top, lanes=lanes, is_for_screen=is_for_screen)
 
     @contextmanager
-    def trace(self, *, are_asked: bool = True) -> Iterator[tuple[Trace, Readers | None]]:
-        """The run, and who read it, while its progress is shown. `are_asked`: as for `hosts_read_by`."""
+    def trace(self) -> Iterator[tuple[Trace, Readers | None]]:
+        """The run, and who read it, while its progress is shown."""
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
-        hosts = hosts_read_by(self.workers, are_asked=are_asked)
+        hosts = hosts_read_by(self.workers)
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
             yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers
 

@@ -125,7 +125,7 @@ def show(
         target.write_parts(content(target, format_, answer, names, width))
     else:
         source = Source.of(context, logdir)
-        with source.trace(are_asked=table == "findings") as (trace, readers):
+        with source.trace() as (trace, readers):
             _warn(trace)
             answer = _answer(table, trace, device, choice, source, readers)
             with stage("writing"):
