@@ -1,4 +1,4 @@
-"""Finds calls on the host that explain why devices wait: ops outside of graphs, functions traced again, first calls.
+"""Finds calls on the host that explain why devices wait: eager ops, calls that return late, tracing, first calls.
 
 An op outside of any graph is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its
 replica is recorded, so that on a host without GPUs its time looks like idle time of the replicas.
@@ -104,6 +104,24 @@ def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
     names, count = unique_counts(trace.host_columns.name[calls])
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
     return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+
+
+# Blocked calls
+
+
+def open_elsewhere(
+    trace: Trace, states: HostStates, host: int, start_ps: int, end_ps: int
+) -> tuple[str, str] | None:
+    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
+    columns = trace.host_columns
+    begun = np.maximum(columns.start_ps, start_ps)
+    inside = np.minimum(columns.end_ps[:], end_ps) - begun
+    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
+    row = int(inside.argmax()) if inside.size else 0
+    if not inside.size or inside[row] <= 0:
+        return None
+    line = trace.lines[int(columns.line[row])].name
+    return trace.names.text(int(columns.name[row])) or "", line
 
 
 # Tracing

@@ -19,6 +19,7 @@ from traceview.analysis.gpu_time.host_calls import (
     eager_calls,
     eager_ops,
     first_call,
+    open_elsewhere,
     retraced_calls,
 )
 from traceview.analysis.gpu_time.host_wait_rules import (
@@ -275,7 +276,8 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
         return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
-    event = _open_elsewhere(context, waits.host, int(start[longest]), int(end[longest]))
+    states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
+    event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
         arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
     yield from waits.finding(
@@ -285,22 +287,6 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
         title="late",
         notes=("late",),
     )
-
-
-def _open_elsewhere(
-    context: Context, host: int, start_ps: int, end_ps: int
-) -> tuple[str, str] | None:
-    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
-    trace, states = context.trace, context.idle.states[host]
-    columns = trace.host_columns
-    begun = np.maximum(columns.start_ps, start_ps)
-    inside = np.minimum(columns.end_ps[:], end_ps) - begun
-    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
-    row = int(inside.argmax()) if inside.size else 0
-    if not inside.size or inside[row] <= 0:
-        return None
-    line = trace.lines[int(columns.line[row])].name
-    return trace.names.text(int(columns.name[row])) or "", line
 
 
 # Python
