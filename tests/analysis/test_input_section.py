@@ -130,7 +130,7 @@ def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
 
 def slow_input(**changes: Any) -> Input:
     """An input that lacks much, and whose host the changes are of."""
-    slowest = {
+    slowest: dict[str, Any] = {
         "slowest_stage": "Iterator::Root::Map",
         "work_ps": 60 * MS,
         "share_ratio": 0.933,
