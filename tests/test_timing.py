@@ -8,7 +8,7 @@ from threading import Thread, get_ident
 import pytest
 
 from tests.command import Command
-from traceview.analysis import beside
+from traceview.analysis import parallel
 from traceview.base import timing
 from traceview.base.timing import measured, measured_beside, stage
 from traceview.cli import timings
@@ -68,8 +68,8 @@ def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch)
 def test_timings_show_the_second_thread_in_a_column(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_FEWEST_EVENTS", 0)
-    monkeypatch.setattr(beside, "_FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
     done = command("--timings", "analyze", str(FIXTURE))

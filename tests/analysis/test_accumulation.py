@@ -81,16 +81,6 @@ def test_keras_says_over_how_many_steps(tmp_path: Path) -> None:
     assert "The optimizer runs in every eighth step (step 4)." in text
 
 
-def test_steps_that_vary_otherwise_are_still_unsteady(tmp_path: Path) -> None:
-    """Those with an update are as long as the others."""
-    trace = accumulating((3, 7), update_ms=0)
-    trace.marker(9, ms(180), ms(229))
-    Step(trace, 180).kernel(0, 1, 48, op="train/dense/MatMul:MatMul")
-    trace.write(tmp_path)
-    report, _ = shown(tmp_path)
-    assert "unsteady-steps" in {finding.code for finding in report.findings}
-
-
 EVALUATION = {
     "after": 2,
     "functions": {"test_step": 20, "log": 1},

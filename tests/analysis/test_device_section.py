@@ -83,15 +83,6 @@ def test_one_kind_of_copy_that_shows_has_no_column_beside_their_sum() -> None:
     assert {"HtoD copies", "DtoD copies"} <= set(headings)
 
 
-def test_a_kind_of_copy_has_a_column_from_a_thousandth_of_the_window_on() -> None:
-    window_ps = device(0).window_ps
-    assert window_ps is not None
-    limit_ps = -(-window_ps // 1000)
-    for d2h_ps, is_shown in ((limit_ps, True), (limit_ps - 1, False)):
-        headings = headings_of(table(section(device(0, exposed_d2h_ps=d2h_ps))))
-        assert ("DtoH copies" in headings) is is_shown
-
-
 def test_what_was_not_measured_is_no_zero() -> None:
     unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
     rows = table(section(device(0, **unknown), device(1)))
@@ -106,13 +97,6 @@ def test_many_empty_devices_are_named_in_a_remark(count: int) -> None:
     is_folded = count == FOLD_FROM
     assert table(made).shown_count == (1 if is_folded else 1 + count)
     assert (f"GPU:1–{count} recorded no event." in sentences_of(made)) == is_folded
-
-
-def test_a_host_without_any_record_is_no_idle_host() -> None:
-    unknown = {"busy_ps": None, "host": "b"}
-    rows = [empty_device(n, device=f"b/GPU:{n}", **unknown) for n in range(FOLD_FROM)]
-    sentence = "b/GPU:0–3: no device of this host was recorded, so nothing is known of them."
-    assert sentence in sentences_of(section(device(0), *rows))
 
 
 def test_other_devices_are_a_range() -> None:

@@ -341,15 +341,6 @@ def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path
     assert "retracing" not in found(tmp_path, steps=slice(2, 4))
 
 
-def test_retracing_explains_compilation(tmp_path: Path) -> None:
-    def fill(step: Step) -> float:
-        traced_in(2)(step)
-        step.host("Autotuning", 20, 30)
-        return 30
-
-    assert set(found(tmp_path, steps(fill))) == {"retracing"}
-
-
 # How sure
 
 
@@ -369,14 +360,6 @@ def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
     assert ("longest_gap_ps", "GPU:0, outside of steps") in [
         (e.metric, e.where) for e in finding.evidence
     ]
-
-
-def test_no_time_at_all(tmp_path: Path) -> None:
-    trace = new_trace()
-    for number in range(3):
-        trace.marker(number, 0, 0)
-    trace.kernel(0, 0, 0, launch_ps=0)
-    assert found(tmp_path, trace) == {}
 
 
 # Which devices

@@ -13,11 +13,11 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time.input import Input, compute, verdict_of
+from traceview.analysis.gpu_time.input import Input, compute
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.rules.words import Lost, Stages
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Stages
 from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
@@ -119,27 +119,6 @@ def test_the_loss_is_the_share_of_the_gpu_time(
     if bound:
         assert bound.loss is not None
         assert bound.loss.gpu_time_ratio == pytest.approx(share)
-
-
-def test_the_title_says_who_waits_for_how_much(tmp_path: Path) -> None:
-    _, bound = gpus(tmp_path, (20, 20))
-    assert bound is not None
-    assert bound.arguments["loss"] == Lost(ms(20), ms(100), 0.2)
-    assert bound.title == "Both GPUs wait 20.0 of 100 ms (20%) for input"
-
-
-@pytest.mark.parametrize(
-    ("ratio", "verdict"),
-    [(0.0499, "none"), (0.05, "moderate"), (0.1999, "moderate"), (0.2, "high")],
-)
-def test_verdict(ratio: float, verdict: str) -> None:
-    assert verdict_of(ratio) == verdict
-
-
-def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
-    _, bound = waiting(tmp_path, 50, count=1)
-    assert bound is not None
-    assert (bound.severity, bound.confidence) == ("warning", "low")
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
@@ -444,13 +423,6 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
     assert (result.worst.slowest_stage or "").endswith("::Map")
     assert bound is not None
     assert bound.action.startswith(action)
-
-
-def test_without_an_iterator_there_is_nothing_to_say(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-    assert isinstance(compute(context_of(trace, tmp_path)), Skipped)
 
 
 def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:

@@ -152,11 +152,6 @@ def test_scenarios(name: str, tmp_path: Path) -> None:
         check(report)
 
 
-def test_fixtures(fixtures: Path) -> None:
-    for path in sorted(path for path in fixtures.iterdir() if path.is_dir()):
-        check(traceview.analyze(path, lanes=True))
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X"])
 def test_real_traces(name: str, shared_traces: Path) -> None:
@@ -227,22 +222,6 @@ def test_many_devices_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.Mo
     assert lanes.left_out_device_count == 2
 
 
-def test_names_of_slices(tmp_path: Path) -> None:
-    SCENARIOS["waits_for_input"]().write(tmp_path)
-    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
-    assert lanes is not None
-    host = lanes.hosts[0]
-    steps, caller = host.lanes[0], host.lanes[1]
-    assert steps.kind == "steps"
-    assert list(steps.name) == list(range(steps.name[0], steps.name[0] + len(steps.name)))
-    waits = [
-        lanes.names[part.name]
-        for part in caller.slices
-        if "input" in part.class_ps and part.name >= 0
-    ]
-    assert any("IteratorGetNext" in name for name in waits)
-
-
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 5000))
 def test_shares_are_fair(wanted: list[int], most: int) -> None:
     shares = fair_shares(wanted, most)
@@ -265,19 +244,6 @@ def test_an_event_counts_from_where_earlier_ones_ended() -> None:
     assert found.class_ps.tolist() == [[10, 0, 0], [0, 5, 10]]
     assert found.count.tolist() == [2, 2, 1]
     assert found.name.tolist() == [0, 2, 4]
-
-
-def test_the_longest_gives_its_name() -> None:
-    start = np.array([0, 10, 40, 60])
-    found = slices_of(
-        start, start + np.array([5, 8, 8, 30]), np.zeros(4, int), np.arange(4, dtype=np.int32), 1
-    )
-    merged = found.merged(25, 0, np.zeros(4, dtype=np.int64))
-    assert merged.name.tolist() == [1, 2, 3]
-    assert merged.start_ps.tolist() == [0, 40, 60]
-    assert merged.end_ps.tolist() == [18, 48, 90]
-    assert merged.class_ps.tolist() == [[13, 8, 30]]
-    assert merged.count.tolist() == [2, 1, 1]
 
 
 @given(

@@ -137,9 +137,3 @@ def test_the_title_says_at_which_distance_and_why(tmp_path: Path) -> None:
     assert finding.arguments["state"] == StateName("compute")
     assert finding.title == "Every fourth step takes 30.0 instead of 20.0 ms: compute"
     assert (finding.confidence, finding.severity) == ("medium", "warning")
-
-
-def test_what_another_finding_is_about_is_said_once(tmp_path: Path) -> None:
-    """Python between steps every fourth time: the period leads, and the finding about it stands inside."""
-    finding = unsteady(tmp_path, 10)
-    assert finding is None or "explains" in {item.metric for item in finding.evidence}

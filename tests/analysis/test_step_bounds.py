@@ -129,14 +129,6 @@ def test_calls_of_several_steps(
     assert ("up to 4 training steps" in text) is is_said
 
 
-def test_a_call_of_several_steps_is_said_once(tmp_path: Path) -> None:
-    path = looping(4).write(tmp_path)
-    write_sidecar(path, {"window": {"steps_per_call": [4]}})
-    _, text = shown(tmp_path)
-    assert CALL in text
-    assert LOOP not in text
-
-
 @pytest.mark.parametrize("wrong", ["4", [4.5], [True], {"4": 1}])
 def test_a_wrong_field_is_left_out_and_said(wrong: Any, tmp_path: Path) -> None:
     path = looping(1).write(tmp_path)
@@ -145,12 +137,3 @@ def test_a_wrong_field_is_left_out_and_said(wrong: Any, tmp_path: Path) -> None:
     assert report.results.steps is not None
     assert report.results.steps.steps_per_call is None
     assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
-
-
-def test_calls_say_nothing_of_steps_that_are_not_marked(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["function_steps"]().write(tmp_path)
-    write_sidecar(path, {"window": {"steps_per_call": [4]}})
-    report, text = shown(tmp_path)
-    assert report.results.steps is not None
-    assert report.results.steps.steps_per_call is None
-    assert CALL not in text

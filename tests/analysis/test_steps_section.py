@@ -151,11 +151,6 @@ def test_steps_of_three_hosts_share_a_row() -> None:
     assert cells_of(table, "remark") == ["", "left out on 1 host", ""]
 
 
-def test_numbers_that_are_not_recorded_do_not_join_hosts() -> None:
-    rows = [step(0, (f"{host}/GPU:0",), host=host, recorded_number=None) for host in "abc"]
-    assert cells_of(tables_of(section_of(*rows))[0], "host") == ["a", "b", "c"]
-
-
 # Bounds
 
 
@@ -175,20 +170,3 @@ def test_numbers_that_are_not_recorded_do_not_join_hosts() -> None:
 def test_bounds_that_are_not_markers_are_said(changes: dict[str, Any], said: list[str]) -> None:
     section = section_of(*map(step, range(3)), **changes)
     assert sentences_of(section) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "start"),
-    [
-        (
-            {"steps_per_call": 4, "loop_iterations": 4},
-            "One step here is one call that runs up to 4",
-        ),
-        ({"steps_per_call": 1, "loop_iterations": 8}, "A loop in the graph runs 8 times in each"),
-        ({"steps_per_call": 1}, ""),
-    ],
-)
-def test_a_step_of_several_training_steps_is_said_once(changes: dict[str, Any], start: str) -> None:
-    notes = sentences_of(section_of(*map(step, range(3)), **changes))
-    assert len(notes) == bool(start)
-    assert all(note.startswith(start) for note in notes)

@@ -13,7 +13,6 @@ from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
 from traceview.analysis.gpu_time.idle import ANALYSIS as IDLE
-from traceview.analysis.gpu_time.idle import Idle
 from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
 from traceview.analysis.gpu_time.input import Input
 from traceview.analysis.gpu_time.lanes import ANALYSIS as LANES
@@ -23,7 +22,6 @@ from traceview.analysis.gpu_time.op_steps import OpSteps
 from traceview.analysis.gpu_time.path import ANALYSIS as PATH
 from traceview.analysis.gpu_time.path import CriticalPath
 from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
-from traceview.analysis.gpu_time.steps import Steps
 from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.machine.environment import Environment
@@ -35,8 +33,10 @@ from traceview.analysis.machine.nvml import ANALYSIS as NVML
 from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_report import DeviceTime
+from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.nvml import Nvml
 from traceview.analysis.measures.placement import Placement
+from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute import ANALYSIS as COMPUTE

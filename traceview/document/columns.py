@@ -29,8 +29,8 @@ _BY_ENDING: Final[tuple[tuple[str, Kind], ...]] = (
 class Shown(Struct, frozen=True):
     """How rows are shown in one column.
 
-    `kind`: without it the ending of the field says it; of a function it has to be named. `priority`, `meaning`: as of
-    `Column`.
+    `kind`: without it the ending of the field says it; a function gives words. `priority`, `meaning`: as of `Column`.
+    `if_several`: only where rows differ in it.
     """
 
     heading: str
@@ -38,6 +38,7 @@ class Shown(Struct, frozen=True):
     priority: int = 0
     kind: Kind | None = None
     meaning: str = ""
+    if_several: bool = False
 
 
 DEVICE: Final = Shown("device", "device")
@@ -51,7 +52,10 @@ def kind_of(field: str) -> Kind:
 
 def columns(rows: Sequence[Any], shown: Iterable[Shown]) -> tuple[Column, ...]:
     """The columns of these rows; raises `AttributeError` for a field that they lack."""
-    return tuple(_column(rows, each) for each in shown)
+    made = ((each, _column(rows, each)) for each in shown)
+    return tuple(
+        column for each, column in made if not each.if_several or len(set(column.values)) > 1
+    )
 
 
 def table(

@@ -7,8 +7,7 @@ how each type is written and no topic. Where a format cannot show a block, the b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
@@ -431,41 +430,6 @@ sizes = _columns_of("bytes")
 spans = _columns_of("span")
 times = _columns_of("time")
 words = _columns_of("words")
-
-
-class Heading(Struct, frozen=True):
-    """A column of a table whose rows are records.
-
-    `value`: the field that it shows, or what makes its cell of a row. `if_several`: it is shown where rows differ in it.
-    """
-
-    heading: str
-    kind: Kind
-    value: str | Callable[[Any], Value]
-    priority: int = 0
-    meaning: str = ""
-    if_several: bool = False
-
-    def column(self, rows: Sequence[Any]) -> Column | None:
-        """The column of these rows."""
-        of = attrgetter(self.value) if isinstance(self.value, str) else self.value
-        values = tuple(map(of, rows))
-        if self.if_several and len(set(values)) < 2:
-            return None
-        return Column(self.heading, self.kind, values, self.priority, self.meaning)
-
-
-def record_table(
-    label: str,
-    rows: Sequence[Any],
-    headings: Iterable[Heading],
-    *,
-    row_count: int = 0,
-    rest: str = "",
-) -> tuple[Table, ...]:
-    """A table of records; nothing without any."""
-    columns = (heading.column(rows) for heading in headings)
-    return table(label, columns, row_count=row_count, rest=rest)
 
 
 def sentence_of(value: Value, text: str) -> Sentence:

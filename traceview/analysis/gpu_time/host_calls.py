@@ -1,4 +1,4 @@
-"""Finds calls on the host that explain why devices wait: ops outside of graphs, functions traced again, first calls.
+"""Finds calls on the host that explain why devices wait: eager ops, calls that return late, tracing, first calls.
 
 An op outside of any graph is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its
 replica is recorded, so that on a host without GPUs its time looks like idle time of the replicas.
@@ -43,9 +43,12 @@ class EagerOps(Struct, frozen=True, eq=False):
     types: tuple[str, ...]
 
 
-def eager_ops(trace: Trace, selection: Selection, host: int) -> EagerOps | None:
-    """The eager ops of one host; None without steps or without such ops."""
+def eager_ops(
+    trace: Trace, selection: Selection, host: int, within: IntervalSet | None = None
+) -> EagerOps | None:
+    """The eager ops of one host, or those that begin within some spans; None without steps or without such ops."""
     rows = trace.named_on(host, EAGER.__eq__)
+    rows = rows if within is None else _begun_within(trace, rows, within)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, _calls(trace, host))
 
@@ -54,12 +57,16 @@ def eager_calls(
     trace: Trace, selection: Selection, host: int, within: IntervalSet
 ) -> EagerOps | None:
     """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
-    columns = trace.host_columns
-    rows = _calls(trace, host)
-    last = np.searchsorted(within.start, columns.start_ps[rows], side="right") - 1
-    rows = rows[(last >= 0) & (columns.start_ps[rows] < within.end[last])]
+    rows = _begun_within(trace, _calls(trace, host), within)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, rows)
+
+
+def _begun_within(trace: Trace, rows: Int64Array, within: IntervalSet) -> Int64Array:
+    """Those of some events that begin within some spans."""
+    start = trace.host_columns.start_ps[rows]
+    last = np.searchsorted(within.start, start, side="right") - 1
+    return rows[(last >= 0) & (start < within.end[last])]
 
 
 def _measured(
@@ -101,6 +108,24 @@ def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
     names, count = unique_counts(trace.host_columns.name[calls])
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
     return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+
+
+# Blocked calls
+
+
+def open_elsewhere(
+    trace: Trace, states: HostStates, host: int, start_ps: int, end_ps: int
+) -> tuple[str, str] | None:
+    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
+    columns = trace.host_columns
+    begun = np.maximum(columns.start_ps, start_ps)
+    inside = np.minimum(columns.end_ps[:], end_ps) - begun
+    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
+    row = int(inside.argmax()) if inside.size else 0
+    if not inside.size or inside[row] <= 0:
+        return None
+    line = trace.lines[int(columns.line[row])].name
+    return trace.names.text(int(columns.name[row])) or "", line
 
 
 # Tracing

@@ -19,6 +19,7 @@ from traceview.analysis.gpu_time.host_calls import (
     eager_calls,
     eager_ops,
     first_call,
+    open_elsewhere,
     retraced_calls,
 )
 from traceview.analysis.gpu_time.host_wait_rules import (
@@ -77,6 +78,9 @@ _CLEAR_RATIO: Final = 0.5
 
 _AFFECTED_RATIO: Final = 0.2
 """A step with this share of the most that a state takes in any step is affected by it."""
+
+_OF_AFFECTED_RATIO: Final = 0.8
+"""Of the time of a state: where some steps have less of it, the others have it too, and nothing is said of how many."""
 
 _FEWEST_TO_COMPARE: Final = 3
 """Of fewer steps none counts as affected."""
@@ -213,6 +217,8 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
             return (), {}
         used = self.context.selection.used_of(self.host)
         of_steps = self.context.ledger.by_step(self.rows, self.device)
+        if of_steps[affected].sum() < _OF_AFFECTED_RATIO * of_steps.sum():
+            return (), {}
         chosen = zip(used, affected.tolist(), strict=True)
         return tuple(step.number for step, is_affected in chosen if is_affected), {
             "affected": Number(count),
@@ -285,7 +291,8 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
         return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
-    event = _open_elsewhere(context, waits.host, int(start[longest]), int(end[longest]))
+    states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
+    event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
         arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
     yield from waits.finding(
@@ -295,22 +302,6 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
         title="late",
         notes=("late",),
     )
-
-
-def _open_elsewhere(
-    context: Context, host: int, start_ps: int, end_ps: int
-) -> tuple[str, str] | None:
-    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
-    trace, states = context.trace, context.idle.states[host]
-    columns = trace.host_columns
-    begun = np.maximum(columns.start_ps, start_ps)
-    inside = np.minimum(columns.end_ps[:], end_ps) - begun
-    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
-    row = int(inside.argmax()) if inside.size else 0
-    if not inside.size or inside[row] <= 0:
-        return None
-    line = trace.lines[int(columns.line[row])].name
-    return trace.names.text(int(columns.name[row])) or "", line
 
 
 # Python
@@ -611,8 +602,9 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
 
 
 def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
-    """The ops of a host outside of graphs, where steps run many."""
-    ops = eager_ops(context.trace, context.selection, host)
+    """The ops of a host outside of graphs, where steps run many; those between step markers are not the step's."""
+    markers = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
+    ops = eager_ops(context.trace, context.selection, host, markers if markers.start.size else None)
     least = HOST_BOUND.limits["ops_per_step_count"]
     return ops if ops is not None and ops.count_per_step >= least else None
 

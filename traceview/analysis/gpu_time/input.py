@@ -31,6 +31,7 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.figures import Chain, ChainStage
 from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.ledger.states import State
@@ -256,14 +257,14 @@ def section(view: View, result: Input) -> doc.Section:
             *doc.notes(*_notes(result)),
             *_chain(result),
             # With a single host the lead gives it.
-            *doc.record_table(
+            *table(
                 "Input wait by host",
                 result.hosts[:most_rows] if len(result.hosts) > 1 else (),
                 _HOSTS,
                 row_count=len(result.hosts),
                 rest=everything,
             ),
-            *doc.record_table(
+            *table(
                 "Shards of the batch",
                 result.shards[:most_rows],
                 _SHARDS,
@@ -271,7 +272,7 @@ def section(view: View, result: Input) -> doc.Section:
                 rest=everything,
             ),
             *doc.remarks(BEHIND if result.shards else None),
-            *doc.record_table(
+            *table(
                 "Stages of the input pipeline",
                 stages,
                 _STAGES,
@@ -341,52 +342,56 @@ def _fill(result: Input, row: InputHost, *, is_slow: bool) -> str | None:
 
 
 _HOSTS: Final = (
-    doc.Heading("host", "name", "host"),
-    doc.Heading("share of the step", "share", "input_ratio"),
-    doc.Heading("wait per step", "time", "wait_per_step_ps", 1),
-    doc.Heading("wait in all", "time", "wait_ps", 3),
-    doc.Heading("device", "device", "device", 2, "the device of the host that waits most"),
-    doc.Heading("measured by", "words", lambda row: _MEASURES[row.measured_by], 5),
-    doc.Heading("unknown because", "words", "reason", 4),
+    Shown("host", "host", kind="name"),
+    Shown("share of the step", "input_ratio", kind="share"),
+    Shown("wait per step", "wait_per_step_ps", 1, kind="time"),
+    Shown("wait in all", "wait_ps", 3, kind="time"),
+    Shown("device", "device", 2, kind="device", meaning="the device of the host that waits most"),
+    Shown("measured by", lambda row: _MEASURES[row.measured_by], 5, kind="words"),
+    Shown("unknown because", "reason", 4, kind="words"),
 )
 _SHARDS: Final = (
-    doc.Heading("shard", "words", lambda row: str(row.shard)),
-    doc.Heading("device", "device", "device"),
-    doc.Heading("host", "name", "host", 3, if_several=True),
-    doc.Heading(
+    Shown("shard", lambda row: str(row.shard), kind="words"),
+    Shown("device", "device", kind="device"),
+    Shown("host", "host", 3, kind="name", if_several=True),
+    Shown(
         "time in calls per step",
-        "time",
         "wait_per_step_ps",
+        kind="time",
         meaning="time in the calls for the next part of the batch, median over the steps",
     ),
-    doc.Heading(
+    Shown(
         "behind first shard",
-        "time",
         "late_per_step_ps",
+        kind="time",
         meaning="ready later than the earliest shard, median over the steps",
     ),
-    doc.Heading(f"steps {LATE_RATIO:.0%} behind", "count", "late_step_count", 1),
-    doc.Heading("steps", "count", "step_count", 2),
+    Shown(f"steps {LATE_RATIO:.0%} behind", "late_step_count", 1, kind="count"),
+    Shown("steps", "step_count", 2, kind="count"),
 )
 _STAGES: Final = (
-    doc.Heading("stage", "name", lambda row: _path(row.name)),
-    doc.Heading("host", "name", "host", 3, if_several=True),
-    doc.Heading("asked by", "words", lambda row: _ASKED_BY[row.blocking], if_several=True),
-    doc.Heading(
+    Shown("stage", lambda row: _path(row.name), kind="name"),
+    Shown("host", "host", 3, kind="name", if_several=True),
+    Shown("asked by", lambda row: _ASKED_BY[row.blocking], kind="words", if_several=True),
+    Shown(
         "work in the window",
-        "time",
         "own_ps",
+        kind="time",
         meaning="time in its calls, without the stages that it calls or waits for",
     ),
-    doc.Heading(
-        "handing over", "time", "waiting_ps", 1, "for stages on other threads, in the window"
+    Shown(
+        "handing over",
+        "waiting_ps",
+        1,
+        kind="time",
+        meaning="for stages on other threads, in the window",
     ),
-    doc.Heading("calls", "count", "calls", 4),
-    doc.Heading(f"over {numbers.time(SLOW_CALL_PS)}", "count", "slow_count", 5),
-    doc.Heading("parallel calls", "count", "parallelism", 6),
-    doc.Heading("buffer", "words", lambda row: _buffer(row), 7),
-    doc.Heading("calls with empty buffer", "share", "empty_ratio", 3),
-    doc.Heading("added by", "words", lambda row: "TensorFlow" if row.injected else "", 2),
+    Shown("calls", "calls", 4, kind="count"),
+    Shown(f"over {numbers.time(SLOW_CALL_PS)}", "slow_count", 5, kind="count"),
+    Shown("parallel calls", "parallelism", 6, kind="count"),
+    Shown("buffer", lambda row: _buffer(row), 7, kind="words"),
+    Shown("calls with empty buffer", "empty_ratio", 3, kind="share"),
+    Shown("added by", lambda row: "TensorFlow" if row.injected else "", 2, kind="words"),
 )
 
 
