@@ -20,12 +20,11 @@ _SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
 
 _NO_PYTHON: Final = {
     "waits": (
-        "The thread that runs the steps runs no Python there: it waits, for work, a lock, a queue, a process, a file, the "
-        "network or a timer."
+        "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer."
     ),
     "native": (
-        "The thread that runs the steps runs no Python there: it is in a call of TensorFlow, which runs an op outside of the "
-        "step, or fetches a value and waits until it is computed."
+        "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
+        "it is computed."
     ),
 }
 """Where samples show that what devices wait for is not Python that runs."""
