@@ -153,7 +153,7 @@ _OF_LIBRARIES: Final = re.compile(
     # JAX 0.10
     "ad|ad_util|api|api_util|array|array_constructors|array_creation|array_methods|basearray|batching|callback|compiler|"
     "config|core|custom_derivatives|dispatch|dtypes|einsum|indexing|lax|lax_numpy|layout|linear_util|literals|mlir|"
-    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|prng|profiler|pxla|reductions|"
+    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|pmap|prng|profiler|pxla|reductions|"
     "shard_map|sharding|sharding_impls|sharding_specs|source_info_util|stages|tensor_contractions|traceback_util|"
     "tree_util|ufunc_api|ufuncs|util|xla|xla_bridge|"
     # Keras 3
