@@ -182,7 +182,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         owner = None
         if executor is not None and executor[1:] in started:
             numbers_known = [k for k in by_executor[executor] if k is not None]
-            is_known = 4 * len(numbers_known) >= len(by_executor[executor])
+            is_known = len(numbers_known) >= max(8, len(by_executor[executor]) / 4)
             votes = numbers_known if is_known else [k or 0 for k in by_executor[executor]]
             owner = max(set(votes), key=lambda k: (votes.count(k), k))
         if owner is None:
