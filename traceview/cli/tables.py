@@ -403,9 +403,11 @@ def collectives(request: Request) -> Answer:
 
 def findings(request: Request) -> Answer:
     """Each finding of the report, the one that costs most first."""
+    from traceview.analysis.measures.device_report import time_words
     from traceview.trace.device.table import floats, integers, table, texts
 
     choice, every = request.choice, request.report.findings
+    time = time_words(request.report.results.device_time)
 
     def is_wanted(finding: Finding) -> bool:
         of_state = finding.loss.states if finding.loss else ()
@@ -430,12 +432,12 @@ def findings(request: Request) -> Answer:
     rows = arranged(rows, choice)
     return Answer(
         rows=rows,
-        sections=lambda: [_findings_section(rows)],
+        sections=lambda: [_findings_section(rows, time)],
         left_out_count=len(every) - rows.count,
     )
 
 
-def _findings_section(rows: Table) -> Section:
+def _findings_section(rows: Table, time: str) -> Section:
     """A line per finding."""
     from traceview.document import model as doc
     from traceview.document import numbers
@@ -444,7 +446,7 @@ def _findings_section(rows: Table) -> Section:
     names = ("code", "severity", "gpu_time_ratio", "title")
     lines = []
     for code, severity, ratio, title in zip(*(rows[name] for name in names), strict=True):
-        share = "" if ratio is None else f", {numbers.percent(ratio)} of the GPU time"
+        share = "" if ratio is None else f", {numbers.percent(ratio)} of the {time}"
         lines.append(phrase(Token(code, "code"), f" ({severity}{share}): ", Token(title)))
     return doc.Section(
         "findings",
