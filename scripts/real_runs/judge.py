@@ -21,6 +21,10 @@ SMALL: Final = "host-bound"
 """The finding that says of a healthy run, too, that its steps are small: the dispatch of their ops takes long beside them."""
 
 
+OF_THE_MACHINE: Final = "other-processes"
+"""A finding about the machine that the program ran on, and not about the program."""
+
+
 class Judgement(Struct, frozen=True):
     """What traceview says of one recording, and whether that is right.
 
@@ -96,8 +100,12 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
 
 
 def warnings_of(report: traceview.Report) -> tuple[str, ...]:
-    """Codes of findings that are a warning or critical."""
-    return tuple(finding.code for finding in report.findings if finding.severity != "info")
+    """Codes of findings about the program that are a warning or critical."""
+    return tuple(
+        finding.code
+        for finding in report.findings
+        if finding.severity != "info" and finding.code != OF_THE_MACHINE
+    )
 
 
 def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:

@@ -15,6 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -41,9 +42,7 @@ class StepClock:
             self._record(folder)
 
     def _record(self, folder: str) -> None:
-        from jax import profiler
-
-        first, last = WINDOW
+        profiler, (first, last) = import_module("jax.profiler"), WINDOW
         if len(self.ends_ns) == first:
             profiler.start_trace(folder)
         elif len(self.ends_ns) == last:

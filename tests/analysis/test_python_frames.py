@@ -32,6 +32,7 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
     ("frames", "line"),
     [
         ((SCRIPT,), "<module>, train.py:1"),
+        ((("$fromnumeric.py:9 sort", 0, 30), ("$numpy sort", 2, 28)), "sort, fromnumeric.py:9"),
         ((SCRIPT, ("$train.py:9 augmented", 1, 29)), "augmented, train.py:9"),
         (
             (SCRIPT, ("$train.py:9 augmented", 1, 29), ("$numpy sort", 2, 28)),
@@ -59,7 +60,15 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
             "long, train.py:9",
         ),
     ],
-    ids=["script", "function", "in C", "in a library", "below a library", "most time"],
+    ids=[
+        "script",
+        "library alone",
+        "function",
+        "in C",
+        "in a library",
+        "below a library",
+        "most time",
+    ],
 )
 def test_the_line_of_the_script(
     frames: tuple[tuple[str, float, float], ...], line: str, tmp_path: Path

@@ -61,9 +61,9 @@ def _with_driver_lines(threads: list[list[Line]]) -> list[list[Line]]:
         if fitting:
             homes.setdefault(min(fitting)[1], []).append(place)
     result = [list(own) for own in threads]
-    for home, places in homes.items():
+    for owner, places in homes.items():
         if len(places) == 1:
-            result[home] += threads[places[0]]
+            result[owner] += threads[places[0]]
             result[places[0]] = []
     return result
 

@@ -144,14 +144,14 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
     # The replicas in the names of each executor's ops, and the executors started by calls of the step
     # function, which are FunctionRuns outside of the tf.data threads.
     # A variable is read and written on its device, so these ops count only for an executor without others.
-    by_executor: dict[tuple[int, int, int], list[int]] = {}
-    used_by: dict[tuple[int, int, int], list[int]] = {}
+    by_executor: dict[tuple[int, int, int], list[int | None]] = {}
+    used_by: dict[tuple[int, int, int], list[int | None]] = {}
     for event, name, op_type in ops:
         executor = executor_of(event, links)
         if executor is None or not is_work(op_type):
             continue
         named = (used_by if uses_variable(op_type) else by_executor).setdefault(executor, [])
-        named.append(replica_in_name(name, highest) or 0)
+        named.append(replica_in_name(name, highest))
     by_executor = used_by | by_executor
     started = {
         (event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64)
@@ -181,7 +181,9 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         executor = executor_of(event, links)
         owner = None
         if executor is not None and executor[1:] in started:
-            votes = by_executor[executor]
+            numbers_known = [k for k in by_executor[executor] if k is not None]
+            is_known = len(numbers_known) >= max(8, len(by_executor[executor]) / 4)
+            votes = numbers_known if is_known else [k or 0 for k in by_executor[executor]]
             owner = max(set(votes), key=lambda k: (votes.count(k), k))
         if owner is None:
             owner = replica_in_name(name, highest)

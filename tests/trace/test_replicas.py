@@ -250,3 +250,20 @@ def test_how_long_gradients_of_each_replica_took(tmp_path: Path) -> None:
     gpu_ops(FIRST, SECOND, FIRST, "model/MatMul:MatMul").write(tmp_path)
     two_ms = 2 * 10**9
     assert ReplicaNames(traceview.load(tmp_path)).of_gradients(0) == {0: 8 * two_ms, 1: 4 * two_ms}
+
+
+@pytest.mark.parametrize(
+    ("named_count", "plain_count", "is_known"), [(8, 24, True), (7, 8, False), (8, 25, False)]
+)
+def test_ops_outside_of_scopes_do_not_outvote_those_with_a_number(
+    named_count: int, plain_count: int, is_known: bool, tmp_path: Path
+) -> None:
+    """A step that sums 60 tensors one by one has more ops without a number than with one, in every component."""
+    plain = [f"add_{number}:AddV2" for number in range(plain_count)]
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, FIRST, each_ms=1)
+        component(step, 2, 2, *[SECOND] * named_count, *plain, each_ms=1)
+    trace.write(tmp_path)
+    ran = replicas_with_compute(traceview.analyze(tmp_path))
+    assert ran.get("replica:1", 0) == (4 * (named_count + plain_count) if is_known else 0)

@@ -15,6 +15,7 @@ from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
 from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.device_report import time_words
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
@@ -238,15 +239,16 @@ def _findings(request: Request) -> Rows:
         texts("confidence", [finding.confidence for finding in shown]),
         texts("action", [finding.action for finding in shown]),
     )
-    return Rows(rows, len(every), sections=_finding_sections)
+    time = time_words(request.report.results.device_time)
+    return Rows(rows, len(every), sections=lambda shown: _finding_sections(shown, time))
 
 
-def _finding_sections(rows: Table) -> Iterator[doc.Section]:
+def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
     """A line per finding."""
     lines = []
     for row in rows.rows():
         ratio = row["gpu_time_ratio"]
-        share = "" if ratio is None else f", {numbers.percent(ratio)} of the GPU time"
+        share = "" if ratio is None else f", {numbers.percent(ratio)} of the {time}"
         code = Token(row["code"], "code")
         lines.append(phrase(code, f" ({row['severity']}{share}): ", Token(row["title"])))
     hint = "`traceview explain CODE` says what one means." if lines else None

@@ -10,7 +10,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import dense, mirrored, numbers, step_of
 
-BATCH, FEATURES, CHANNELS = 256, 256, 24
+BATCH, FEATURES, CHANNELS = 256, 256, 96
 
 strategy = mirrored(2)
 # A view in another order: what is converted is gathered number by number.

@@ -227,7 +227,7 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
 # Ops of replicas
 
 
-MANY_OPS: Final = 500
+MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
 
 
@@ -278,7 +278,7 @@ def _as_host_ops(columns: Columns, is_small: BoolArray, first: int) -> Columns:
     rows = np.flatnonzero(_is_compute(columns))
     chosen = np.zeros(columns.count, dtype=np.bool_)
     chosen[rows] = is_small[columns.event[rows] - first]
-    return recast_rows(columns, chosen, State.HOST_OPS)
+    return recast_rows(columns, chosen, State.HOST_OPS, (By.NONE, NONE))
 
 
 def _with_side_work(

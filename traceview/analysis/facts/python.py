@@ -148,24 +148,25 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
 
 
 _FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
-_OF_LIBRARIES: Final = re.compile(
+_OF_FRAMEWORKS: Final = re.compile(
     r"(?:"
     # JAX 0.10
     "ad|ad_util|api|api_util|array|array_constructors|array_creation|array_methods|basearray|batching|callback|compiler|"
     "config|core|custom_derivatives|dispatch|dtypes|einsum|indexing|lax|lax_numpy|layout|linear_util|literals|mlir|"
-    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|prng|profiler|pxla|reductions|"
+    "monitoring|named_sharding|op_shardings|ops|partial_eval|partition_spec|path|pjit|pmap|prng|profiler|pxla|reductions|"
     "shard_map|sharding|sharding_impls|sharding_specs|source_info_util|stages|tensor_contractions|traceback_util|"
     "tree_util|ufunc_api|ufuncs|util|xla|xla_bridge|"
     # Keras 3
     "array_data_adapter|callback_list|compile_utils|data_adapter|data_adapter_utils|epoch_iterator|"
     "generator_data_adapter|global_state|io_utils|keras_tensor|progbar|py_dataset_adapter|python_utils|stateless_scope|"
-    "traceback_utils|variable_mapping|"
-    # NumPy 2
-    "_methods|einsumfunc|fromnumeric|function_base|numeric|overrides|shape_base|stride_tricks|"
-    r"_\w+_impl|__init__)\.py|<.*",
+    r"traceback_utils|variable_mapping)\.py|<.*",
     re.DOTALL,
 )
-"""Files of JAX, Keras and NumPy that are open while a step is called; without a path a name is all that is known."""
+_OF_NUMPY: Final = re.compile(
+    r"(?:_methods|einsumfunc|fromnumeric|function_base|numeric|overrides|shape_base|stride_tricks|"
+    r"_\w+_impl|__init__)\.py"
+)
+"""Files of JAX and Keras, and of NumPy, that are open while a step is called: without a path a name is all that is known."""
 _OF_KERAS: Final = "epoch_iterator.py"
 _TRAINER: Final = "trainer.py"
 """A file of Keras, where another one of it is, and else one of the script."""
@@ -183,20 +184,27 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
     names, name = unique_inverse(columns.name[rows])
     frames = [_frame(trace.names[each]) for each in names.tolist()]
     is_keras = any(frame.file == _OF_KERAS for frame in frames)
-    is_user = np.array(
+    is_outside = np.array(
         [
-            _is_of_script(frame.file) and not (is_keras and frame.file == _TRAINER)
+            frame.line > 0
+            and _OF_FRAMEWORKS.fullmatch(frame.file) is None
+            and not (is_keras and frame.file == _TRAINER)
             for frame in frames
         ],
         dtype=np.bool_,
     )
-    if not is_user.any():
+    is_user = is_outside & np.array([_is_of_script(frame.file) for frame in frames], dtype=np.bool_)
+    if not is_outside.any():
         return None
     first, last = int(start.min()), int(end.max())
     time = np.arange(first, last, max(_FRAME_INTERVAL_PS, (last - first) // _MOST_ROUNDS))
-    own = np.flatnonzero(is_user[name])
-    innermost = np.append(name, NONE)[nesting(start, end).innermost(time)]
-    user = np.append(name[own], NONE)[nesting(start[own], end[own]).innermost(time)]
+    user, outside, innermost = (
+        np.append(name[of], NONE)[nesting(start[of], end[of]).innermost(time)]
+        for of in map(np.flatnonzero, (is_user[name], is_outside[name], name != NONE))
+    )
+    # Below a function of the script that was called before the recording, the library that it calls is all that is known.
+    innermost = np.where(user == NONE, outside, innermost)
+    user = np.where(user == NONE, outside, user)
     pairs, stack = unique_inverse((innermost + 1) * (names.size + 1) + user + 1)
     count = np.int64(names.size + 1)
     stacks = [
@@ -220,10 +228,9 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
 
 
 def _is_of_script(file: str) -> bool:
-    """Whether a file is of the script, by its name: of no known library, and not in C++."""
-    module, dot, _ = file.partition(".py")
-    is_known = module in sys.stdlib_module_names or _OF_LIBRARIES.fullmatch(file) is not None
-    return bool(dot) and not is_known
+    """Whether a file outside of frameworks is of the script, by its name: of no library."""
+    is_known = file.partition(".")[0] in sys.stdlib_module_names
+    return not is_known and _OF_NUMPY.fullmatch(file) is None
 
 
 def _frame(name: bytes) -> PythonFrame:

@@ -467,6 +467,12 @@ PYTHON_THREAD: Final = Rule(
         "Or let the thread sleep between short pieces of work, or call code that releases the lock, such as NumPy on large "
         "arrays."
     ),
+    actions={
+        "awaited": (
+            "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
+            "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
+        )
+    },
     metrics={
         "lock_kept_ratio": "share of the window in which it kept the lock",
         "python_line": "line of Python",

@@ -417,6 +417,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
             longest.python.evidence,
         ),
         title=key,
+        action=key,
         notes=(key,),
     )
     if finding is not None:

@@ -4,7 +4,8 @@ Without GPUs there is no device plane, but the part of each replica in the step 
 a `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs ops of that
 component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the innermost
 `ExecutorState::Process` around it. A component belongs to the replica that most of its op names contain: `replica_<k>`
-anywhere in the path, or `update_<k>` in an optimizer; a name without a number counts for replica 0. A single op does
+anywhere in the path, or `update_<k>` in an optimizer; a name without a number counts for replica 0, unless a
+quarter of the names, and eight, have one. A single op does
 not decide: replica 1 flushes its summaries on the device of the writer, which is that of replica 0. An optimizer
 without a strategy numbers its variables, `update_7`; that is a replica only where `replica_7` or a higher one ran.
 
@@ -54,6 +55,9 @@ _COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
 _SUFFIX = re.compile(rb"_(\d{1,6})$")
 _SHARED: Final = -2
 _SEVERAL: Final = 2
+_KNOWN_RATIO: Final = 0.25
+_KNOWN_COUNT: Final = 8
+"""Of the ops of a component: with a number in so many names, those without one do not count. Choices of ours."""
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
@@ -149,6 +153,14 @@ def _replica_of_rows(
         replica_of_component = _most_frequent(
             component[decides], np.maximum(named[decides], 0), does_more.size
         )
+        # Ops outside of all scopes have no number in any component, so a quarter with one says more than the rest.
+        known = decides[named[decides] != NONE]
+        count, of_known = (
+            np.bincount(component[rows_], minlength=does_more.size) for rows_ in (decides, known)
+        )
+        is_known = (of_known >= _KNOWN_RATIO * count) & (of_known >= _KNOWN_COUNT)
+        named_of_component = _most_frequent(component[known], named[known], does_more.size)
+        replica_of_component = np.where(is_known, named_of_component, replica_of_component)
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
