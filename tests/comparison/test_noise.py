@@ -171,9 +171,7 @@ def test_of_many_differences_one_in_twenty_is_by_chance() -> None:
 
 
 def test_parts_are_means_and_sum_to_the_step() -> None:
-    level = mean_level([1.0, 2.0, 6.0])
-    assert level is not None
-    assert level.value == 3
+    assert mean_level([1.0, 2.0, 6.0]).value == 3
 
 
 # How often it is wrong: scripts/step_noise.py has all rows, docs/runs.md the table
