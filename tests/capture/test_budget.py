@@ -44,7 +44,7 @@ def test_a_window_over_its_budget_is_said(slow: Path) -> None:
 
 
 def test_or_ends_the_training_if_that_was_asked_for(slow: Path) -> None:
-    with pytest.raises(BudgetError, match="Gate failed: the condition does not hold") as caught:
+    with pytest.raises(BudgetError, match="Gate failed: the condition fails") as caught:
         said(["step_time_ms <= 65"], slow, "raise")
     assert caught.value.exit_code == 10
     assert str(slow.parent) in str(caught.value.hint)

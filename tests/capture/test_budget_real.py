@@ -71,7 +71,7 @@ def fits(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def over(said: list[str]) -> list[str]:
-    return [text for text in said if text.startswith("Gate failed: the condition does not hold.")]
+    return [text for text in said if text.startswith("Gate failed: the condition fails.")]
 
 
 def test_the_gate_is_imported_when_the_window_has_closed(fits: list[dict[str, Any]]) -> None:
@@ -89,7 +89,7 @@ def test_each_window_is_judged_once(fits: list[dict[str, Any]]) -> None:
 
 
 def test_or_an_error_that_ends_the_training(fits: list[dict[str, Any]]) -> None:
-    assert fits[3]["raised"].startswith("Gate failed: the condition does not hold.")
+    assert fits[3]["raised"].startswith("Gate failed: the condition fails.")
     assert over(fits[3]["said"]) == []
 
 

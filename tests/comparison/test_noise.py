@@ -84,7 +84,8 @@ def test_what_is_assumed_of_runs_adds_to_the_noise_of_steps() -> None:
     of_steps = student(CONFIDENCE, 81 / (16 + 25) * 10) * 3
     of_runs = student(CONFIDENCE, 4) * 2 * 2**0.5
     alone = difference([before], [after], RunSpread(0.0, 4))
-    assert (alone.high, alone.basis) == (pytest.approx(20 + of_steps, rel=1e-3), "assumed")
+    assert alone.high == pytest.approx(20 + of_steps, rel=1e-3)
+    assert alone.basis == "assumed"
     both = difference([before], [after], RunSpread(2.0, 4))
     assert both.high == pytest.approx(20 + math.hypot(of_steps, of_runs), rel=1e-3)
     assert both.chance is not None
@@ -129,8 +130,8 @@ def test_what_shows_no_noise_has_no_interval() -> None:
 @pytest.mark.parametrize(("after", "direction"), [(100.0, "none"), (101.0, "slower")])
 def test_equal_steps_differ_where_their_length_does(after: float, direction: str) -> None:
     for count in (1, 3):
-        sides = [[np.full(12, length)] * count for length in (100.0, after)]
-        assert of_steps(*sides).direction == direction
+        before, changed = ([np.full(12, length)] * count for length in (100.0, after))
+        assert of_steps(before, changed).direction == direction
 
 
 def test_steps_of_any_length_have_finite_intervals() -> None:
@@ -171,9 +172,7 @@ def test_of_many_differences_one_in_twenty_is_by_chance() -> None:
 
 
 def test_parts_are_means_and_sum_to_the_step() -> None:
-    level = mean_level([1.0, 2.0, 6.0])
-    assert level is not None
-    assert level.value == 3
+    assert mean_level([1.0, 2.0, 6.0]).value == 3
 
 
 # How often it is wrong: scripts/step_noise.py has all rows, docs/runs.md the table

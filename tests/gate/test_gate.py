@@ -230,6 +230,7 @@ def test_a_change_of_the_step_on_both_sides_of_its_limit(
     assert (result.judgements[0].outcome, result.exit_code) == (outcome, code), row
     change = sum(after) / len(after) / (sum(before) / len(before)) - 1
     assert row.change_ratio == pytest.approx(change, abs=1e-4)
+    assert row.change_ratio is not None
     assert row.change_least_ratio is not None
     assert row.change_most_ratio is not None
     assert row.change_least_ratio < row.change_ratio < row.change_most_ratio

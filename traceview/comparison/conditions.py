@@ -237,8 +237,9 @@ def _fields(
         path = f"{before}{field.encode_name}"
         yield path, field
         for part in parts_of(field.type):
-            if isinstance(part, inspect.StructType) and part.cls not in around:
-                yield from _fields(part.cls, f"{path}.", (*around, part.cls))
+            cls = part.cls if isinstance(part, inspect.StructType) else None
+            if cls is not None and issubclass(cls, Record) and cls not in around:
+                yield from _fields(cls, f"{path}.", (*around, cls))
 
 
 def _unit(path: str, field: inspect.Field) -> Unit:

@@ -229,6 +229,7 @@ def judged(
     judgement. Changes between runs that cannot be compared are not judged, unless `force`.
     """
     judgements = []
+    rows: Sequence[JudgedRow]
     for condition in conditions:
         if condition.is_change:
             rows = _of_change(condition, subject, baseline, earlier, strict=strict, force=force)
@@ -501,8 +502,8 @@ def _of_step_time(
         return row
     assert isinstance(row.baseline, float)
     assert isinstance(row.limit, (int, float))
-    row = replace(row, change_least_ratio=change.low, change_most_ratio=change.high)
     limit = row.limit / row.baseline - 1
+    row = replace(row, change_least_ratio=change.low, change_most_ratio=change.high)
     outcome = outcome_of(change, limit, 1 if condition.sign == "+" else -1)
     few = min(len(before), len(after)) < ENOUGH_RUNS
     return replace(row, outcome=outcome, reason=_noise_words(change, row, outcome, is_few=few))

@@ -40,7 +40,7 @@ def headline(result: GateResult) -> str:
         number = len(result.with_outcome("no_verdict"))
         which = "the condition" if count == 1 else f"{number} of {count} conditions"
         return f"No verdict: these runs differ too much to judge {which}."
-    parts = []
+    parts: list[str] = []
     for outcome, (verb, verbs) in _VERBS.items():
         number = sum(row.outcome == outcome for row in result.judgements)
         if number:

@@ -127,10 +127,9 @@ def step_level(lengths: npt.ArrayLike) -> Level | None:
     return _trimmed(np.log(values), values.size // SLOWEST)
 
 
-def mean_level(values: npt.ArrayLike) -> Level | None:
-    """The mean of a part of the step: parts sum to the mean step; None without steps."""
-    series = np.asarray(values, dtype=np.float64)
-    return _trimmed(series, 0) if series.size else None
+def mean_level(values: npt.ArrayLike) -> Level:
+    """The mean of a part of the step, of one step or more: parts sum to the mean step."""
+    return _trimmed(np.asarray(values, dtype=np.float64), 0)
 
 
 def level_of(value: float, error: float | None, degrees: float | None) -> Level:

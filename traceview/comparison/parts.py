@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.words import Line
+from traceview.base.stats import Float64Array
 from traceview.comparison.model import (
     DeviceDifference,
     DeviceState,
@@ -50,7 +52,6 @@ def state_differences(
     means = [mean_of([capture.states for capture in side]) for side in steps]
     old, new = (whole({key: of[key] for key in KEYS if key in of}) for of in means)
     noise = state_noise(steps[0], steps[1], spread)
-    shown = most_chance(noise.values())
     rows = []
     for key, of_key in noise.items():
         first, second = old.get(key, 0), new.get(key, 0)
@@ -63,7 +64,7 @@ def state_differences(
                 difference_ps=second - first,
                 low_ps=low,
                 high_ps=high,
-                direction=shown_direction(of_key, shown),
+                direction=of_key.direction,
                 line=_line_of(key, reports[0] if first > second else reports[1]),
             )
         )
@@ -75,17 +76,29 @@ def state_noise(
 ) -> dict[str, Difference]:
     """By state that occurs how the mean over the steps differs, with its noise."""
     occur = {key for capture in (*before, *after) for key in capture.states}
-    return {
-        key: part_difference(_levels_of(key, before), _levels_of(key, after), spread)
-        for key in KEYS
-        if key in occur
-    }
+    noise = {}
+    for key in KEYS:
+        if key in occur:
+            series = [
+                [of.state_lengths_ps.get(key, 0 * of.lengths_ps) for of in side]
+                for side in (before, after)
+            ]
+            old, new = ([mean_level(steps) for steps in side] for side in series)
+            if _is_apart(*series):
+                # What is longer in every step needs no estimate of how steps vary.
+                old, new = ([replace(level, variance=0.0) for level in side] for side in (old, new))
+            noise[key] = part_difference(old, new, spread)
+    return noise
 
 
-def _levels_of(state: str, side: Sequence[CaptureSteps]) -> list[Level]:
-    """The level of a state in each capture of a side."""
-    series = (of.state_lengths_ps.get(state, 0 * of.lengths_ps) for of in side)
-    return [level for steps in series if (level := mean_level(steps)) is not None]
+def _is_apart(before: Sequence[Float64Array], after: Sequence[Float64Array]) -> bool:
+    """Whether every step of one side is longer than every step of the other."""
+    old, new = np.concatenate(before), np.concatenate(after)
+    is_enough = min(old.size, new.size) >= _FEWEST_STEPS
+    return is_enough and bool(old.max() < new.min() or new.max() < old.min())
+
+
+_FEWEST_STEPS: Final = 5
 
 
 def _line_of(state: str, reports: Sequence[Report]) -> str | None:

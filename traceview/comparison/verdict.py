@@ -163,11 +163,12 @@ def _changed_states(
     devices: Sequence[DeviceDifference],
     ops: Sequence[OpDifference],
 ) -> str:
-    """The largest changes that are beyond their own noise, in each direction, where the step does not change."""
+    """The largest changes in each direction, where the step does not change; of many states some are beyond noise by
+    chance, so the whole interval has to be large.
+    """
     least = _CHANGED_RATIO * step.before_ps
-    shown = [row for row in states if row.is_shown and abs(row.difference_ps) >= least]
-    more = [row for row in shown if row.difference_ps > 0][:1]
-    less = [row for row in shown if row.difference_ps < 0][:1]
+    more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
+    less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
     clauses = [_clause(_change_of(row, devices), ops) for row in (*more, *less)]
     if not clauses:
         return ""

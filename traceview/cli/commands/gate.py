@@ -151,8 +151,7 @@ def gate(
     from traceview.comparison.gate import Subject, asked_budget, baseline_of, judged
     from traceview.comparison.history import earlier_levels
 
-    for subject in subjects:
-        target = Target.of(output, force=force, source=subject)
+    target, *_ = [Target.of(output, force=force, source=subject) for subject in subjects]
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
     asked = asked_budget(
         [*(require or ()), *((_ALL_HOSTS,) if require_all_hosts else ())], budget, baseline
