@@ -226,6 +226,40 @@ def test_an_interrupt_is_one_line(command: Command, monkeypatch: pytest.MonkeyPa
     assert done.err == "traceview: interrupted; nothing was written\n"
 
 
+INTERRUPTED_AT = """
+import sys
+place = sys.argv.pop(1)
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == place:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from traceview.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("typing", "typer", "numpy", "traceview.cli.app", "traceview.cli.commands.analyze"),
+        *("traceview.trace.reading.load", "traceview.report.build"),
+    ],
+)
+def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_AT, module, "analyze", FIXTURE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "traceview: interrupted; nothing was written\n"
+
+
 def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise MemoryError

@@ -11,13 +11,17 @@ import pytest
 
 from scripts.cuda_trace import MS, U64, CudaTrace
 from scripts.mutated_runs import check_saved, follow, show, sources_in, write_damaged
+from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from scripts.xspace import XSpace
 from tests.command import Command
 from tests.sidecars import write_sidecar
+from traceview.base.errors import UsageError
 from traceview.report.build import analyze
 from traceview.report.model import Report
+from traceview.report.redaction import redacted
 from traceview.trace.reading.load import load
+from traceview.trace.windows import WINDOW_KINDS, WindowKind
 
 SEEDS: Final = range(60)
 """Half a second each; `python -m scripts.mutated_runs` tries others."""
@@ -38,6 +42,26 @@ def test_damaged_runs(sources: list[Path], tmp_path: Path) -> None:
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
     assert made_count > len(SEEDS) // 2
+
+
+@pytest.mark.parametrize("window", WINDOW_KINDS)
+def test_what_is_written_of_any_window_is_read(window: WindowKind, tmp_path: Path) -> None:
+    """Copies of any size and length, and scenarios of every topic, with names and without."""
+    trace = two_gpus()
+    for size, place in ((2**62, 0), (2**63 - 1, 1), (10**15, 2)):
+        for length_ps in (1, 1000):
+            start_ps = place * 50 * MS + length_ps
+            trace.copy(0, "h2d", start_ps, start_ps + length_ps, size=size)
+    trace.write(tmp_path / "copies")
+    for name in list(SCENARIOS)[::20]:
+        SCENARIOS[name]().write(tmp_path / name)
+    for logdir in sorted(tmp_path.iterdir()):
+        try:
+            report = analyze(load(logdir, salvage=True), window=window, lanes=True)
+        except UsageError:
+            continue
+        for written in (report, redacted(report)):
+            check_saved(written, tmp_path / f"{logdir.name}.json")
 
 
 @pytest.mark.shared

@@ -6,23 +6,26 @@ that was saved, and `compare` says what differs between two sides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from traceview.base.errors import (
-    BudgetError,
-    CaptureError,
-    ComparisonError,
-    OutputExistsError,
-    TraceFormatError,
-    TraceNotFoundError,
-    TraceviewError,
-    UsageError,
-)
 from traceview.base.version import VERSION
 
+TYPE_CHECKING = (
+    False  # Importing typing takes a while, in which Ctrl-C would end a command with a traceback.
+)
 if TYPE_CHECKING:
+    from typing import Any
+
     from traceview.analysis.rules.finding import Finding
     from traceview.api import Comparison, Report, Trace, analyze, compare, load, load_report
+    from traceview.base.errors import (
+        BudgetError,
+        CaptureError,
+        ComparisonError,
+        OutputExistsError,
+        TraceFormatError,
+        TraceNotFoundError,
+        TraceviewError,
+        UsageError,
+    )
     from traceview.capture.api import CaptureWarning, capture_steps, keras_callback
 
 __version__ = VERSION
@@ -51,11 +54,19 @@ __all__ = [
 ]
 
 _LAZY = {
+    "BudgetError": "traceview.base.errors",
+    "CaptureError": "traceview.base.errors",
     "CaptureWarning": "traceview.capture.api",
     "Comparison": "traceview.api",
+    "ComparisonError": "traceview.base.errors",
     "Finding": "traceview.analysis.rules.finding",
+    "OutputExistsError": "traceview.base.errors",
     "Report": "traceview.api",
     "Trace": "traceview.api",
+    "TraceFormatError": "traceview.base.errors",
+    "TraceNotFoundError": "traceview.base.errors",
+    "TraceviewError": "traceview.base.errors",
+    "UsageError": "traceview.base.errors",
     "analyze": "traceview.api",
     "capture_steps": "traceview.capture.api",
     "compare": "traceview.api",
