@@ -111,6 +111,8 @@ def run_answer(logdir: Location, choice: Choice) -> Answer:
 
 TOP_GAPS: Final = 20
 TOP_COLLECTIVES: Final = 10
+TOP_OPS: Final = 50
+"""Of each device on a terminal."""
 """Rows on a terminal, where the longest fit on one screen, with room for the rest of the answer."""
 
 _IDLE: Final = {state.key: STATES[state.key] for state in IDLE_STATES}
@@ -258,7 +260,9 @@ def ops(request: Request) -> Answer:
     if choice.states:
         chosen = chosen.where("class", choice.states)
     by_time = replace(choice, sort=choice.sort or "total_ps")
-    shown = arranged(chosen, by_time, length="total_ps", within="device")
+    shown = arranged(
+        chosen, by_time, length="total_ps", within="device", top=choice.top_or(TOP_OPS)
+    )
     return Answer(
         rows=shown,
         sections=lambda: _op_sections(shown),

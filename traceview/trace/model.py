@@ -76,7 +76,19 @@ class Names:
 
     def add_all(self, names: Iterable[bytes]) -> Int32Array:
         """The indices of `names`, int32, in their order."""
-        return np.array([self.add(name) for name in names], dtype=np.int32)
+        index, values = self._index, self._values
+        found = []
+        for name in names:
+            place = index.get(name)
+            if place is None:
+                place = index[name] = len(values)
+                values.append(name)
+            found.append(place)
+        return np.array(found, dtype=np.int32)
+
+    def read(self, indices: npt.NDArray[np.integer], reads: Callable[[bytes], T]) -> list[T]:
+        """What a function reads from each of these names."""
+        return list(map(reads, map(self._values.__getitem__, indices.tolist())))
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
@@ -94,7 +106,7 @@ class Names:
         known = unique_ids(indices)
         known = known[known != NONE]
         is_match = np.zeros(len(self._values) + 1, dtype=np.bool_)
-        is_match[known] = [bool(matches(self._values[index])) for index in known.tolist()]
+        is_match[known] = list(map(bool, self.read(known, matches)))
         result: BoolArray = is_match[indices]
         return result
 

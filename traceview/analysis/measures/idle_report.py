@@ -169,7 +169,9 @@ def _row(context: Context, device: int, top: int | None) -> IdleRow:
         gaps=tuple(gap_rows(context, longest)),
         left_out_gap_count=gaps.number.size - longest.number.size,
         steps=tuple(
-            IdleInStep(step.number, sum(states), _by_state(dict(enumerate(states))))
+            IdleInStep(
+                step.number, sum(states), _by_state({s: ps for s, ps in enumerate(states) if ps})
+            )
             for step, states in zip(ledger.steps[own], of_steps.T.tolist(), strict=True)
         ),
     )

@@ -338,7 +338,7 @@ class HostEvents:
         """What is read from each name of the trace that the host recorded; 0 for other names."""
         names = self._trace.names
         result = np.zeros(len(names), dtype=dtype)
-        result[self._own_names] = [read(names[name]) for name in self._own_names.tolist()]
+        result[self._own_names] = names.read(self._own_names, read)
         return result
 
     @cached_property
