@@ -51,6 +51,9 @@ OUTPUTS: Final[Mapping[str, Sequence[str]]] = {
     "show gaps": ("show", "gaps", "{logdir}"),
 }
 _OF_OUTPUTS: Final = "events=51"
+_CLEAR_SECONDS: Final = 0.2
+"""Less processor time beyond that of a start is noise, and shows no growth."""
+
 _BESIDE_XPROF: Final = ("events=1", "events=51", "steps=715", "steps=2860")
 _NO_XPROF: Final = "xprof is not installed here: pip install 'traceview[xprof]'"
 
@@ -165,9 +168,9 @@ def matrix(names: Sequence[tuple[str, int]], rounds: int, scratch: Path) -> Iter
     for axis, number in names:
         files = files_of(f"{axis}={number}", scratch)
         own = in_turns({axis: _traceview(SCREEN)}, files, rounds, scratch)[axis]
-        above = max(own.cpu - start.cpu, 0.01)
+        above = own.cpu - start.cpu
         exponent = ""
-        if before and before[0] == axis:
+        if before and before[0] == axis and before[2] >= _CLEAR_SECONDS:
             exponent = f"{growth(before[1:], (number, above)):.2f}"
         before = axis, number, above
         yield (

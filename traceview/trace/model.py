@@ -46,6 +46,7 @@ class Names:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
         self._texts: dict[int, str] = {}
+        self._every: dict[Callable[[bytes], object], npt.NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -98,6 +99,14 @@ class Names:
             # One text for all devices and hosts that have the name.
             self._texts[index] = self._values[index].decode("utf-8", "replace")
         return self._texts[index]
+
+    def every(self, reads: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
+        """What a function of a module reads from each name, by index: once, for hosts have the same names."""
+        known = self._every.get(reads)
+        if known is None or known.size != len(self._values):
+            known = np.fromiter(map(reads, self._values), dtype, len(self._values))
+            self._every[reads] = known
+        return known
 
     def where(
         self, indices: npt.NDArray[np.integer], matches: Callable[[bytes], object]
@@ -577,10 +586,10 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
-        """The events of a host whose name matches, as rows of the host columns."""
+        """The events of a host whose name matches, as rows of the host columns; `matches`: a function of a module."""
         rows = self.host_columns.rows_of_host(host)
-        names = self.host_columns.name[rows]
-        result: Int64Array = np.flatnonzero(self.names.where(names, matches)) + rows.start
+        is_match = self.names.every(matches, np.bool_)
+        result: Int64Array = np.flatnonzero(is_match[self.host_columns.name[rows]]) + rows.start
         return result
 
     def device_rows(self, host: int) -> Int64Array:
