@@ -31,7 +31,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SMALL: Final = ROOT / "fixtures" / "keras-fit-4"
-"""A recorded trace of 0.1 MB: what a start costs."""
+"""A small recorded trace: what a start costs."""
 
 VERSION: Final = 2
 """Raised whenever `bench_trace` or `shapes` change what they write, so that no older trace is measured."""
@@ -163,7 +163,10 @@ def matrix(names: Sequence[tuple[str, int]], rounds: int, scratch: Path) -> Iter
     )
     yield "| along | number | MB | s | CPU s | exponent | peak MB |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
-    yield f"| recorded | 1 | 0.1 | {start.seconds:.2f} | {start.cpu:.2f} | | {start.peak_mb:.0f} |"
+    yield (
+        f"| recorded | 1 | {_mb(_recorded()):.1f} | {start.seconds:.2f} | {start.cpu:.2f} | "
+        f"| {start.peak_mb:.0f} |"
+    )
     before: tuple[str, int, float] | None = None
     for axis, number in names:
         files = files_of(f"{axis}={number}", scratch)

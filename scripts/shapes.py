@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -79,8 +79,8 @@ def _made(axis: str, number: int, write: Callable[[Path, int], Path]) -> Row:
     return Row(axis, number, lambda logdir: write(logdir, number))
 
 
-_STEPS: Final = {"gpus": 4, "ops": 90}
-_TINY: Final = {"gpus": 1, "ops": 4, "kernels": 1, "collectives": 0}
+_STEP: Final = Shape(gpus=4, ops=90)
+_TINY_STEP: Final = Shape(gpus=1, ops=4, kernels=1, collectives=0)
 _UNUSUAL: Final = {
     "tiny kernels": Shape(steps=40, ops=120, kernels=8, kernel_us=2),
     "8 streams": Shape(steps=40, ops=240, streams=8),
@@ -92,8 +92,8 @@ _UNUSUAL: Final = {
 
 ROWS: Final = (
     *(_row("events", steps, Shape(steps=steps)) for steps in (1, 10, 51, 204, 900)),
-    *(_row("steps", count, Shape(steps=count, **_STEPS)) for count in (50, 715, 2860)),
-    *(_row("tiny steps", count, Shape(steps=count, **_TINY)) for count in (700, 3000, 20_000)),
+    *(_row("steps", count, replace(_STEP, steps=count)) for count in (50, 715, 2860)),
+    *(_row("tiny steps", count, replace(_TINY_STEP, steps=count)) for count in (700, 3000, 20_000)),
     *(_row("GPUs", count, Shape(steps=20, gpus=count, ops=60)) for count in (4, 16, 64)),
     *(_made("GPUs of one kernel", count, write_gpus) for count in (250, 500, 2000)),
     *(_row("hosts of 3 MB", n, Shape(steps=1, ops=480), n) for n in (1, 16, 64, 256)),

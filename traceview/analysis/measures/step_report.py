@@ -221,8 +221,8 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
         executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
         start = columns.start_ps[numbers.row[executes]]
         order = np.argsort(start, kind="stable")
-        bounds = [places(start[order], times) for times in step_bounds(steps)]
-        most += largest_between(numbers.value[executes][order], *bounds, 0).tolist()
+        first, last = (places(start[order], times) for times in step_bounds(steps))
+        most += largest_between(numbers.value[executes][order], first, last, 0).tolist()
     median = median_ps(most) or 0
     # In the iteration after the last one only the condition of the loop runs.
     return median if median > 1 else None
