@@ -1,12 +1,12 @@
-"""Measures time and memory of traceview beside XProf's on traces of four sizes, and prints them as Markdown tables.
+"""Measures time, processor time and memory of traceview on a matrix of traces, beside XProf on some, as Markdown.
 
 Each measurement is a whole process with cold caches; the programs take turns. XProf keeps caches beside the trace and
 in the temporary directory, so every run gets new ones of both. Peak memory is that of the largest process of a run.
-A loop over the messages of the protobuf runtime and reading the file show what a simple program takes. A further table
-measures the decoder.
 
-    python -m scripts.bench [--size MB] [--rounds N] [--trace FILE]
-    python -m scripts.bench --check     measure the two small sizes; fails if a ratio to XProf is 30 % worse than in docs/speed.md
+    python -m scripts.bench                             the whole matrix; hours on a small machine
+    python -m scripts.bench --row steps=715 --row GPUs  some rows, or axes
+    python -m scripts.bench --outputs                   what documents and tables take, on one trace
+    python -m scripts.bench --xprof                     the ratios to XProf
 
 For Linux, whose units and calls it uses. This process stays small on purpose: the
 memory of the parent at the moment of the start counts into the peak of the child.
@@ -16,90 +16,77 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
+import math
 import os
-import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    from traceview.xplane.columns import Fields
+ROOT: Final = Path(__file__).resolve().parent.parent
+SMALL: Final = ROOT / "fixtures" / "keras-fit-4"
+"""A small recorded trace: what a start costs."""
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "speed.md"
-SMALL = ROOT / "fixtures" / "keras-fit-4"
-ROUNDS = 3
-TRACE_VERSION = 1
-"""Raised whenever `bench_trace` changes what it writes, so that no older file is measured."""
+VERSION: Final = 2
+"""Raised whenever `bench_trace` or `shapes` change what they write, so that no older trace is measured."""
 
-STEPS_OF_MB = {4: 1, 118: 51, 470: 204}
-"""Steps of the generated traces by their size; the smallest size, 0.1 MB, is a recorded trace."""
+RUN: Final = "run1"
+SCREEN: Final = ("analyze", "{logdir}")
+OUTPUTS: Final[Mapping[str, Sequence[str]]] = {
+    "analyze": SCREEN,
+    "analyze --format json": (*SCREEN, "--format", "json"),
+    "report": ("report", "{logdir}", "-o", "{out}"),
+    "export --to csv": ("export", "{logdir}", "--to", "csv", "-o", "{out}"),
+    "export --to perfetto": ("export", "{logdir}", "--to", "perfetto", "-o", "{out}.pftrace"),
+    "compare": ("compare", "{logdir}", "{logdir}"),
+    "show ops": ("show", "ops", "{logdir}"),
+    "show devices": ("show", "devices", "{logdir}"),
+    "show steps": ("show", "steps", "{logdir}"),
+    "show gaps": ("show", "gaps", "{logdir}"),
+}
+_OF_OUTPUTS: Final = "events=51"
+_CLEAR_SECONDS: Final = 0.2
+"""Less processor time beyond that of a start is noise, and shows no growth."""
 
-CHECKED_MB = (0.1, 4)
-WORSE = 0.7
-"""A ratio to XProf below this share of the published one fails the check."""
-
-RUN = "run1"
-TRACEVIEW = "traceview analyze"
-NO_XPROF = "xprof is not installed here (pip install traceview[xprof]): traceview is measured alone"
-_TITLE = re.compile(r"^\| ([\d.]+) MB, .* \| s \| × \| peak MB \| × \|$")
-_ROW = re.compile(r"^\| `(xprof [^`]+)` \| [\d.]+ \| ([\d.]+) \|")
+_BESIDE_XPROF: Final = ("events=1", "events=51", "steps=715", "steps=2860")
+_NO_XPROF: Final = "xprof is not installed here: pip install 'traceview[xprof]'"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one process took."""
+    """What one process took; `cpu`: seconds of processor time."""
 
     seconds: float
+    cpu: float
     peak_mb: float
 
-
-@dataclass(frozen=True)
-class Case:
-    """A command to measure: its name, and its arguments with `{logdir}`, `{run}` and `{file}` open."""
-
-    name: str
-    command: tuple[str, ...]
-
-    def arguments(self, logdir: Path, file: Path) -> list[str]:
-        """The command line for one log directory, and the largest file in it."""
-        return [part.format(logdir=logdir, run=RUN, file=file) for part in self.command]
+    @classmethod
+    def median(cls, usages: Sequence[Usage]) -> Usage:
+        """The median of each."""
+        values = ((usage.seconds, usage.cpu, usage.peak_mb) for usage in usages)
+        return cls(*map(statistics.median, zip(*values, strict=True)))
 
 
 class BenchError(Exception):
     """A measured command failed; the message holds the end of what it said."""
 
 
-def _program(name: str) -> str | None:
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which(name)
+def _traceview(command: Sequence[str]) -> tuple[str, ...]:
+    return (sys.executable, "-m", "traceview", *command)
 
 
-def cases() -> list[Case]:
-    """The commands to compare, traceview first; XProf's only where it is installed."""
-    python = sys.executable
-    found = [Case(TRACEVIEW, (python, "-m", "traceview", "analyze", "{logdir}"))]
-    xprof = _program("xprof")
-    if xprof is None or importlib.util.find_spec("xprof") is None:
-        print(NO_XPROF, file=sys.stderr)
-    else:
-        for command in ("get_overview", "get_kernel_stats"):
-            arguments = (xprof, command, "--session_id={run}", "--logdir={logdir}")
-            found.append(Case(f"xprof {command}", arguments))
-    read = "import sys; open(sys.argv[1], 'rb').read()"
-    return [
-        *found,
-        Case("loop over protobuf", (python, "-m", "scripts.bench_protobuf", "{file}")),
-        Case("reading the file", (python, "-c", read, "{file}")),
-    ]
+def _xprof() -> tuple[str, ...]:
+    beside = Path(sys.executable).with_name("xprof")
+    program = str(beside) if beside.exists() else shutil.which("xprof")
+    if program is None or importlib.util.find_spec("xprof") is None:
+        raise BenchError(_NO_XPROF)
+    return (program, "get_overview", f"--session_id={RUN}", "--logdir={logdir}")
 
 
 def _cold_logdir(files: Sequence[Path], folder: Path) -> Path:
@@ -114,212 +101,180 @@ def _cold_logdir(files: Sequence[Path], folder: Path) -> Path:
     return folder / "logdir"
 
 
-def measure(case: Case, files: Sequence[Path], scratch: Path) -> Usage:
+def measure(command: Sequence[str], files: Sequence[Path], scratch: Path) -> Usage:
     """Run the command once on a fresh copy of the run; raises `BenchError` if it fails."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
         (folder / "tmp").mkdir()
-        largest = max(files, key=lambda file: file.stat().st_size)
-        arguments = case.arguments(_cold_logdir(files, folder), largest)
+        logdir = _cold_logdir(files, folder)
+        arguments = [part.format(logdir=logdir, out=folder / "out") for part in command]
         environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
         # As installed: what is measured is not the compilation of Python files.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             begin = time.perf_counter()
             process = subprocess.Popen(arguments, stdout=out, stderr=err, env=environment, cwd=ROOT)
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - begin
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            tail = (folder / "err").read_text(errors="replace")[-2000:]
+            tail = (folder / "stderr").read_text(errors="replace")[-2000:]
             raise BenchError(f"{' '.join(arguments)} ended with {process.returncode}\n{tail}")
-    return Usage(seconds, usage.ru_maxrss * 1024 / 1e6)
+    return Usage(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
 
 
-def compare(
-    chosen: Sequence[Case], files: Sequence[Path], rounds: int, scratch: Path
+def in_turns(
+    commands: Mapping[str, Sequence[str]], files: Sequence[Path], rounds: int, scratch: Path
 ) -> dict[str, Usage]:
     """Medians per command, the commands taking turns so that a busy minute hits all of them."""
     runs: dict[str, list[Usage]] = {}
     for number in range(rounds):
-        for case in chosen:
-            print(f"{case.name}, run {number + 1} of {rounds} …", file=sys.stderr)
-            runs.setdefault(case.name, []).append(measure(case, files, scratch))
-    return {
-        name: Usage(
-            statistics.median(usage.seconds for usage in usages),
-            statistics.median(usage.peak_mb for usage in usages),
-        )
-        for name, usages in runs.items()
-    }
+        for name, command in commands.items():
+            print(f"{name}, run {number + 1} of {rounds} …", file=sys.stderr)
+            runs.setdefault(name, []).append(measure(command, files, scratch))
+    return {name: Usage.median(usages) for name, usages in runs.items()}
 
 
-def table(title: str, usages: dict[str, Usage]) -> str:
-    """Markdown: medians, and how many times as much as traceview each takes."""
-    own = usages[TRACEVIEW]
-    lines = [f"| {title} | s | × | peak MB | × |", "|---|---:|---:|---:|---:|"]
-    for name, usage in usages.items():
-        times = usage.seconds / own.seconds
-        memory = usage.peak_mb / own.peak_mb
-        lines.append(
-            f"| `{name}` | {usage.seconds:.2f} | {times:.2f} | {usage.peak_mb:.0f} | {memory:.1f} |"
-        )
-    return "\n".join(lines)
+def files_of(name: str, scratch: Path) -> list[Path]:
+    """The files of a row, written by an earlier call or now, in a process that leaves no memory behind."""
+    logdir = scratch / f"v{VERSION}" / name.replace(" ", "-").replace(",", "")
+    if not logdir.exists():
+        print(f"writing {logdir} …", file=sys.stderr)
+        part = logdir.with_name(f"{logdir.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        command = [sys.executable, "-m", "scripts.bench", "--write", str(part), "--row", name]
+        subprocess.run(command, cwd=ROOT, check=True)
+        part.rename(logdir)
+    return sorted(logdir.rglob("*.xplane.pb"))
 
 
-# The ratios of the page
+def growth(before: tuple[int, float], now: tuple[int, float]) -> float:
+    """The exponent with which time grows: 1 where twice as much takes twice as long."""
+    return math.log(now[1] / before[1]) / math.log(now[0] / before[0])
 
 
-def published(page: str) -> dict[float, dict[str, float]]:
-    """By size in MB, how many times as long as traceview each command of XProf takes according to a page of `table`s."""
-    ratios: dict[float, dict[str, float]] = {}
-    size = None
-    for line in page.splitlines():
-        title = _TITLE.match(line)
-        if title:
-            size = float(title[1])
-        elif not line.startswith("|"):
-            size = None
-        row = _ROW.match(line)
-        if row and size is not None:
-            ratios.setdefault(size, {})[row[1]] = float(row[2])
-    return ratios
+# The tables
 
 
-def worse(known: dict[str, float], usages: dict[str, Usage]) -> Iterator[str]:
-    """A line for each command of XProf that is less slow beside traceview than it was."""
-    for name, ratio in known.items():
-        if name in usages:
-            now = usages[name].seconds / usages[TRACEVIEW].seconds
-            if now < WORSE * ratio:
-                yield f"{name} takes {now:.2f} times as long as {TRACEVIEW}; it was {ratio:.2f}"
-
-
-def check(rounds: int, scratch: Path) -> int:
-    """Measure the small sizes; 1 if a ratio is much worse than that of the page, or nothing could be compared."""
-    known, failures, compared = published(PAGE.read_text()), [], 0
-    for size in CHECKED_MB:
-        usages = compare(cases()[:3], files_of(size, scratch), rounds, scratch)
-        compared += sum(name in usages for name in known.get(size, {}))
-        failures += [f"{size:g} MB: {line}" for line in worse(known.get(size, {}), usages)]
-    print("\n".join(failures) or f"{compared} ratios are as in {PAGE.name} or better")
-    return 1 if failures or not compared else 0
-
-
-# The decoder
-
-
-def decoder_speed(path: Path) -> float:
-    """Seconds that the decoder needs for every event of the file, and every stat of every event."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from traceview.xplane.columns import WantedStats
-    from traceview.xplane.read import DECODER, PLANE_LINES, SPACE_PLANES
-
-    data = path.read_bytes()
-    wanted = WantedStats.of({stat_id: stat_id for stat_id in range(1 << 12)})
-    begin = time.perf_counter()
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for start, end in _fields(DECODER.scan_fields(data, 0, len(data)), SPACE_PLANES):
-            of_plane = DECODER.scan_fields(data, start, end)
-            for line_begin, line_end in _fields(of_plane, PLANE_LINES):
-                pool.submit(DECODER.decode_line, data, line_begin, line_end, wanted)
-    return time.perf_counter() - begin
-
-
-def _fields(fields: Fields, number: int) -> list[tuple[int, int]]:
-    chosen = fields.number == number
-    return list(zip(fields.begin[chosen].tolist(), fields.end[chosen].tolist(), strict=True))
-
-
-def read_speed(path: Path) -> float:
-    """Seconds that a plain read of the file takes."""
-    begin = time.perf_counter()
-    path.read_bytes()
-    return time.perf_counter() - begin
-
-
-def _decoder_process(path: Path, rounds: int) -> None:
-    """Measure on one core and on two, and print JSON."""
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    seconds = {"plain read of the file": statistics.median(read_speed(path) for _ in range(rounds))}
-    for count in range(len(cores), 0, -1):
-        os.sched_setaffinity(0, cores[:count])
-        name = f"every event and stat decoded, {'one core' if count == 1 else f'{count} cores'}"
-        seconds[name] = statistics.median(decoder_speed(path) for _ in range(rounds))
-    print(json.dumps(seconds))
-
-
-def decoder_table(path: Path, rounds: int) -> str:
-    """Markdown: the decoder beside a plain read, measured in a process of its own."""
-    command = [sys.executable, "-m", "scripts.bench", "--decoder", str(path)]
-    done = subprocess.run(
-        [*command, "--rounds", str(rounds)], cwd=ROOT, capture_output=True, text=True, check=False
+def matrix(names: Sequence[tuple[str, int]], rounds: int, scratch: Path) -> Iterator[str]:
+    """A row per trace. The exponent is of processor time without that of a start, from the row before."""
+    start = Usage.median(
+        [measure(_traceview(SCREEN), _recorded(), scratch) for _ in range(max(rounds, 3))]
     )
-    if done.returncode != 0:
-        raise BenchError(f"the decoder could not be measured\n{done.stderr[-2000:]}")
-    size_mb = path.stat().st_size / 1e6
-    lines = ["| inside one process | s | MB/s |", "|---|---:|---:|"]
-    for name, seconds in json.loads(done.stdout).items():
-        lines.append(f"| {name} | {seconds:.3f} | {size_mb / seconds:.0f} |")
-    return "\n".join(lines)
+    yield "| along | number | MB | s | CPU s | exponent | peak MB |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    yield (
+        f"| recorded | 1 | {_mb(_recorded()):.1f} | {start.seconds:.2f} | {start.cpu:.2f} | "
+        f"| {start.peak_mb:.0f} |"
+    )
+    before: tuple[str, int, float] | None = None
+    for axis, number in names:
+        files = files_of(f"{axis}={number}", scratch)
+        own = in_turns({axis: _traceview(SCREEN)}, files, rounds, scratch)[axis]
+        above = own.cpu - start.cpu
+        exponent = ""
+        if before and before[0] == axis and before[2] >= _CLEAR_SECONDS:
+            exponent = f"{growth(before[1:], (number, above)):.2f}"
+        before = axis, number, above
+        yield (
+            f"| {axis} | {number:,} | {_mb(files):.1f} | {own.seconds:.2f} | {own.cpu:.2f} "
+            f"| {exponent} | {own.peak_mb:.0f} |"
+        )
 
 
-# The traces
+def outputs(rounds: int, scratch: Path) -> Iterator[str]:
+    """What each document and table takes on one trace, beside the screen."""
+    files = files_of(_OF_OUTPUTS, scratch)
+    commands = {name: _traceview(command) for name, command in OUTPUTS.items()}
+    usages = in_turns(commands, files, rounds, scratch)
+    yield f"| {_mb(files):.0f} MB | s | × | CPU s | peak MB |"
+    yield "|---|---:|---:|---:|---:|"
+    for name, usage in usages.items():
+        times = usage.seconds / usages["analyze"].seconds
+        yield f"| `{name}` | {usage.seconds:.2f} | {times:.1f} | {usage.cpu:.2f} | {usage.peak_mb:.0f} |"
 
 
-def files_of(size_mb: float, scratch: Path) -> list[Path]:
-    """The files of the run of a size: recorded, or generated by an earlier call or now."""
-    if size_mb not in STEPS_OF_MB:
-        return sorted(SMALL.rglob("*.xplane.pb"))
-    path = scratch / f"v{TRACE_VERSION}-{size_mb:g}MB" / "bench-host.xplane.pb"
-    if not path.exists():
-        print(f"writing {path} …", file=sys.stderr)
-        steps = str(STEPS_OF_MB[int(size_mb)])
-        command = [sys.executable, "-m", "scripts.bench_trace", str(path), "--steps", steps]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return [path]
+def beside_xprof(rounds: int, scratch: Path) -> Iterator[str]:
+    """The time of XProf's overview over that of the screen."""
+    commands = {"traceview": _traceview(SCREEN), "xprof": _xprof()}
+    yield "| trace | MB | s | XProf s | × | CPU s | XProf CPU s | × | peak MB | XProf |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for name in ("recorded", *_BESIDE_XPROF):
+        files = _recorded() if name == "recorded" else files_of(name, scratch)
+        usages = in_turns(commands, files, rounds, scratch)
+        own, other = usages["traceview"], usages["xprof"]
+        yield (
+            f"| {name} | {_mb(files):.1f} | {own.seconds:.2f} | {other.seconds:.2f} "
+            f"| {other.seconds / own.seconds:.2f} | {own.cpu:.2f} | {other.cpu:.2f} "
+            f"| {other.cpu / own.cpu:.2f} | {own.peak_mb:.0f} | {other.peak_mb:.0f} |"
+        )
+
+
+def _recorded() -> list[Path]:
+    return sorted(SMALL.rglob("*.xplane.pb"))
+
+
+def _mb(files: Sequence[Path]) -> float:
+    return sum(file.stat().st_size for file in files) / 1e6
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench", description=__doc__)
-    sizes = (CHECKED_MB[0], *STEPS_OF_MB)
-    parser.add_argument("--size", type=float, choices=sizes, action="append", metavar="MB")
-    parser.add_argument("--trace", type=Path, help="measure this file, not the generated ones")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--check", action="store_true", help="compare with docs/speed.md")
-    parser.add_argument("--decoder", type=Path, help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--row", action="append", metavar="NAME", help="a row or an axis")
+    parser.add_argument("--outputs", action="store_true", help="documents and tables")
+    parser.add_argument("--xprof", action="store_true", help="ratios to XProf")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> int:
-    """Measure and print; 1 if a command or the check fails."""
+    """Measure and print; 1 if a command fails."""
     arguments = _arguments()
-    if arguments.decoder is not None:
-        _decoder_process(arguments.decoder, arguments.rounds)
+    if arguments.write is not None:
+        from scripts.shapes import ROWS
+
+        (row,) = (row for row in ROWS if row.name == arguments.row[0])
+        row.write(arguments.write)
         return 0
     scratch = Path(tempfile.gettempdir()) / "traceview-bench"
     scratch.mkdir(exist_ok=True)
     try:
-        if arguments.check:
-            return check(arguments.rounds, scratch)
-        for size in arguments.size or (CHECKED_MB[0], *STEPS_OF_MB):
-            files = [arguments.trace] if arguments.trace else files_of(size, scratch)
-            measured_mb = sum(file.stat().st_size for file in files) / 1e6
-            title = f"{size:g} MB, median of {arguments.rounds}"
-            if arguments.trace:
-                title = f"{measured_mb:.0f} MB, {arguments.trace.name}"
-            print(
-                f"\n{table(title, compare(cases(), files, arguments.rounds, scratch))}", flush=True
-            )
-            if size == 118:
-                print(f"\n{decoder_table(files[0], arguments.rounds)}", flush=True)
-            if arguments.trace:
-                break
+        if arguments.outputs:
+            lines = outputs(arguments.rounds, scratch)
+        elif arguments.xprof:
+            lines = beside_xprof(arguments.rounds, scratch)
+        else:
+            lines = matrix(_chosen(arguments.row), arguments.rounds, scratch)
+        for line in lines:
+            print(line, flush=True)
     except BenchError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _chosen(wanted: Sequence[str] | None) -> list[tuple[str, int]]:
+    """Axis and number of the rows; they are listed in another process, for this one stays small."""
+    listed = (
+        "from scripts.shapes import ROWS\nfor row in ROWS: print(row.axis, row.number, sep='\\t')"
+    )
+    command = [sys.executable, "-c", listed]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    rows = [(axis, int(number)) for axis, number in map(_cells, done.stdout.splitlines())]
+    chosen = [row for row in rows if not wanted or {row[0], f"{row[0]}={row[1]}"} & set(wanted)]
+    if not chosen:
+        raise BenchError(f"no such row; there are {', '.join(f'{a}={n}' for a, n in rows)}")
+    return chosen
+
+
+def _cells(line: str) -> tuple[str, str]:
+    axis, _, number = line.partition("\t")
+    return axis, number
 
 
 if __name__ == "__main__":

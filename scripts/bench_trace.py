@@ -505,7 +505,7 @@ def write_trace(path: Path, shape: Shape) -> Path:
     return part.rename(path)
 
 
-def write_hosts(folder: Path, shape: Shape, count: int) -> Path:
+def write_alike_hosts(folder: Path, shape: Shape, count: int) -> Path:
     """Store traces of several hosts, which record the same and start one after another."""
     folder.mkdir(parents=True, exist_ok=True)
     recorded = b"".join(recorded_bytes(shape))

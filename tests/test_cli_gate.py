@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from scripts.growth import write_hosts
 from scripts.scenarios.model import marked_steps, new_trace
+from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.hostile import HOSTILE
 from tests.reports import bare_report, finding, full_report

@@ -1,6 +1,6 @@
 """What makes time grow with what was recorded gives the same as looking at all of it: rows of a host, peers of a device.
 
-`python -m scripts.growth` measures the time.
+`python -m scripts.bench` measures the time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.growth import write_hosts
+from scripts.shapes import write_hosts
 from traceview.base.intervals import union
 from traceview.trace.collective_peers import peers_of
 from traceview.trace.reading.load import load

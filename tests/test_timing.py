@@ -79,7 +79,7 @@ def test_timings_show_the_second_thread_in_a_column(
     end = columns.index("beside") + len("beside")
     assert columns.split() == ["beside"]
     cells = {row[end + 2 :]: (row[: end // 2].strip(), row[end // 2 : end].strip()) for row in rows}
-    first, second = cells["analysis of ops"]
+    first, second = cells["analysis of gradients"]
     assert first
     assert second.endswith(" s")
     assert cells["starting"][1] == ""

@@ -17,6 +17,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.timing import measured
 from traceview.report import build
+from traceview.report.document import screen_of
 
 FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fit-4"
 
@@ -41,6 +42,15 @@ def test_the_report_is_the_same(request: pytest.FixtureRequest) -> None:
     alone = msgspec.json.encode(build.analyze(FIXTURE))
     request.getfixturevalue("threaded")
     assert msgspec.json.encode(build.analyze(FIXTURE)) == alone
+
+
+@pytest.mark.parametrize("name", ["keras-fit-4", "slow-input-2", "no-markers-2"])
+def test_the_first_screen_of_a_report_made_for_it_is_that_of_the_whole_report(name: str) -> None:
+    run = FIXTURE.with_name(name)
+    whole, made = (build.analyze(run, is_for_screen=is_for) for is_for in (False, True))
+    assert screen_of(made) == screen_of(whole)
+    assert made.results.op_steps is None
+    assert made.findings == whole.findings
 
 
 @pytest.mark.usefixtures("threaded")

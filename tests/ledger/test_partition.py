@@ -156,12 +156,12 @@ def check_states(ledger: Ledger) -> None:
         by_state = ledger.by_state(device)
         assert of_step.sum() == sum(by_state.values()) == ledger.gpu_ps_by_device[device]
         if ledger.has_steps:
-            host = ledger.trace.device_list[device].host
-            used = ledger.is_used & np.array([step.host == host for step in ledger.steps])
+            steps = ledger.steps[ledger.steps_of(device)]
+            assert {step.host for step in steps} <= {ledger.trace.device_list[device].host}
+            used = np.array([step.excluded is None for step in steps])
             assert grid[:, used].sum(axis=0).tolist() == of_step.tolist()
             total = grid[:, used].sum(axis=1).tolist()
             assert {state: ps for state, ps in zip(State, total, strict=True) if ps} == by_state
-            assert not grid[:, [step.host != host for step in ledger.steps]].any()
 
 
 def check_losses(ledger: Ledger) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.growth import write_hosts
+from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
 from traceview.cli.progress import reading

@@ -14,9 +14,9 @@ from msgspec.structs import asdict
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
-from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
+from scripts.shapes import write_hosts
 from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
-from scripts.growth import write_hosts
 from scripts.scenarios import SCENARIOS
+from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.base.errors import StoreError, TraceFormatError, WorkerError

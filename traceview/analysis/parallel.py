@@ -162,7 +162,9 @@ def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
 
 
 @contextmanager
-def computed_beside(context: Context, is_wanted: Callable[[Analysis[Any]], bool]) -> Iterator[None]:
+def computed_beside(
+    context: Context, is_wanted: Callable[[Analysis[Any]], bool] = lambda _: True
+) -> Iterator[None]:
     """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count

@@ -162,6 +162,8 @@ def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
 
 def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array]:
     """The distinct ids, sorted, and for each of `ids` its index among them."""
+    if not ids.size:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     table = _table_of(ids)
     if table is None:
         values = sorted_unique(ids)

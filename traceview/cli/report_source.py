@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
 
+_NEXT: Final = "traceview.report.build"
 _OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
 """Options that a saved report can no longer follow."""
 
@@ -76,6 +79,9 @@ class Source(Struct, frozen=True):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
+        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
+        with suppress(RuntimeError):
+            Thread(target=import_module, args=(_NEXT,), daemon=True).start()
         hosts = hosts_read_by(self.workers)
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
             yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers

@@ -57,6 +57,7 @@ TABLES: Final = {
         length="total_ps",
         sort="total_ps",
         within="device",
+        top=50,
     ),
     "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
     "copies": TableKind(

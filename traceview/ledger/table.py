@@ -329,7 +329,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         own = self.rows_of(device)
         duration_ps, chosen = self.columns.duration_ps[own], rows[own]
         if not self.has_steps:
-            return duration_ps[chosen].sum(keepdims=True)
+            return np.array([duration_ps[chosen].sum()], dtype=np.int64)
         step, count = self._steps_of_rows(device), self._step_count(device)
         total: Int64Array = SWEEPS.totals(step, duration_ps, count, chosen.view(np.uint8))
         return total

@@ -46,6 +46,7 @@ class Names:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
         self._texts: dict[int, str] = {}
+        self._every: dict[Callable[[bytes], object], npt.NDArray[Any]] = {}
 
     def __len__(self) -> int:
         return len(self._values)
@@ -76,7 +77,19 @@ class Names:
 
     def add_all(self, names: Iterable[bytes]) -> Int32Array:
         """The indices of `names`, int32, in their order."""
-        return np.array([self.add(name) for name in names], dtype=np.int32)
+        index, values = self._index, self._values
+        found = []
+        for name in names:
+            place = index.get(name)
+            if place is None:
+                place = index[name] = len(values)
+                values.append(name)
+            found.append(place)
+        return np.array(found, dtype=np.int32)
+
+    def read(self, indices: npt.NDArray[np.integer], reads: Callable[[bytes], T]) -> list[T]:
+        """What a function reads from each of these names."""
+        return list(map(reads, map(self._values.__getitem__, indices.tolist())))
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
@@ -87,6 +100,14 @@ class Names:
             self._texts[index] = self._values[index].decode("utf-8", "replace")
         return self._texts[index]
 
+    def every(self, reads: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
+        """What a function of a module reads from each name, by index: once, for hosts have the same names."""
+        known = self._every.get(reads)
+        if known is None or known.size != len(self._values):
+            known = np.fromiter(map(reads, self._values), dtype, len(self._values))
+            self._every[reads] = known
+        return known
+
     def where(
         self, indices: npt.NDArray[np.integer], matches: Callable[[bytes], object]
     ) -> BoolArray:
@@ -94,7 +115,7 @@ class Names:
         known = unique_ids(indices)
         known = known[known != NONE]
         is_match = np.zeros(len(self._values) + 1, dtype=np.bool_)
-        is_match[known] = [bool(matches(self._values[index])) for index in known.tolist()]
+        is_match[known] = list(map(bool, self.read(known, matches)))
         result: BoolArray = is_match[indices]
         return result
 
@@ -565,10 +586,10 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
-        """The events of a host whose name matches, as rows of the host columns."""
+        """The events of a host whose name matches, as rows of the host columns; `matches`: a function of a module."""
         rows = self.host_columns.rows_of_host(host)
-        names = self.host_columns.name[rows]
-        result: Int64Array = np.flatnonzero(self.names.where(names, matches)) + rows.start
+        is_match = self.names.every(matches, np.bool_)
+        result: Int64Array = np.flatnonzero(is_match[self.host_columns.name[rows]]) + rows.start
         return result
 
     def device_rows(self, host: int) -> Int64Array:

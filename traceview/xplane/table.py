@@ -24,6 +24,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
+_NO_INDEX: Final = np.empty(0, dtype=np.int32)
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
@@ -33,6 +34,10 @@ _NO_STATS: Final = (
     np.empty(0, dtype=np.uint8),
     np.empty(0, dtype=np.int64),
 )
+_DOUBLE: Final = int(ValueKind.DOUBLE)
+_REF: Final = int(ValueKind.REF)
+_NUMBERS: Final = np.array((ValueKind.INT64, ValueKind.UINT64, _DOUBLE), dtype=np.uint8)
+_TEXTS: Final = np.array((ValueKind.STR, ValueKind.BYTES, _REF), dtype=np.uint8)
 
 
 class Ints(Struct, frozen=True, eq=False):
@@ -85,10 +90,12 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         return int(self.start_ps.size)
 
     def _entries(
-        self, key: str, kinds: tuple[ValueKind, ...]
+        self, key: str, kinds: npt.NDArray[np.uint8]
     ) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
         """The events, kinds and values of the stats of this key, of these kinds."""
         event, kind, value = self._every(key)
+        if not event.size:
+            return _NO_STATS
         matching: BoolArray = is_in(kind, kinds)
         if matching.all():
             return event, kind, value
@@ -97,17 +104,19 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     def _every(self, key: str) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
         if key not in self.plane.spellings:
             return _NO_STATS
-        return self._stats.of_slot(list(self.plane.spellings).index(key))
+        return self._stats.of_slot(self._slot_of[key])
+
+    @cached_property
+    def _slot_of(self) -> dict[str, int]:
+        return {key: slot for slot, key in enumerate(self.plane.spellings)}
 
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
 
         Values of `COUNT_STATS` that no count has are left out.
         """
-        event, kind, values = self._entries(
-            key, (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
-        )
-        is_double = kind == ValueKind.DOUBLE
+        event, kind, values = self._entries(key, _NUMBERS)
+        is_double = kind == _DOUBLE
         if is_double.any():
             numbers = values.view(np.float64)
             with np.errstate(invalid="ignore"):
@@ -139,15 +148,17 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
-        of, kind, value = self._entries(key, (ValueKind.STR, ValueKind.BYTES, ValueKind.REF))
-        is_ref = kind == ValueKind.REF
+        of, kind, value = self._entries(key, _TEXTS)
+        shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
+        if not of.size and not shared:
+            return Texts(of, _NO_INDEX, ())
+        is_ref = kind == _REF
         ids, ref_index = unique_inverse(value[is_ref])
         texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
         contents, content_index = self._contents(value[~is_ref])
         rows = [of[is_ref], of[~is_ref]]
         indices = [ref_index, content_index + len(texts)]
         texts += contents
-        shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if shared:
             of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
             index_of = {i: len(texts) + n for n, i in enumerate(shared)}
@@ -174,6 +185,8 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         return {i: event.stats for i, event in self.plane.event_metadata.items() if event.stats}
 
     def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
+        if not self._stats_of_metadata:
+            return {}
         spellings = self.plane.spellings.get(key, ())
         return {
             metadata_id: stat.value

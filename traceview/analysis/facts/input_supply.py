@@ -115,9 +115,9 @@ def _lateness(
     )
     for shard, pipeline in enumerate(of_shard):
         own = np.flatnonzero(waits.pipeline == pipeline)
-        bounds = (places(waits.start_ps[own], times) for times in (start, end))
+        first, last = (places(waits.start_ps[own], times) for times in (start, end))
         # An element that was ready before the first request is not late at all.
-        elements = largest_between(arrived[own], *bounds, np.iinfo(np.int64).min)
+        elements = largest_between(arrived[own], first, last, np.iinfo(np.int64).min)
         arrival[shard] = np.maximum(elements, asked)
     late: Int64Array = np.minimum(wait - wait.min(axis=0), arrival - arrival.min(axis=0))
     return late

@@ -100,7 +100,11 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
 
 def _calls(trace: Trace, host: int) -> Int64Array:
     """The host events in which Python runs an op, or calls a graph."""
-    return trace.named_on(host, lambda name: name.startswith(_CALL))
+    return trace.named_on(host, _is_call)
+
+
+def _is_call(name: bytes) -> bool:
+    return name.startswith(_CALL)
 
 
 def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.ids import unique_counts
 from traceview.base.intervals import largest_between, places
 from traceview.base.record import (
     LARGEST,
@@ -222,8 +222,8 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
         executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
         start = columns.start_ps[numbers.row[executes]]
         order = np.argsort(start, kind="stable")
-        bounds = [places(start[order], times) for times in step_bounds(steps)]
-        most += largest_between(numbers.value[executes][order], *bounds, 0).tolist()
+        first, last = (places(start[order], times) for times in step_bounds(steps))
+        most += largest_between(numbers.value[executes][order], first, last, 0).tolist()
     median = median_ps(most) or 0
     # In the iteration after the last one only the condition of the loop runs.
     return median if median > 1 else None
@@ -345,11 +345,11 @@ def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...] 
     columns, rows = trace.device_columns, trace.device_rows(host)
     rows = rows[phases_of(trace)[rows] == Phase.OPTIMIZER]
     order = np.argsort(columns.start_ps[rows], kind="stable")
-    start, op = columns.start_ps[rows][order], columns.op[rows][order]
+    start, ops = columns.start_ps[rows][order], columns.op[rows][order].tolist()
     first, last = (places(start, times).tolist() for times in step_bounds(steps))
     steps_of_op: dict[int, list[int]] = {}
     for step, begin, end in zip(steps, first, last, strict=True):
-        for name in unique_ids(op[begin:end]).tolist():
+        for name in sorted(set(ops[begin:end])):
             steps_of_op.setdefault(name, []).append(step.number)
     together = Counter(tuple(numbers) for numbers in steps_of_op.values())
     if not together:

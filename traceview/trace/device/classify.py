@@ -190,7 +190,8 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
     for key in ("annotation", "level_0", "hlo_op", "tf_op"):
         texts = table.texts(key)
         kept = [_op_text(text) for text in texts.texts]
-        ids = np.array([names.add(text) if text else NONE for text in kept], dtype=np.int32)
+        ids = np.full(len(kept), NONE, dtype=np.int32)
+        ids[np.array(list(map(bool, kept)), dtype=np.bool_)] = names.add_all(filter(None, kept))
         if ids.size:
             name = ids.take(texts.index)
             is_op = name != NONE

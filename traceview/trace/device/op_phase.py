@@ -112,9 +112,10 @@ def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
 def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
     columns = trace.device_columns
     used = unique_ids(columns.op)
+    used = used[used != NONE]
     # The last entry is that of `NONE`.
     of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
-    of_name[used] = [phase_of(b"" if n == NONE else trace.names[n]) for n in used.tolist()]
+    of_name[used] = trace.names.read(used, phase_of)
     phase = of_name[columns.op]
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION

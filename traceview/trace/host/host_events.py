@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,6 @@ from traceview.xplane.host_names import (
     is_python_frame,
 )
 from traceview.xplane.planes import ActivityClass
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 LONG_AGO_PS: Final = -(1 << 61)
 """A time before any event."""
@@ -286,7 +284,7 @@ class HostEvents:
     @cached_property
     def pipeline_python(self) -> Int64Array:
         """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
-        is_python = self._names_that(lambda name: side_work_of(name) is SideWork.PYTHON)
+        is_python = self._names_that(_is_python_function)
         rows = self.pipeline_work
         result: Int64Array = rows[is_python[self._columns.name[rows]]]
         return result
@@ -327,23 +325,13 @@ class HostEvents:
     @cached_property
     def _kinds(self) -> npt.NDArray[np.uint8]:
         """The same by row of this host, counted from its first."""
-        kind = self._by_name(host_name_kind, np.uint8)
-        return kind[self._columns.name[self._span]]
-
-    def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
-        """Which names of the trace match, of those that the host recorded."""
-        return self._by_name(matches, np.bool_)
-
-    def _by_name(self, read: Callable[[bytes], Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
-        """What is read from each name of the trace that the host recorded; 0 for other names."""
-        names = self._trace.names
-        result = np.zeros(len(names), dtype=dtype)
-        result[self._own_names] = [read(names[name]) for name in self._own_names.tolist()]
+        kind = self._trace.names.every(host_name_kind, np.uint8)
+        result: npt.NDArray[np.uint8] = kind[self._columns.name[self._span]]
         return result
 
-    @cached_property
-    def _own_names(self) -> Int64Array:
-        return unique_ids(self._columns.name[self._span])
+    def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
+        """Which names of the trace match."""
+        return self._trace.names.every(matches, np.bool_)
 
     def _stat(self, key: str) -> HostStat:
         """A stat of the events of this host."""
@@ -499,6 +487,10 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
         if len(own) == 1:
             result[own[0]] = number
     return result
+
+
+def _is_python_function(name: bytes) -> bool:
+    return side_work_of(name) is SideWork.PYTHON
 
 
 def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:

@@ -36,6 +36,10 @@ _COMPUTE: Final = b"::DoCompute"
 _NUMBER = re.compile(r":(\d{1,9})$")
 
 
+def _is_wait(name: bytes) -> bool:
+    return _WAIT.fullmatch(name) is not None
+
+
 class InputWaits(Struct, frozen=True, eq=False):
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
@@ -53,7 +57,7 @@ class InputWaits(Struct, frozen=True, eq=False):
 def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
     """The waits on the thread of the step and those of the model's graph calls."""
     columns = trace.host_columns
-    rows = trace.named_on(host, _WAIT.fullmatch)
+    rows = trace.named_on(host, _is_wait)
     marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
     # Without markers every thread of the model may run the step.
     of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]

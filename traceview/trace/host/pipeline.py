@@ -154,7 +154,7 @@ def kind_of(name: str) -> str:
 def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     """The calls of the iterators of one host, with their self times."""
     columns = trace.host_columns
-    row = trace.named_on(host, lambda name: name.startswith(_ITERATOR))
+    row = trace.named_on(host, _is_of_iterator)
     stage, stage_names = _stages(trace, row)
     own = columns.stat("id").at(row, 0)
     # A root asks itself.
@@ -225,7 +225,15 @@ def shard_rows(trace: Trace, host: int) -> Int64Array:
 
     These are `GetNextFromShard<i>` with a `shard_num`; TensorFlow of 2020 recorded the op without that stat.
     """
-    return trace.named_on(host, lambda name: name.startswith(_SHARDS))
+    return trace.named_on(host, _asks_for_shard)
+
+
+def _is_of_iterator(name: bytes) -> bool:
+    return name.startswith(_ITERATOR)
+
+
+def _asks_for_shard(name: bytes) -> bool:
+    return name.startswith(_SHARDS)
 
 
 def _stages(trace: Trace, row: Int64Array) -> tuple[Int64Array, tuple[str, ...]]:

@@ -45,13 +45,17 @@ _INPUT_CALL: Final = b"IteratorGetNext"
 """The model calls this; the iterators of a distributed dataset ask each other in other ways, ahead of the model."""
 
 
+def _is_input_call(name: bytes) -> bool:
+    return (op_type(name) or name).startswith(_INPUT_CALL)
+
+
 def iterator_steps(recording: Recording) -> tuple[Step, ...]:
     """Steps from one call for input to the next; the last step ends with the recording.
 
     Empty if there are fewer than `FEWEST_REPEATS`.
     """
     columns = recording.host_columns
-    rows = recording.named_on(0, lambda name: (op_type(name) or name).startswith(_INPUT_CALL))
+    rows = recording.named_on(0, _is_input_call)
     rows = rows[recording.runs_model[columns.line[rows]]]
     starts = _without_bursts(sorted_unique(columns.start_ps[rows]))
     if starts.size < FEWEST_REPEATS:
