@@ -129,10 +129,10 @@ def _operations(equation: Any) -> int:
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name == "dot_general":
         shape: Sequence[int] = equation.invars[0].aval.shape
-        return made * math.prod([shape[axis] for axis in numbers[0][0]])
+        return int(made * math.prod([shape[axis] for axis in numbers[0][0]]))
     if equation.primitive.name == "conv_general_dilated":
         kernel: Sequence[int] = equation.invars[1].aval.shape
-        return made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1)
+        return int(made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1))
     return made
 
 
