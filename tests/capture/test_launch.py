@@ -14,7 +14,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 TRAIN = (
     SCRIPT_START

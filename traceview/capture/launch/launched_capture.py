@@ -16,8 +16,8 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.launched import VARIABLE, say, write
 from traceview.capture.launch.process_capture import ProcessCapture
+from traceview.capture.launch.saying import VARIABLE, say, write
 from traceview.capture.launch.variable import Request
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
