@@ -25,8 +25,6 @@ pid = int(sys.argv[sys.argv.index("--pid") + 1])
 frames = [
     {{"name": "Reader.read", "filename": "{folder}/train.py", "line": 3}},
     {{"name": "<module>", "filename": "{folder}/train.py", "line": 5}},
-    {{"name": "Script._execute", "filename": "/x/traceview/capture/process/script.py", "line": 9}},
-    {{"name": "invoke", "filename": "/x/site-packages/typer/core.py", "line": 9}},
 ]
 main = {{"thread_name": "MainThread", "os_thread_id": pid, "frames": frames}}
 print(json.dumps([{{"thread_name": "traceview-hang", "os_thread_id": 1, "frames": []}}, main]))
