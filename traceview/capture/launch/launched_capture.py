@@ -132,7 +132,8 @@ class LaunchedCapture(WindowListener):
         """The process ends again as it did; what was recorded is named now."""
         if self._endings is not None:
             self._endings.remove()
-        if self._capture.run is not None and not self._is_over:
+        is_told = not self._capture.watch.window.is_first_unended
+        if self._capture.run is not None and is_told and not self._is_over:
             self._report(None)
 
     # Inside
