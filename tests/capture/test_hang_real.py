@@ -17,7 +17,7 @@ import pytest
 
 from tests.capture.conftest import environment_with
 from tests.capture.test_workers import free_addresses
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 

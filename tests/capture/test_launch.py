@@ -14,7 +14,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 TRAIN = (
     SCRIPT_START
@@ -153,8 +153,8 @@ def test_the_script_sees_no_handler_of_ours(start: Start, tmp_path: Path) -> Non
     script = TRAIN.replace(
         "    train_step(batch)\nprint", "    train_step(batch); see(number)\nprint"
     ).replace(
-        "import os, signal, sys",
-        "import os, signal, sys\n"
+        "import os, signal, sys, time",
+        "import os, signal, sys, time\n"
         "seen = []\n"
         "def see(number): seen.append(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)\n",
     )
