@@ -327,9 +327,16 @@ def test_in_browser() -> None:
 
 def test_with_tensorflow() -> None:
     MAIN.ready("test")
-    collect: list[str | Path] = [MAIN.python, "-m", "pytest", "--collect-only", "-m", "tensorflow"]
+    collect: list[str | Path] = [
+        MAIN.python,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-m",
+        "tensorflow or jax",
+    ]
     if exit_code(collect, output=subprocess.DEVNULL) == PYTEST_NOTHING_COLLECTED:
-        say("[dev] no test is marked tensorflow: no environment with TensorFlow is made")
+        say("[dev] no test is marked tensorflow or jax: no environment with TensorFlow is made")
         return
     if sys.version_info >= NO_TENSORFLOW_FROM:
         raise StageError(
@@ -340,7 +347,7 @@ def test_with_tensorflow() -> None:
     WITH_TENSORFLOW.install("--no-deps", "tf_keras==2.21.*")
     # What a file shares, most of all captures, is made once.
     shared = ("-n", "auto", "--dist", "loadfile")
-    run([WITH_TENSORFLOW.python, "-m", "pytest", "-m", "tensorflow", *shared])
+    run([WITH_TENSORFLOW.python, "-m", "pytest", "-m", "tensorflow or jax", *shared])
 
 
 def build_distributions(folder: Path) -> None:

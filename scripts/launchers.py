@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 PROGRAM = """
 import json, os, sys

@@ -124,7 +124,9 @@ TRAINING = (
     SCRIPT_START
     + """
 import os, sys
-from traceview.capture.demo.injection import INJECTED, Slowdown
+from traceview.capture.demo.injection import INJECTED, InjectionListener, Slowdown
+from traceview.capture.launch.launched_capture import listen
+listen(InjectionListener([Slowdown.callback, Slowdown.one_gpu]))
 assert sys.argv[1:] == ["--steps=8", "--devices=3", "--slowdown=callback", "--slowdown=one-gpu"], sys.argv
 assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"
 for number, batch in enumerate(batches(8)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import Destination
+from traceview.capture.record.destination import Destination, has_trace
 from traceview.capture.sidecar.file import SCHEMA_VERSION, Sidecar
 
 
@@ -53,7 +53,7 @@ def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> Non
         third.keep(*written(third, "three"), run="together")
     assert str(third.private) in (raised.value.hint or "")
     assert kept.trace.read_text("utf-8") == "one"
-    assert third.has_trace()
+    assert has_trace(third.private)
 
 
 def test_a_file_where_the_run_should_be(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.capture.conftest import environment_with
 from tests.capture.test_workers import free_addresses
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 
@@ -195,17 +195,17 @@ def finished(folder: Path, script: str, *options: str) -> Hung:
 
 def test_a_generator_that_waits_is_named(tmp_path: Path) -> None:
     run = hung(tmp_path, GENERATOR)
-    assert run.finding["code"] == "hang-input"
+    assert run.finding["code"] == "hang"
     line = line_of(GENERATOR, "# waits")
     assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
     assert "The thread waits for a lock" in run.finding["explanation"]
-    assert f"hang-input: {run.finding['title']}" in run.err
+    assert f"hang: {run.finding['title']}" in run.err
     assert run.last["threads"][0]["wait"] == "lock"
 
 
 def test_a_queue_of_tensorflow_that_nobody_fills_is_input(tmp_path: Path) -> None:
     run = hung(tmp_path, DEQUEUE)
-    assert run.finding["code"] == "hang-input"
+    assert run.finding["code"] == "hang"
     assert run.last["state"] == "open"
     assert run.last["threads"][0]["frames"][0].endswith("in queue_dequeue_v2")
 
@@ -213,18 +213,59 @@ def test_a_queue_of_tensorflow_that_nobody_fills_is_input(tmp_path: Path) -> Non
 def test_the_device_that_did_not_come_is_named_where_a_profile_ran(tmp_path: Path) -> None:
     wanted = "did not start"
     run = hung(tmp_path, BRANCH, "--steps", "4:20", wanted=wanted)
-    assert run.finding["code"] == "hang-step"
+    assert run.finding["code"] == "hang"
     assert run.finding["title"] == "CPU:1 did not start CollectiveReduceV2; CPU:0 waits for it"
     assert [row["has_come"] for row in run.last["collectives"]] == [True, False]
     # The profile is kept, so that the steps before can be seen.
     assert list(tmp_path.glob("logs/plugins/profile/*/*.xplane.pb"))
 
 
-def test_without_a_profile_a_collective_is_only_suspected(tmp_path: Path) -> None:
+def test_without_a_profile_the_open_call_is_all_that_is_known(tmp_path: Path) -> None:
     run = hung(tmp_path, BRANCH, "--steps", "15:16")
-    assert (run.finding["code"], run.finding["confidence"]) == ("hang-step", "low")
-    assert [row["device"] for row in run.last["collectives"]] == ["CPU:0", "CPU:1"]
-    assert [row["has_come"] for row in run.last["collectives"]] == [None, None]
+    assert run.finding["title"].startswith("The step's call of train_step has not returned")
+    assert run.last["collectives"] == []
+
+
+PYTHON_OP = """
+import threading
+lock = threading.Lock()
+plain = tf.Variable(tf.ones((8, 1)))
+calls = 0
+def scale(x):
+    if calls == 6:
+        lock.acquire()
+        lock.acquire()  # waits
+    return x
+@tf.function
+def train_with_python(batch):
+    batch = tf.ensure_shape(tf.py_function(scale, [batch], tf.float32), (4, 8))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((batch @ plain) ** 2)
+    plain.assign_sub(0.01 * tape.gradient(loss, plain))
+for calls in range(20): train_with_python(batch)
+"""
+EAGER = """
+import time
+def search():
+    matrix, end = tf.ones((200, 200)), time.monotonic() + 60
+    while time.monotonic() < end: matrix = matrix @ matrix * 0.001  # computes
+for number in range(20):
+    train_step(batch)
+    if number == 5: search()
+"""
+
+
+def test_python_inside_of_the_step_is_the_step(tmp_path: Path) -> None:
+    run = hung(tmp_path, PYTHON_OP)
+    line = line_of(PYTHON_OP, "# waits")
+    assert run.finding["title"].startswith("The step has waited")
+    assert run.finding["title"].endswith(f"for its own Python in scale, train.py:{line}")
+
+
+def test_an_eager_loop_that_computes_does_not_wait_for_a_lock(tmp_path: Path) -> None:
+    run = hung(tmp_path, EAGER)
+    assert run.finding["code"] == "long-pause"
+    assert run.last["threads"][0]["wait"] == "computing"
 
 
 @pytest.mark.parametrize(
@@ -268,9 +309,9 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
             process.kill()
     report = reports_below(tmp_path)[-1]
     (finding,) = report["findings"]
-    assert (finding["code"], report["step_count"]) == ("hang-input", 6)
+    assert (finding["code"], report["step_count"]) == ("hang", 6)
     assert said in json.dumps(report)
-    assert f"traceview[{pid}]: hang-input: {finding['title']}" in err
+    assert f"traceview[{pid}]: hang: {finding['title']}" in err
     # A shell says "Terminated" only of what died of the signal.
     assert out.split() == [str(128 + signal.SIGTERM)]
     assert err.splitlines()[-1].endswith("Terminated")
@@ -278,14 +319,14 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
 
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
     run = hung(tmp_path, LOCK)
-    assert (run.finding["code"], run.finding["severity"]) == ("hang-python", "critical")
+    assert (run.finding["code"], run.finding["severity"]) == ("hang", "critical")
     line = line_of(LOCK, "# waits")
-    title = f"The main thread has been in on_batch_end, train.py:{line} between steps"
+    title = f"The main thread has been in on_batch_end, train.py:{line} for"
     assert run.finding["title"].startswith(title)
     assert "The thread waits for a lock" in run.finding["explanation"]
 
 
-def test_a_native_call_with_the_lock_of_python_is_reported_afterwards(tmp_path: Path) -> None:
+def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> None:
     run = finished(tmp_path, NATIVE, "--steps", "10:12")
     assert run.code == 0
     (report,) = (report for report in run.reports if report["is_lock_held"])
@@ -294,6 +335,8 @@ def test_a_native_call_with_the_lock_of_python_is_reported_afterwards(tmp_path: 
     assert finding["title"].startswith("No Python could run for ")
     assert finding["title"].endswith(f"the main thread was in on_batch_end, train.py:{line}")
     assert report["state"] == "went-on"
+    told = run.err.index("no Python has run for 2 s: a native call holds Python's lock")
+    assert told < run.err.index("No Python ran for")
     assert not list(tmp_path.glob("logs/.traceview-*"))
 
 
@@ -386,12 +429,11 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
     line = next(n for n, text in enumerate(WORKERS.splitlines(), 1) if "time.sleep" in text)
-    assert (waiting["code"], waiting["confidence"]) == ("hang-step", "high")
+    assert (waiting["code"], waiting["confidence"]) == ("hang", "high")
     place = f"write_summary, train.py:{line}"
     title = f"worker 1 did not reach a collective: it is in {place} without a step"
     assert waiting["title"].startswith(title)
-    assert by_task["worker 0"]["workers"][0]["is_answering"] is True
-    assert late["code"] == "hang-python"
-    assert late["title"].startswith(f"The main thread has been in {place} between steps")
+    assert late["code"] == "hang"
+    assert late["title"].startswith(f"The main thread has been in {place}")
     assert late["explanation"].endswith("The thread sleeps. It keeps worker 0 waiting in a step.")
     assert {report["state"] for report in reports} == {"went-on"}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 
 TRAIN = (
     SCRIPT_START
@@ -153,8 +153,8 @@ def test_the_script_sees_no_handler_of_ours(start: Start, tmp_path: Path) -> Non
     script = TRAIN.replace(
         "    train_step(batch)\nprint", "    train_step(batch); see(number)\nprint"
     ).replace(
-        "import os, signal, sys",
-        "import os, signal, sys\n"
+        "import os, signal, sys, time",
+        "import os, signal, sys, time\n"
         "seen = []\n"
         "def see(number): seen.append(signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)\n",
     )
@@ -302,7 +302,7 @@ def test_each_process_that_trains_watches_itself_for_hangs(start: Start, tmp_pat
     write(tmp_path, "hang.py", HANG)
     done = start(sys.executable, "hang.py", value=" ".join(WATCHED))
     assert done.code == 0
-    assert hangs_of(done) == [(9, "went-on", "hang-python")]
+    assert hangs_of(done) == [(9, "went-on", "hang")]
     assert "main thread: hang.py:8 in <module>, sleeps" in done.said
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
@@ -353,7 +353,7 @@ def test_a_command_is_watched_for_hangs(launch: Start, tmp_path: Path) -> None:
     write(tmp_path, "hang.py", HANG)
     done = launch(*WATCHED, "--", sys.executable, "hang.py")
     assert done.code == 0
-    assert hangs_of(done) == [(9, "went-on", "hang-python")]
+    assert hangs_of(done) == [(9, "went-on", "hang")]
 
 
 def test_a_shell_script_is_captured(launch: Start, tmp_path: Path) -> None:

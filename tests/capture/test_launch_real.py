@@ -16,7 +16,7 @@ import traceview
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
 

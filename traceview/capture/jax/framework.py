@@ -23,9 +23,10 @@ class Jax:
         self._steps: JaxSteps | None = None
 
     def watch(
-        self, window: StepWindow, names: Iterable[str], _places: object
+        self, window: StepWindow, names: Iterable[str], places: object
     ) -> tuple[JaxSteps, JaxHooks]:
-        """What recognizes the steps of `window`."""
+        """What recognizes the steps of `window`. There are no other `places`."""
+        del places
         self._steps = JaxSteps(window, names)
         return self._steps, self._steps.hooks
 
@@ -49,12 +50,14 @@ class Jax:
         jax: Any = sys.modules["jax"]
         return any(device.platform in ("cuda", "gpu", "rocm") for device in jax.local_devices())
 
-    def ops_per_call(self, _functions: Collection[str], _count: int) -> int | None:
+    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
         """Not known: kernels are made by the compiler."""
+        del functions, count
         return None
 
-    def listeners(self, _say: Callable[[str], None]) -> Sequence[WindowListener]:
+    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, mesh and functions."""
+        del say
         assert self._steps is not None
         return JaxEnvironment(self._steps), _Fetches(self._steps.hooks)
 

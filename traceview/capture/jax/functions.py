@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -119,7 +119,8 @@ def measured(jaxpr: Any) -> tuple[int, bool]:
 
 
 def _numbers(aval: Any) -> int:
-    return math.prod(getattr(aval, "shape", (0,)))
+    shape: Sequence[int] = getattr(aval, "shape", (0,))
+    return math.prod(shape)
 
 
 def _operations(equation: Any) -> int:
@@ -127,11 +128,11 @@ def _operations(equation: Any) -> int:
     made = sum(_numbers(variable.aval) for variable in equation.outvars)
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name == "dot_general":
-        shape = equation.invars[0].aval.shape
-        return made * math.prod(shape[axis] for axis in numbers[0][0])
+        shape: Sequence[int] = equation.invars[0].aval.shape
+        return int(made * math.prod([shape[axis] for axis in numbers[0][0]]))
     if equation.primitive.name == "conv_general_dilated":
-        kernel = equation.invars[1].aval.shape
-        return made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1)
+        kernel: Sequence[int] = equation.invars[1].aval.shape
+        return int(made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1))
     return made
 
 

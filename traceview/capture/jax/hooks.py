@@ -111,7 +111,7 @@ class JaxHooks:
             self.missing.append(f"{owner.__name__}.{name}")
             return
         is_own = name in vars(owner)
-        if isinstance(original, property):
+        if isinstance(original, property) and original.fget is not None:
             replacement: Any = property(around(original.fget, before, after))
         else:
             replacement = around(original, before, after)

@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
-from traceview.capture.launch.launched import VARIABLE
 from traceview.capture.launch.programs import command_of
+from traceview.capture.launch.saying import VARIABLE
 from traceview.capture.launch.variable import Request, option_names
 from traceview.capture.record.destination import Destination, runs_of_launch
 

@@ -7,17 +7,14 @@ variable and waits for the import. Nothing here raises into the process, or chan
 from __future__ import annotations
 
 import os
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from traceview.capture.launch.saying import OFF, VARIABLE, is_first, say
 
 if TYPE_CHECKING:
     from traceview.capture.process.imports import ImportWatch
 
-VARIABLE = "TRACEVIEW_CAPTURE"
-OFF = ("", "0")
-"""Values that switch the capture off, as unsetting the variable does."""
-LAUNCH_OPTION = "--launch="
 FRAMEWORKS = ("tensorflow", "jax")
 """Modules whose import begins a capture."""
 
@@ -37,7 +34,7 @@ def arm() -> None:
 
     _watch = ImportWatch(lambda: [name for name in FRAMEWORKS if name not in _begun], _imported)
     _watch.install()
-    if f"{LAUNCH_OPTION}{os.getpid()}-" in text:
+    if is_first(text):
         # The program that the command has become.
         import atexit
         import time
@@ -51,30 +48,11 @@ def disarm() -> None:
         _watch.remove()
 
 
-def say(line: str) -> None:
-    """Write a line to standard error, in one piece: other processes write there too."""
-    from traceview.capture.sidecar.secrets import masked_message
-
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in masked_message(line))
-    text = os.environ.get(VARIABLE, "")
-    is_alone = f"{LAUNCH_OPTION}{os.getpid()}-" in text
-    write(f"traceview: {shown}" if is_alone else f"traceview[{os.getpid()}]: {shown}")
-
-
-def write(line: str) -> None:
-    """Write a line to standard error; where that is closed, or replaced by the script, nothing happens."""
-    try:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    except Exception:
-        return
-
-
 def _end_first(text: str, armed_s: float) -> None:
     """The program that the command has become ends, after all other functions of `atexit`."""
     from traceview.capture.launch.launched_capture import end_first
 
-    if f"{LAUNCH_OPTION}{os.getpid()}-" in text:
+    if is_first(text):
         end_first(text, armed_s)
 
 

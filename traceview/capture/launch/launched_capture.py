@@ -16,8 +16,8 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.launched import VARIABLE, say, write
 from traceview.capture.launch.process_capture import ProcessCapture
+from traceview.capture.launch.saying import VARIABLE, say, write
 from traceview.capture.launch.variable import Request
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
@@ -142,7 +142,8 @@ class LaunchedCapture(WindowListener):
         """The process ends again as it did; what was recorded is named now."""
         if self._endings is not None:
             self._endings.remove()
-        if self._capture.run is not None and not self._is_over:
+        is_told = not self._capture.watch.window.is_first_unended
+        if self._capture.run is not None and is_told and not self._is_over:
             self._report(None)
 
     # Inside

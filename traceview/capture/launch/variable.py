@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import (

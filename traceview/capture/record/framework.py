@@ -61,8 +61,10 @@ class Framework(Protocol):
 
     def watch(
         self, window: StepWindow, names: Iterable[str], places: Sequence[Place] | None
-    ) -> tuple[Observer, Watching]:
-        """What recognizes the steps of `window`. `names`: of the step functions, by default all that train.
+    ) -> tuple[Any, Watching]:
+        """What recognizes the steps of `window`, an `Observer` or what answers the same, and its hooks.
+
+        `names`: of the step functions, by default all that train.
 
         `places`: what to hook, by default all that could be a step.
         """

@@ -125,7 +125,7 @@ class Hooks:
         for model_ref, wrapper in self._keras_models:
             model = model_ref()
             if model is not None and model.train_function is wrapper:
-                model.train_function = wrapper.__wrapped__  # type: ignore[attr-defined]
+                model.train_function = wrapper.__wrapped__
         self._keras_models.clear()
 
     def module_names(self) -> set[str]:

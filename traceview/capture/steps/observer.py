@@ -109,6 +109,8 @@ class Observer:
         self._main = main_thread().ident
         self._last = self._main
         """The thread of the last step."""
+        self._first: int | None = None
+        """The thread of the first step."""
         self._only: int | None = None
         """The thread whose calls are the steps, where those of several overlap."""
         self._stepping: int | None = None
@@ -249,7 +251,9 @@ class Observer:
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
             self.eager.stop()
             callee.step_count += call.count
-            self.has_moved |= window.next_number == 0 and call.thread != self._main
+            if self._first is None:
+                self._first = call.thread
+                self.has_moved = call.thread != self._main
             self._last = call.thread
             window.end(callee.name, call.count, call.called_ns)
         elif callee.is_step:
@@ -274,7 +278,7 @@ class Observer:
     def _may_step(self, ident: int) -> bool:
         """Whether a call of a step function in this thread is a step."""
         if self._stepping is not None and self._stepping != ident:
-            self._only = self._stepping
+            self._only = ident if ident == self._first else self._stepping
             return False
         if self._only is None or self._only == ident:
             return True

@@ -15,7 +15,7 @@ import typer
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.text import in_bytes, is_plain
 from traceview.capture.demo.injection import Slowdown
-from traceview.capture.launch.launched import VARIABLE
+from traceview.capture.launch.saying import VARIABLE
 from traceview.capture.launch.variable import Request, hang_seconds, switches, windows
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings

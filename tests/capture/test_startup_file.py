@@ -1,0 +1,101 @@
+"""The line that Python runs at every start costs nothing without the variable, and never breaks a start."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.capture.conftest import ROOT
+from traceview.capture.launch.saying import VARIABLE
+
+LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
+MOST_S = 200e-6
+"""A start of Python takes 10,000 µs; the line took 14 µs, most of it to compile it."""
+
+
+def test_it_is_one_line_that_site_executes() -> None:
+    assert LINE.startswith("import ")
+    assert LINE.count("\n") == 1
+    assert LINE.endswith("\n")
+
+
+def test_without_the_variable_it_takes_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    times = []
+    for _ in range(200):
+        begun = time.perf_counter()
+        exec(LINE, {})
+        times.append(time.perf_counter() - begun)
+    assert min(times) < MOST_S
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """A bare environment with the line in it."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
+    (packages / "traceview.pth").write_text(LINE, encoding="utf-8")
+    return tmp_path / "venv" / "bin" / "python"
+
+
+def run(python: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", VARIABLE}}
+    return subprocess.run(
+        [python, "-c", code],
+        env={**inherited, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+LOOK = "import sys; print(sorted(name for name in sys.modules if name.startswith('traceview')))"
+
+
+def test_without_the_variable_nothing_is_imported(python: Path) -> None:
+    done = run(python, LOOK, PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Path) -> None:
+    done = run(python, LOOK, PYTHONPATH=str(ROOT), **{VARIABLE: "--steps 1:2"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ast.literal_eval(done.stdout) == [
+        "traceview",
+        "traceview.base",
+        "traceview.base.errors",
+        "traceview.base.version",
+        "traceview.capture",
+        "traceview.capture.launch",
+        "traceview.capture.launch.launched",
+        "traceview.capture.launch.saying",
+        "traceview.capture.process",
+        "traceview.capture.process.imports",
+    ]
+
+
+def test_without_the_package_python_starts_and_says_so(python: Path) -> None:
+    done = run(python, "print(1)", **{VARIABLE: "--steps 1:2"})
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    # In an environment, some versions of Python run the line twice.
+    assert set(done.stderr.splitlines()) == {
+        "traceview: nothing is captured: ModuleNotFoundError(\"No module named 'traceview'\")"
+    }
+
+
+def test_without_a_standard_error_it_is_silent(python: Path) -> None:
+    closed = f"exec {python} -c 'print(1)' 2>&-"
+    done = subprocess.run(
+        ["sh", "-c", closed],
+        env={**os.environ, VARIABLE: "--steps 1:2", "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n")

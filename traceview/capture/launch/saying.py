@@ -1,0 +1,36 @@
+"""Names the variable of a capture, and writes lines for the user from the process that trains.
+
+Every start of Python where the variable is set imports this module, so it imports nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+VARIABLE = "TRACEVIEW_CAPTURE"
+OFF = ("", "0")
+"""Values that switch the capture off, as unsetting the variable does."""
+
+
+def is_first(text: str) -> bool:
+    """Whether this process is the one that became the command. `text`: the value of the variable."""
+    return f"--launch={os.getpid()}-" in text
+
+
+def say(line: str) -> None:
+    """Write a line to standard error, in one piece: other processes write there too."""
+    from traceview.capture.sidecar.secrets import masked_message
+
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in masked_message(line))
+    is_alone = is_first(os.environ.get(VARIABLE, ""))
+    write(f"traceview: {shown}" if is_alone else f"traceview[{os.getpid()}]: {shown}")
+
+
+def write(line: str) -> None:
+    """Write a line to standard error; where that is closed, or replaced by the script, nothing happens."""
+    try:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+    except Exception:
+        return
