@@ -133,7 +133,7 @@ def test_the_page_has_both_steps_on_one_scale(
     assert "before: GPU:0–3" in html
     assert "after: GPU:0–3" in html
     # 29.1 of 44.9 ms.
-    assert '<span style="width:64.7' in html
+    assert '<span style="width:64.8' in html
     assert '<span style="width:100.00%">' in html
     assert "What to change first" not in html
 
