@@ -241,15 +241,15 @@ def test_no_process_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 ASKED = """
 import os, signal, time
 from pathlib import Path
-from traceview.analysis import by_host
-answered = by_host.answered
+from traceview.analysis import parallel
+answered = parallel.answered
 def {name}(file, question):
     mark = Path({mark!r})
     if {always} or not mark.exists():
         mark.touch()
         {does}
     return answered(file, question)
-by_host.answered = {name}"""
+parallel.answered = {name}"""
 
 
 def when_asked(
