@@ -159,7 +159,7 @@ _OF_FRAMEWORKS: Final = re.compile(
     # Keras 3
     "array_data_adapter|callback_list|compile_utils|data_adapter|data_adapter_utils|epoch_iterator|"
     "generator_data_adapter|global_state|io_utils|keras_tensor|progbar|py_dataset_adapter|python_utils|stateless_scope|"
-    r"traceback_utils|variable_mapping)\.py|<.*",
+    r"optree_impl|traceback_utils|variable_mapping)\.py|<.*",
     re.DOTALL,
 )
 _OF_NUMPY: Final = re.compile(

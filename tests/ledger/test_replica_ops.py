@@ -1,0 +1,65 @@
+"""On CPU devices, side work has its share of the cores that it takes, and many small ops are dispatch, on both sides of limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.sidecars import write_sidecar
+from tests.trace.test_replicas import component
+from traceview.ledger.states import State
+from traceview.report.model import Report
+
+MODEL, PRINT = "model/a:MatMul", "StringFormat:StringFormat"
+
+
+def cores(count: int) -> dict[str, object]:
+    return {"cores": {"machine_count": 8, "usable_count": count}}
+
+
+def states(report: Report) -> dict[str, int]:
+    assert report.results.ledger is not None
+    (row,) = report.results.ledger.devices
+    return {state: ps for state, ps in row.states.items() if ps}
+
+
+@pytest.mark.parametrize(
+    ("usable_count", "lost_ms"),
+    [pytest.param(2, 9.9, id="two ops on two cores"), pytest.param(3, None, id="a core is free")],
+)
+def test_side_work_beside_the_model(
+    usable_count: int, lost_ms: float | None, tmp_path: Path
+) -> None:
+    """Four steps of 50 ms, in which an op of the model and the formatting of a text run side by side for 19.8 ms."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 2, MODEL, each_ms=20)
+        component(step, 2, 2, PRINT, each_ms=20)
+    write_sidecar(trace.write(tmp_path), cores(usable_count))
+    report = traceview.analyze(tmp_path)
+    lost = [row.loss for row in report.findings if row.code == "host-op-in-step"]
+    assert [row.ps_per_step / MS for row in lost if row] == ([lost_ms] if lost_ms else [])
+    assert states(report)["compute"] == 19.8 * MS
+
+
+@pytest.mark.parametrize(("count", "is_dispatch"), [(1000, True), (999, False)])
+def test_many_small_ops(count: int, is_dispatch: bool, tmp_path: Path) -> None:
+    """Four steps of 50 ms with ops of 4 µs, one every 20 µs."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        executor = step.trace.thread("tf_Compute_1", 901)
+        key = round(step.start_ms) * 10 + 1
+        step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
+        consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+        step.host("ExecutorState::Process", 2, 2 + 0.02 * count, consumed, thread=executor)
+        for place in range(count):
+            begin = 2 + 0.02 * place
+            step.host(f"model/op_{place}:Mul", begin, begin + 0.004, thread=executor)
+    write_sidecar(trace.write(tmp_path), cores(2))
+    ledger = traceview.load(tmp_path).ledger()
+    computed_ps = int(ledger.columns.duration_ps[ledger.rows(states=(State.COMPUTE,))].sum())
+    assert computed_ps == (0 if is_dispatch else 4 * 999 * 4 * 10**6)
