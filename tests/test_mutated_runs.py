@@ -64,6 +64,14 @@ def test_what_is_written_of_any_window_is_read(window: WindowKind, tmp_path: Pat
             check_saved(written, tmp_path / f"{logdir.name}.json")
 
 
+def test_a_copy_faster_than_any_number_has_no_rate(tmp_path: Path) -> None:
+    trace = two_gpus(second_in=9)
+    trace.copy(0, "h2d", 41 * MS, 41 * MS + 1, size=10**9)
+    report = everything_of(trace, tmp_path)
+    assert report.results.transfers is not None
+    assert report.results.transfers.devices[0].directions.h2d.bytes_per_second is None
+
+
 @pytest.mark.shared
 def test_the_broken_traces(shared_traces: Path, tmp_path: Path) -> None:
     made = []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from time import perf_counter
 
-TYPE_CHECKING = False  # As in the package itself: nothing slow is imported before Ctrl-C is handled.
+TYPE_CHECKING = (
+    False  # As in the package itself: nothing slow is imported before Ctrl-C is handled.
+)
 if TYPE_CHECKING:
     from typing import Final
 
