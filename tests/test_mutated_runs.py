@@ -64,6 +64,26 @@ def test_what_is_written_of_any_window_is_read(window: WindowKind, tmp_path: Pat
             check_saved(written, tmp_path / f"{logdir.name}.json")
 
 
+def test_a_gpu_that_hardly_computes_on_a_host_without_steps(tmp_path: Path) -> None:
+    """In the window of the steps its host has none, so that the GPU is in no row of the ledger."""
+    two_gpus(second_in=9).write(tmp_path / "logs")
+    other = new_trace("host1")
+    Step(other, 0).kernel(0, 1, 1.5)
+    other.write(tmp_path / "logs")
+    report = analyze(load(tmp_path / "logs"), window="steps")
+    assert report.results.device_time is not None
+    assert "marginal" in {row.status for row in report.results.device_time.devices}
+    check_saved(report, tmp_path / "report.json")
+
+
+def test_a_copy_faster_than_any_number_has_no_rate(tmp_path: Path) -> None:
+    trace = two_gpus(second_in=9)
+    trace.copy(0, "h2d", 41 * MS, 41 * MS + 1, size=10**9)
+    report = everything_of(trace, tmp_path)
+    assert report.results.transfers is not None
+    assert report.results.transfers.devices[0].directions.h2d.bytes_per_second is None
+
+
 @pytest.mark.shared
 def test_the_broken_traces(shared_traces: Path, tmp_path: Path) -> None:
     made = []

@@ -219,9 +219,10 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             ps=sum(of_device.values()),
             gpu_ps=sum(whole.values()),
             devices=self.keys(chosen),
-            named_ps=sum(of_device[device] for device in chosen),
-            named_gpu_ps=sum(whole[device] for device in chosen),
-            named_steps=sum(self.steps_of_device[device] for device in chosen),
+            # A device without a used step has no rows, and loses nothing.
+            named_ps=sum(of_device.get(device, 0) for device in chosen),
+            named_gpu_ps=sum(whole.get(device, 0) for device in chosen),
+            named_steps=sum(self.steps_of_device.get(device, 0) for device in chosen),
             step_count=max(self.steps_of_device.values(), default=0),
         )
 

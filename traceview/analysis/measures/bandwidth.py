@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from traceview.base.ids import groups_of, is_in
 from traceview.base.intervals import BoolArray
+from traceview.base.record import LARGEST
 from traceview.base.units import PS_PER_S
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
@@ -187,4 +188,5 @@ def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
 
 
 def _per_second(size: Fraction, length_ps: int) -> int | None:
-    return None if length_ps <= 0 else int(size * PS_PER_S / length_ps)
+    rate = int(size * PS_PER_S / length_ps) if length_ps > 0 else None
+    return None if rate is not None and rate > LARGEST else rate

@@ -29,6 +29,7 @@ from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.record import (
+    LARGEST,
     Count,
     DeviceKey,
     OpName,
@@ -311,13 +312,17 @@ def _direction(
         exposed_ps=int(own.duration_ps[is_exposed].sum()),
         exposed_ps_per_step=in_steps // step_count if step_count else None,
         exposed_ratio=in_steps / gpu_ps if gpu_ps else None,
-        bytes_per_second=(
-            total * PS_PER_S // busy if busy and total and known.size == rows.size else None
-        ),
+        bytes_per_second=_rate(total, busy) if known.size == rows.size else None,
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,
     )
+
+
+def _rate(size: int, busy_ps: int) -> int | None:
+    """Bytes in a second; None without copies, and where damaged numbers make more of it than 64 bits hold."""
+    rate = size * PS_PER_S // busy_ps if busy_ps and size else None
+    return None if rate is not None and rate > LARGEST else rate
 
 
 def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
