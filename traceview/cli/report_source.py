@@ -117,4 +117,8 @@ class Source(Struct, frozen=True):
 
             window, steps = self.choices["window"], self.choices["steps"]
             context = Context(trace, select(trace, window, steps), Options(top=0))
-            yield context, report_of(context, window=window, steps=steps, readers=readers)
+            # Of the report the findings are drawn; tables have devices, steps and input, which a screen needs, too.
+            report = report_of(
+                context, window=window, steps=steps, is_for_screen=True, readers=readers
+            )
+            yield context, report
