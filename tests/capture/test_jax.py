@@ -293,6 +293,20 @@ def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 
 
+@pytest.mark.parametrize("first", ["tensorflow", "jax"])
+def test_a_script_that_imports_tensorflow_for_its_input_has_one_trace(
+    first: str, tmp_path: Path
+) -> None:
+    # Of TensorFlow only that it is imported matters here.
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("__version__ = '2.21.0'", encoding="utf-8")
+    second = "jax" if first == "tensorflow" else "tensorflow"
+    script = f"import sys; sys.path.insert(0, '.'); import {first}, {second}\n{START}"
+    done = run(tmp_path, script + "train_step = jax.jit(update)\n" + LOOP + END, "--steps", "8:13")
+    assert (done.code, done.window["got"]) == (0, [8, 13]), done.err
+    assert "nothing" not in done.err
+
+
 PROCESSES = (
     """
 import sys, jax
