@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,7 @@ print(len(model.history.history["loss"]))
 """
 
 
+@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
 def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
     done = run(tmp_path, KERAS, "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
