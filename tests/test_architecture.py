@@ -49,6 +49,7 @@ ROOMS = {
         "sampling",
         "steps",
         "record",
+        "jax",
         "remote",
         "hang",
         "launch",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from traceview.capture.check.checks_jax import check_jax, check_jax_gpus
 from traceview.capture.check.checks_script import check_scripts
 from traceview.capture.check.script_reading import read_script
-from traceview.capture.jax.checks import check_jax, check_jax_gpus
 
 
 def test_jax_is_needed_by_a_script_that_imports_it() -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -287,10 +288,25 @@ print(len(model.history.history["loss"]))
 """
 
 
+@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
 def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
     done = run(tmp_path, KERAS, "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
+
+
+@pytest.mark.parametrize("first", ["tensorflow", "jax"])
+def test_a_script_that_imports_tensorflow_for_its_input_has_one_trace(
+    first: str, tmp_path: Path
+) -> None:
+    # Of TensorFlow only that it is imported matters here.
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text("__version__ = '2.21.0'", encoding="utf-8")
+    second = "jax" if first == "tensorflow" else "tensorflow"
+    script = f"import sys; sys.path.insert(0, '.'); import {first}, {second}\n{START}"
+    done = run(tmp_path, script + "train_step = jax.jit(update)\n" + LOOP + END, "--steps", "8:13")
+    assert (done.code, done.window["got"]) == (0, [8, 13]), done.err
+    assert "nothing" not in done.err
 
 
 PROCESSES = (

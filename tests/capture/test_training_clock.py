@@ -84,7 +84,7 @@ def test_without_any_call_it_says_that_it_waits(scene: Scene) -> None:
     sleep(3 * NO_STEP)
     scene.clock.stop()
     assert scene.said == [
-        f"note: after {NO_STEP} s, TensorFlow has not run anything yet; traceview goes on waiting"
+        f"note: after {NO_STEP} s, the script has not run anything on a device yet; traceview goes on waiting"
     ]
 
 

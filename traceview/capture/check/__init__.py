@@ -14,13 +14,13 @@ from traceview.capture.check import (
 )
 from traceview.capture.check.check import Check
 from traceview.capture.check.checks_gpus import VISIBLE
+from traceview.capture.check.checks_jax import check_jax, check_jax_gpus, jax_packages
 from traceview.capture.check.checks_profiler import DISABLED
 from traceview.capture.check.checks_script import check_scripts, read_scripts
 from traceview.capture.check.checks_surroundings import CONFIG
 from traceview.capture.check.gpu_inventory import visible_gpus
 from traceview.capture.check.machine import Machine
 from traceview.capture.check.script_reading import ScriptReading
-from traceview.capture.jax.checks import check_jax, check_jax_gpus, jax_packages
 
 _SET_BY_SCRIPTS: Final = (
     VISIBLE,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -146,10 +147,9 @@ class TensorFlow:
 
 
 def _jax() -> Framework:
-    # Its hooks need nothing of TensorFlow, and TensorFlow's nothing of them.
-    from traceview.capture.jax.framework import Jax
-
-    return Jax()
+    # By name: its room knows this one.
+    framework: Framework = import_module("traceview.capture.jax.framework").Jax()
+    return framework
 
 
 _FRAMEWORKS: Final[dict[str, Callable[[], Framework]]] = {"tensorflow": TensorFlow, "jax": _jax}
