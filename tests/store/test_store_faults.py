@@ -241,12 +241,12 @@ def test_where_redirects_never_end_no_signature_is_repeated(
 
 
 def test_no_report_holds_what_gives_access(
-    serve: Callable[..., FileServer], recorded: dict[str, bytes], in_memory: str
+    serve: Callable[..., FileServer], recorded: dict[str, bytes]
 ) -> None:
     server = serve()
     (server.folder / "host.xplane.pb").write_bytes(recorded[TRACE])
     place = f"{server.address.replace('//', '//me:secret@')}/host.xplane.pb?signature=hidden"
-    text = to_json(traceview.analyze(in_memory, baseline=place))
+    text = to_json(traceview.analyze(place))
     assert f"{server.address}/host.xplane.pb" in text
     assert "secret" not in text
     assert "hidden" not in text

@@ -28,7 +28,7 @@ def train(_: bool, clock: StepClock) -> None:
         optimizer.build(model.trainable_variables)
     step = step_of(strategy, model, optimizer, mean_of)
     losses = []
-    for _ in range(STEPS):
+    for _step in range(STEPS):
         losses.append(float(step(images)))
         clock.step_ended()
 
