@@ -266,7 +266,8 @@ def _cores(trace: Trace, host: int) -> int | None:
 
 def _is_compute(columns: Columns) -> BoolArray:
     computes: BoolArray = columns.state == State.COMPUTE
-    return computes & (columns.activity == ActivityClass.COMPUTE)
+    computes &= columns.activity == ActivityClass.COMPUTE
+    return computes
 
 
 def _as_host_ops(columns: Columns, is_small: BoolArray, first: int) -> Columns:

@@ -466,7 +466,8 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
     calls = columns.stat("correlation_id").row
     count_of_line = np.bincount(columns.line[calls], minlength=thread.size)
     alone = np.bincount(thread, minlength=thread.size)
-    drivers, others = [], []
+    drivers: list[int] = []
+    others: list[int] = []
     for line in lines:
         rows = columns.rows_of(line)
         if not trace.lines[line].is_thread or rows.start == rows.stop:
