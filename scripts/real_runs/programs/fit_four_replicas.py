@@ -13,7 +13,7 @@ strategy = mirrored(4)
 table = numbers(BATCH * 2, FEATURES)
 
 
-def train(_: bool, clock: StepClock) -> None:
+def train(_is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensor_slices((table, table)).batch(BATCH).cache().repeat()
     with strategy.scope():
         layers = [tf.keras.layers.Dense(units, activation="relu") for units in (1024, 1024)]

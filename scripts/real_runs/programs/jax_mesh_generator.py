@@ -36,19 +36,17 @@ def loss_of(weight: Any, batch: Any) -> Any:
     return jnp.mean(jnp.square(outputs - batch))
 
 
-def updated(weight: Any, batch: Any) -> Any:
+def update(weight: Any, batch: Any) -> Any:
     return weight - 1e-3 * jax.grad(loss_of)(weight, batch)
-
-
-update = jax.jit(updated)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
     start = np.random.default_rng(1).standard_normal([FEATURES, FEATURES]).astype(np.float32) / 30
     weight, source = jax.device_put(start, everywhere), batches(is_slow)
+    step = jax.jit(update)
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            weight = jax.block_until_ready(update(weight, next(source)))
+            weight = jax.block_until_ready(step(weight, next(source)))
         clock.step_ended()
 
 

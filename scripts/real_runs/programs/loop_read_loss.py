@@ -19,7 +19,7 @@ def mean_of(model: Any, batch: Any) -> Any:
     return tf.reduce_mean(tf.square(model(batch, training=True)))
 
 
-def train(_: bool, clock: StepClock) -> None:
+def train(_is_slow: bool, clock: StepClock) -> None:
     with strategy.scope():
         layers = [tf.keras.layers.Conv2D(32, 3, activation="relu") for _ in range(3)]
         model = tf.keras.Sequential([*layers, tf.keras.layers.GlobalAveragePooling2D()])

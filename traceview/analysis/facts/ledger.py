@@ -270,9 +270,8 @@ def _cores(trace: Trace, host: int) -> int | None:
 
 
 def _is_compute(columns: Columns) -> BoolArray:
-    computes: BoolArray = (columns.state == State.COMPUTE) & (
-        columns.activity == ActivityClass.COMPUTE
-    )
+    computes: BoolArray = columns.state == State.COMPUTE
+    computes &= columns.activity == ActivityClass.COMPUTE
     return computes
 
 
