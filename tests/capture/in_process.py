@@ -58,5 +58,5 @@ def captured(
     problem = capture.outcome(end)
     capture.remove()
     done.run = capture.run
-    done.problem = problem.message if problem else None
+    done.problem = None if problem is None else problem.message
     return done
