@@ -58,5 +58,5 @@ def captured(
     problem = capture.outcome(end)
     capture.remove()
     done.run = capture.run
-    done.problem = problem and problem.message
+    done.problem = None if problem is None else problem.message
     return done

@@ -52,7 +52,7 @@ def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> N
         finally:
             process.kill()
     assert process.returncode == -signal.SIGTERM
-    run = Path(err.rpartition("the trace is in ")[2].strip())
+    run = Path(err.splitlines()[-1])
     (trace,) = run.glob("*.xplane.pb")
     assert markers_of(trace) == [9, 10, 11]
 

@@ -11,13 +11,14 @@ import atexit
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
 from traceview.capture.launch.process_capture import ProcessCapture
-from traceview.capture.launch.saying import VARIABLE, say, write
+from traceview.capture.launch.saying import VARIABLE, is_first, say, write
 from traceview.capture.launch.variable import Request
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
@@ -69,10 +70,7 @@ def end_first(text: str, begun_s: float) -> None:
     if len(runs) > 1:
         say(f"{len(runs)} runs were recorded:")
     for run in runs:
-        is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
-        if not is_shown:
-            say("note: the path of the run is quoted for bash and zsh")
-        write(str(run) if is_shown else in_bytes(run))
+        _name(run)
     if runs:
         return
     if not _captures:
@@ -85,6 +83,14 @@ def end_first(text: str, begun_s: float) -> None:
         say(problem.message)
         if problem.hint:
             say(f"hint: {problem.hint}")
+
+
+def _name(run: Path) -> None:
+    """Write the folder of a run, for a person or a script."""
+    is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
+    if not is_shown:
+        say("note: the path of the run is quoted for bash and zsh")
+    write(str(run) if is_shown else in_bytes(run))
 
 
 class LaunchedCapture(WindowListener):
@@ -206,6 +212,8 @@ class LaunchedCapture(WindowListener):
         has_lock = self._ending.acquire(timeout=_LONGEST_WAIT_S)
         self._end("interrupted" if number else "ended")
         if number:
+            if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
+                _name(self._capture.run)
             end_by(number)
         if has_lock:
             self._ending.release()

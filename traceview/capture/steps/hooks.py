@@ -103,7 +103,8 @@ class Hooks:
         pairs = self._pairs()
         self._pending = {place: pairs[place] for place in places or pairs}
         self._patched: list[tuple[type, str, Any, Any]] = []
-        self._watch = ImportWatch(self.module_names, self.patch)
+        self._awaited = {place.module for place in self._pending}
+        self._watch = ImportWatch(lambda: self._awaited, self.patch)
 
     def install(self) -> None:
         """Hook every place whose module is loaded, and the others as soon as they are imported."""
@@ -128,12 +129,9 @@ class Hooks:
                 model.train_function = wrapper.__wrapped__
         self._keras_models.clear()
 
-    def module_names(self) -> set[str]:
-        """The modules that still have to be imported."""
-        return {place.module for place in self._pending}
-
     def patch(self, module: ModuleType) -> None:
         """Hook the places of a module that was just imported."""
+        self._awaited = self._awaited - {module.__name__}
         for place in [place for place in self._pending if place.module == module.__name__]:
             before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
