@@ -320,7 +320,7 @@ jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[1]))
     )
     + """
 mesh = Mesh(np.array(jax.devices()), ("data",))
-w = jax.device_put(weights, NamedSharding(mesh, P()))
+w = jax.jit(lambda: weights, out_shardings=NamedSharding(mesh, P()))()
 train_step = jax.jit(update)
 for number in range(20):
     local = np.ones((8 * jax.local_device_count(), 32), np.float32)
