@@ -351,9 +351,9 @@ def opaque_graph() -> Scenario:
         "kernel_count": 0,
         "kernel_median_ps": None,
         "delay_p50_ps": None,
-        "graphs_launch_count": 4,
-        "graphs_opaque_count": 4,
-        "graphs_opaque_ps": ms(160),
+        "graph_count": 4,
+        "opaque_count": 4,
+        "opaque_ps": ms(160),
     }
     truth = _truth(
         {"GPU:0": device},
@@ -380,10 +380,8 @@ def graph_nodes() -> Scenario:
         "kernels_per_step": 3,
         "call_count": 4,
         "delay_p50_ps": ms(1.989),
-        "graphs_launch_count": 4,
-        "graphs_kernel_count": 12,
-        "graphs_kernels_per_launch": 3,
-        "graphs_opaque_count": 0,
+        "graph_count": 4,
+        "opaque_count": 0,
     }
     truth = _truth(
         {"GPU:0": device},

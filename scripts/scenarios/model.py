@@ -8,7 +8,7 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
     idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
     transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}, round_trips}}
-    launches     {device: {kernels_per_step, delay_p50_ps, …, and those of graphs with graphs_ in front}}
+    launches     {device: {kernels_per_step, delay_p50_ps, …}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, gradients, input, capture
     placement    {host: what is said of the devices that worked and of the graph}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import traceview
 from scripts.cuda_trace import MS
 from scripts.scenarios.model import marked_steps, new_trace
@@ -76,6 +78,26 @@ def test_kernels_in_float64_show_it_by_name(tmp_path: Path) -> None:
     float64 = finding(traceview.analyze(tmp_path), "float64-compute")
     assert float64 is not None
     assert float64.title.startswith("GPU:0 computes 8.00 of 50.0 ms (16%) in float64")
+
+
+@pytest.mark.parametrize(
+    ("count", "title"),
+    [
+        (2, "Both replicas spend 3.60 of 50.0 ms (7.2%) on factoring matrices: Svd"),
+        (1, None),
+    ],
+)
+def test_factoring_is_a_finding_from_a_twentieth_on(
+    count: int, title: str | None, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, scope in enumerate(("", "replica_1/")):
+            types = ["Svd"] * count + ["MatMul", "Relu"]
+            component(step, number + 1, 2, *(f"{scope}model/{type_}:{type_}" for type_ in types))
+    trace.write(tmp_path)
+    factoring = finding(traceview.analyze(tmp_path), "matrix-factoring")
+    assert (factoring and factoring.title) == title
 
 
 def test_fields_of_another_kind_count_as_absent(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ class TestBert:
         assert report.verdict.finding == first.code == "first-call"
         assert "Cast, RandomUniform" in first.explanation
         assert first.loss is not None
-        assert (first.loss.ps_per_step, first.loss.step_ps) == (599000353000, 668866125000)
+        assert (first.loss.ps_per_step, first.loss.step_ps) == (602254165500, 668866125000)
         evidence = {row.metric: row.value for row in first.evidence if "explains" not in row.metric}
         assert (evidence["constant_copy_count"], evidence["kernel_count"]) == (88, 1330)
         assert "Capture later" in first.action
@@ -281,7 +281,7 @@ class TestMi300x:
         report = traceview.analyze(mi300x)
         assert {finding.code: finding.severity for finding in report.findings} == {
             "d2h-sync": "critical",
-            "launch-bound": "warning",
+            "launch-bound": "critical",
             "no-step-marker": "info",
         }
         (first, *_) = report.findings

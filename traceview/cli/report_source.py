@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from traceview.trace.model import Trace
     from traceview.trace.reading.load import Readers
 
-_NEXT: Final = "traceview.report.build"
 _OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
 """Options that a saved report can no longer follow."""
+
+
+def _import_next() -> None:
+    """Import what comes after reading. What fails here fails again, and is said, where it is needed."""
+    with suppress(BaseException):
+        import_module("traceview.report.build")
 
 
 class Source(Struct, frozen=True):
@@ -81,7 +86,7 @@ class Source(Struct, frozen=True):
 
         # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
         with suppress(RuntimeError):
-            Thread(target=import_module, args=(_NEXT,), daemon=True).start()
+            Thread(target=_import_next, daemon=True).start()
         hosts = hosts_read_by(self.workers)
         with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
             yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers

@@ -201,7 +201,7 @@ def _collectives(request: Request) -> Rows:
 
     def sections(rows: Table) -> Iterator[doc.Section | None]:
         view = request.view
-        if not isinstance(result, Skipped):
+        if not isinstance(result, Skipped) and not request.has_chosen:
             yield collectives.collectives_section(view, result)
         places = enumerate(zip(rows["device"], rows["is_last"], strict=True))
         shown = [at for at, (key, is_last) in places if is_last or key not in view.others]

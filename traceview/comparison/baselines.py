@@ -74,9 +74,7 @@ def _with_results(report: Report, **changes: Any) -> Report:
 
 def _without_path_steps(report: Report) -> Report:
     path = report.results.path
-    return (
-        _with_results(report, path=replace(path, steps=(), longest=(), ops=())) if path else report
-    )
+    return _with_results(report, path=replace(path, steps=(), longest=())) if path else report
 
 
 def _without_step_devices(report: Report) -> Report:

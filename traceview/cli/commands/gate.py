@@ -126,8 +126,7 @@ def gate(
     0: all hold. 10: one fails. 7: one cannot be judged. 9: no verdict, for the runs differ too much to tell.
 
     A condition is a key of the JSON report, an operator and a limit, such as busy_ratio >= 0.8 or
-    state.input_ratio <= 5%; KEY[GPU:0] is of one device. Also: finding:CODE absent. Against a baseline KEY:+5% may rise
-    by 5%. Several captures, three of each side, show how much runs differ without a change.
+    state.input_ratio <= 5%, or finding:CODE absent; KEY[GPU:0] is of one device. Against a baseline KEY:+5% may rise by 5%.
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main
     """
