@@ -312,7 +312,7 @@ def _direction(
         exposed_ps=int(own.duration_ps[is_exposed].sum()),
         exposed_ps_per_step=in_steps // step_count if step_count else None,
         exposed_ratio=in_steps / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(total, busy) if known.size == rows.size else None,
+        bytes_per_second=_rate(int(known.sum()), busy) if known.size == rows.size else None,
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,
