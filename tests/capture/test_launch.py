@@ -407,7 +407,7 @@ def test_the_first_program_names_the_runs_of_all(launch: Start, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("import json", "nothing was captured: no process imported TensorFlow"),
+        ("import json", "nothing was captured: no process imported TensorFlow or JAX"),
         ("import tensorflow", "nothing was captured: no tf.function was called"),
         (
             TRAIN,

@@ -69,7 +69,6 @@ def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Pa
     assert ast.literal_eval(done.stdout) == [
         "traceview",
         "traceview.base",
-        "traceview.base.errors",
         "traceview.base.version",
         "traceview.capture",
         "traceview.capture.launch",

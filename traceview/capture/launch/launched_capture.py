@@ -17,6 +17,7 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
+from traceview.capture.launch.launched import disarm
 from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.saying import VARIABLE, is_first, say, write
 from traceview.capture.launch.variable import Request
@@ -145,7 +146,8 @@ class LaunchedCapture(WindowListener):
         atexit.register(self._finish)
 
     def finished(self) -> None:
-        """The process ends again as it did; what was recorded is named now."""
+        """The process ends again as it did; what was recorded is named now, and no further framework is waited for."""
+        disarm()
         if self._endings is not None:
             self._endings.remove()
         is_told = not self._capture.watch.window.is_first_unended
