@@ -8,8 +8,9 @@ from typing import Any
 
 from traceview.capture.jax.environment import JaxEnvironment
 from traceview.capture.jax.hooks import JaxHooks
-from traceview.capture.jax.profiler import JaxMarker, JaxProfiler, synchronise
+from traceview.capture.jax.profiler import JaxProfiler, open_marker, synchronise
 from traceview.capture.jax.steps import JaxSteps
+from traceview.capture.record.profiler import Marker
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.window.step_window import StepWindow
 
@@ -37,9 +38,9 @@ class Jax:
         """JAX's profiler."""
         return JaxProfiler(say)
 
-    def marker(self) -> JaxMarker:
+    def marker(self) -> Marker:
         """Open a step marker."""
-        return JaxMarker()
+        return open_marker()
 
     def synchronise(self) -> int:
         """Wait until the devices are idle: nanoseconds."""

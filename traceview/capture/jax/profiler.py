@@ -19,6 +19,7 @@ from traceview.capture.record.profiler import (
     MARKER,
     OTHER_CAPTURE,
     SCRIPT_PROFILES,
+    Marker,
     ProfilerBusyError,
 )
 
@@ -27,21 +28,11 @@ _HOLDERS: Final = ("_profiler", "xla_client")
 """The name in JAX's module by which it reaches the native profiler: since 0.8, and before."""
 
 
-class JaxMarker:
-    """An open step marker. It gets its number when it is finished, so that an abandoned one has none."""
-
-    def __init__(self) -> None:
-        self._annotation = _native(import_module(MODULE)).TraceMe(MARKER)
-        self._annotation.__enter__()
-
-    def finish(self, number: int) -> None:
-        """End it as the marker of step `number`."""
-        self._annotation.set_metadata(step_num=number, _r=1)
-        self._annotation.__exit__(None, None, None)
-
-    def abandon(self) -> None:
-        """End it as an event that marks nothing."""
-        self._annotation.__exit__(None, None, None)
+def open_marker() -> Marker:
+    """Open a step marker."""
+    annotation = _native(import_module(MODULE)).TraceMe(MARKER)
+    annotation.__enter__()
+    return Marker(annotation)
 
 
 class JaxProfiler:

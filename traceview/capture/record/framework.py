@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from traceview.capture.record.event_limits import ops_per_call
-from traceview.capture.record.profiler import Marker, Profiler, check_enabled, synchronise
+from traceview.capture.record.profiler import (
+    Marker,
+    Profiler,
+    check_enabled,
+    open_marker,
+    synchronise,
+)
 from traceview.capture.sidecar.cluster import StopRiskListener
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import WindowListener
@@ -121,7 +127,7 @@ class TensorFlow:
 
     def marker(self) -> Marker:
         """Open a step marker."""
-        return Marker()
+        return open_marker()
 
     def synchronise(self) -> int:
         """Wait until the devices are idle: nanoseconds."""

@@ -50,17 +50,22 @@ def check_enabled() -> None:
 class Marker:
     """An open step marker. It gets its number when it is finished, so that an abandoned one has none."""
 
-    def __init__(self) -> None:
-        self._trace = import_module(_TRACE).Trace(MARKER)
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
 
     def finish(self, number: int) -> None:
         """End it as the marker of step `number`."""
-        self._trace.set_metadata(step_num=number, _r=1)
-        self._trace.__exit__(None, None, None)
+        self._annotation.set_metadata(step_num=number, _r=1)
+        self._annotation.__exit__(None, None, None)
 
     def abandon(self) -> None:
         """End it as an event that marks nothing."""
-        self._trace.__exit__(None, None, None)
+        self._annotation.__exit__(None, None, None)
+
+
+def open_marker() -> Marker:
+    """Open a step marker."""
+    return Marker(import_module(_TRACE).Trace(MARKER))
 
 
 class Profiler:
