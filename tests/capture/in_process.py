@@ -44,7 +44,7 @@ def captured(
     capture.start_clocks()
     module = sys.modules["__main__"] = ModuleType("__main__")
     module.__file__ = str(Path(path).resolve())
-    sys.argv = [str(path)]
+    sys.argv = [str(path), *sys.argv[1:]]
     end: End = "ended"
     try:
         exec(compile(Path(path).read_text("utf-8"), module.__file__, "exec"), vars(module))
