@@ -61,7 +61,7 @@ def _imported(module: ModuleType) -> None:
     try:
         from traceview.capture.launch.launched_capture import begin
 
-        begin(os.environ.get(VARIABLE, ""), module.__name__)
+        begin(os.environ.get(VARIABLE, ""), module.__name__, disarm)
     except Exception as error:
         # Whatever is wrong, the training goes on.
         say(f"nothing is captured: {error!r}")

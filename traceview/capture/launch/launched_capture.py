@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,6 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.launched import disarm
 from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.saying import VARIABLE, is_first, say, write
 from traceview.capture.launch.variable import Request
@@ -35,10 +35,11 @@ _FIRST = 1000
 _captures: list[LaunchedCapture] = []
 
 
-def begin(text: str, framework: str) -> None:
+def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     """Capture this process as the value of the variable asks; errors in it are reported.
 
-    `framework`: the name of the module that was imported.
+    `framework`: the name of the module that was imported. `wait_no_more`: called once the window has closed, after which no
+    other framework is of interest.
     """
     try:
         request = Request.parse(text)
@@ -51,7 +52,7 @@ def begin(text: str, framework: str) -> None:
         say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
         say(f"hint: {sys.executable} -m pip install traceview")
         return
-    _captures.append(LaunchedCapture(request, framework))
+    _captures.append(LaunchedCapture(request, framework, wait_no_more))
     _captures[-1].begin()
 
 
@@ -97,10 +98,11 @@ def _name(run: Path) -> None:
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(self, request: Request, framework: str) -> None:
+    def __init__(self, request: Request, framework: str, wait_no_more: Callable[[], None]) -> None:
         self.is_prepared = False
         self._request = request
         self._framework = framework
+        self._wait_no_more = wait_no_more
         self._process = os.getpid()
         self._is_over = False
         self._is_reported = False
@@ -147,7 +149,7 @@ class LaunchedCapture(WindowListener):
 
     def finished(self) -> None:
         """The process ends again as it did; what was recorded is named now, and no further framework is waited for."""
-        disarm()
+        self._wait_no_more()
         if self._endings is not None:
             self._endings.remove()
         is_told = not self._capture.watch.window.is_first_unended
