@@ -142,9 +142,10 @@ def test_a_python_generator_that_computes_makes_the_run_input_bound(slow: Run, m
     (bound,) = [finding for finding in slow.report.findings if finding.code == "input-bound"]
     assert bound.action == INPUT_BOUND.actions["generator"][0].replace("`", "")
     assert bound.loss is not None
-    # Replicas on the CPU also compute more slowly beside the generator, which the cost leaves out.
+    # Replicas on the CPU also compute more slowly beside the generator, which the cost leaves out. The truth is measured
+    # without the profiler, and varies with what else the machine does.
     true_ratio = 1 - mended.step_ns / slow.step_ns
-    assert 0.5 * true_ratio < bound.loss.ratio < 1.1 * true_ratio
+    assert 0.5 * true_ratio < bound.loss.ratio < 1.2 * true_ratio
 
 
 def test_the_same_work_in_ops_of_tensorflow_is_no_finding(mended: Run) -> None:
