@@ -24,10 +24,7 @@ SAID_BY_COMPARE = {
 CONDITIONS = {
     "device_time": "busy_ratio >= 0",
     "ledger": "state.input_ratio <= 1",
-    "path": "path.input_ratio <= 1",
     "balance": "examples_per_second >= 0",
-    "ops": "ops.rows.total_ms <= 10 s",
-    "collectives": "collectives.count >= 0",
 }
 
 

@@ -6,26 +6,22 @@ The first capture of a baseline is in `NAME.json`, further ones are in `NAME~2.j
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.registry import Results
 from traceview.base.errors import (
     ComparisonError,
     OutputExistsError,
-    TraceFormatError,
     TraceNotFoundError,
     UsageError,
 )
-from traceview.comparison.sides import step_time_ps
-from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.report.model import LEFT_OUT, Report, devices_of, started_ns
+from traceview.report.model import LEFT_OUT, Report
 from traceview.report.saved import load_report
 
 _Reduce: TypeAlias = Callable[[Report], Report]
@@ -134,21 +130,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 _FURTHER: Final = re.compile(r"~[0-9]{1,3}", re.ASCII)
 
 
-class Baseline(Struct, frozen=True):
-    """A baseline in its folder. `reports`: of its captures; empty where a file cannot be read, `damage` says why."""
-
-    name: str
-    paths: tuple[Path, ...]
-    byte_count: int
-    reports: tuple[Report, ...]
-    damage: str = ""
-
-    @property
-    def first(self) -> Report | None:
-        """The first capture."""
-        return self.reports[0] if self.reports else None
-
-
 def new_paths(folder: Path, name: str, count: int, *, force: bool) -> list[Path]:
     """The files of a new baseline of so many captures.
 
@@ -171,19 +152,13 @@ def checked_name(name: str) -> str:
     raise UsageError(f"{name!r} cannot name a baseline", hint=hint)
 
 
-def baselines_in(folder: Path) -> list[Baseline]:
-    """The baselines of a folder by name; none where there is no folder."""
-    return [_read(folder, name) for name in _names(folder)]
-
-
-def baseline_called(folder: Path, name: str) -> Baseline:
-    """The baseline of this name, with its reports.
+def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
+    """The captures of the baseline of this name.
 
     Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if a file of it is
     damaged.
     """
-    paths = paths_called(folder, name)
-    return Baseline(name, tuple(paths), _size(paths), tuple(map(load_report, paths)))
+    return tuple(map(load_report, paths_called(folder, name)))
 
 
 def paths_called(folder: Path, name: str) -> list[Path]:
@@ -217,40 +192,3 @@ def _files(folder: Path) -> list[Path]:
 
 def _names(folder: Path) -> list[str]:
     return [path.stem for path in _files(folder) if _NAME.fullmatch(path.stem)]
-
-
-def _size(paths: Sequence[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
-
-
-def _read(folder: Path, name: str) -> Baseline:
-    paths = paths_of(folder, name)
-    try:
-        return baseline_called(folder, name)
-    except (TraceFormatError, TraceNotFoundError) as error:
-        damage = error.message.removeprefix(f"{paths[0]}: ")
-        return Baseline(name, tuple(paths), _size(paths), (), damage)
-
-
-def baseline_section(folder: Path, baselines: Sequence[Baseline]) -> doc.Section:
-    """A row per baseline: what it was recorded on, its step time, and how large its files are."""
-    reports = [baseline.first for baseline in baselines]
-    steps = [report.results.steps if report else None for report in reports]
-    columns = (
-        doc.names("name", [baseline.name for baseline in baselines]),
-        doc.words("recorded", [numbers.date(started_ns(report)) for report in reports], priority=2),
-        doc.words("devices", [devices_of(report) for report in reports], priority=1),
-        doc.counts("captures", [len(baseline.paths) for baseline in baselines], priority=1),
-        doc.times("step", [step_time_ps(report) if report else None for report in reports]),
-        doc.counts("steps", [of.used_count if of else None for of in steps], priority=3),
-        doc.sizes("size", [baseline.byte_count for baseline in baselines], priority=4),
-    )
-    damage = [f"{row.name} cannot be read: {row.damage}" for row in baselines if row.damage]
-    lead = "" if baselines else f"No baseline in {folder}."
-    return doc.Section(
-        "baselines",
-        "Baselines",
-        (*doc.table("Baselines", columns), *doc.notes(*damage)),
-        lead=lead,
-        is_folded=False,
-    )

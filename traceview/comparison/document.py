@@ -17,7 +17,6 @@ from traceview.analysis.gpu_time.device_states import (
 )
 from traceview.analysis.measures.step_report import StepRow, median_step
 from traceview.analysis.rules.finding import Skipped
-from traceview.comparison.gate_document import gate_section
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -98,7 +97,7 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
 
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
-    """Everything, for a ticket: the verdict, the conditions of a gate, then the details."""
+    """Everything, for a ticket: the verdict, then the details."""
     verdict = doc.Section(
         "comparison",
         comparison.verdict,
@@ -110,18 +109,14 @@ def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
         is_folded=False,
     )
     details = (section for section in _detail_sections(comparison) if section.id != "states")
-    return (verdict, *_gate_sections(comparison), *details)
+    return (verdict, *details)
 
 
 def section_of(comparison: Comparison) -> doc.Section:
     """Everything in one section, for a terminal."""
-    first, *details = sections_of(replace(comparison, gate=None))
+    first, *details = sections_of(comparison)
     blocks = [(doc.Subheading(section.title, section.lead), *section.blocks) for section in details]
     return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
-
-
-def _gate_sections(comparison: Comparison) -> tuple[doc.Section, ...]:
-    return (gate_section(comparison.gate),) if comparison.gate else ()
 
 
 def document_of(
@@ -138,7 +133,6 @@ def document_of(
             anatomy=tuple(_anatomy(comparison)),
         ),
         sections=(
-            *_gate_sections(comparison),
             *_timeline_section(steps),
             *_detail_sections(comparison),
         ),

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
-from msgspec.structs import replace
+from typing import Annotated, Final
 
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.base.text import shell_path
 from traceview.cli.commands.gate import History
-from traceview.cli.errors import say
 from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
-
-if TYPE_CHECKING:
-    from traceview.comparison.model import GateResult
 
 
 class Format(str, Enum):
@@ -60,12 +53,6 @@ def compare(
     scaling: Annotated[
         bool, flag("Compare runs on different numbers of devices instead.", "--scaling")
     ] = False,
-    require: Annotated[
-        list[str] | None,
-        option(
-            "CONDITION", "A condition for AFTER, as of traceview gate. Repeatable.", "--require"
-        ),
-    ] = None,
     history: History = None,
     format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
     output: Output = None,
@@ -81,19 +68,17 @@ def compare(
     The difference has an interval, so that noise is not called a change. Three captures of each side show how much runs
     differ without one. Runs on other devices or of another batch are not compared: exit code 7.
 
-    Example: traceview compare logs/before logs/after --require step_time:+5%
+    Example: traceview compare logs/before logs/after -o comparison.html
     """
     if scaling:
-        if more_before or more_after or require or redact or history:
+        if more_before or more_after or redact or history:
             raise UsageError(
-                "--scaling takes runs only, without --before, --after, --require, --history and --redact"
+                "--scaling takes runs only, without --before, --after, --history and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = _target(output, runs, force=force)
         _compare_scaling(runs, target, format_, width, force=force)
         return
-    if redact and require:
-        raise UsageError("--require names devices and hosts, so it does not go with --redact")
     if further:
         raise UsageError(
             f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",
@@ -103,8 +88,6 @@ def compare(
     from traceview.comparison import document
     from traceview.comparison.build import compare as build
     from traceview.comparison.build import reports_of
-    from traceview.comparison.conditions import condition_of
-    from traceview.comparison.gate import Subject, judged
     from traceview.comparison.history import earlier_levels
 
     sides = [
@@ -118,7 +101,6 @@ def compare(
             )
     target = _target(output, [place for side in sides for place in side], force=force)
     format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    conditions = tuple(map(condition_of, require or ()))
     reports = []
     for side in sides:
         with reading(side[0], None):
@@ -132,12 +114,6 @@ def compare(
         names = Pseudonyms()
         reports = [[redacted(report, names) for report in side] for side in reports]
     comparison = build(reports[0], reports[1], earlier=earlier, force=force)
-    if conditions:
-        old, new = (
-            Subject(str(side[0]), tuple(of)) for side, of in zip(sides, reports, strict=True)
-        )
-        result = judged(new, conditions, old, earlier=earlier, force=force)
-        comparison = replace(comparison, gate=result)
     if format_ is Format.html:
         steps = document.aligned_steps(reports[0], reports[1], comparison.states)
         target.write(document.to_html(comparison, steps).encode())
@@ -152,30 +128,12 @@ def compare(
     else:
         command = _command([] if redact else sides)
         target.write_section(document.screen_of(comparison, command), width)
-    if comparison.gate is not None:
-        is_apart = target.path is None and format_ is not Format.terminal
-        _say(comparison.gate, width, is_apart=is_apart)
-        if comparison.gate.exit_code:
-            raise typer.Exit(comparison.gate.exit_code)
 
 
 def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
     """Where to write, which is none of what is read."""
     targets = [Target.of(output, force=force, source=source) for source in sources]
     return targets[0] if targets else Target.of(output, force=force)
-
-
-def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
-    """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.comparison.gate_document import gate_section, headline, message
-
-    if not is_apart:
-        Target(None).write_section(gate_section(result), width)
-        return
-    say(headline(result))
-    for judgement in result.judgements:
-        if judgement.outcome != "holds":
-            say(f"{judgement.condition}: {message(judgement)}")
 
 
 def _compare_scaling(
