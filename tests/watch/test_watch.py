@@ -1,4 +1,4 @@
-"""Each run that lands gets one line, when it is whole; alarms, metrics and the state say the same."""
+"""Each run that lands gets one line, when it is whole; alarms and metrics say the same."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_only_the_newest_runs_are_read_at_the_beginning(
 
 
 def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, None, 5)
+    follower = Follower(logs, 5)
     follower.begin()
     assert news(follower) == ["2026_01_01_00_00_00 history"]
     assert news(follower) == []
@@ -105,11 +105,10 @@ def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
     assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00 again"]]
     shutil.rmtree(logs / "plugins" / "profile" / "2026_01_02_00_00_00")
     assert news(follower) == []
-    assert [seen.run for seen in follower.memory.seen] == ["2026_01_01_00_00_00"]
 
 
 def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, None, 5)
+    follower = Follower(logs, 5)
     follower.begin()
     assert len(news(follower)) == 1
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
@@ -129,7 +128,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1.8e9
-        monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
+        monkeypatch.setattr("traceview.watch.follow.monotonic", lambda: self.now_s)
 
 
 @pytest.mark.parametrize("is_one_of_two", [False, True])
@@ -137,7 +136,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, None, 5, incomplete_after_s=60)
+    follower = Follower(logs, 5, incomplete_after_s=60)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     name = "2026_01_02_00_00_00"
@@ -160,7 +159,7 @@ def test_growth_starts_the_wait_again(
     logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, None, 5, incomplete_after_s=60)
+    follower = Follower(logs, 5, incomplete_after_s=60)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
@@ -173,33 +172,32 @@ def test_growth_starts_the_wait_again(
     assert news(follower) == ["2026_01_02_00_00_00 unreadable"]
 
 
-def said_of(command: Command, logs: Path, *options: str) -> list[str]:
-    return once(command, logs, *options).err.splitlines()
-
-
 def test_what_stays_incomplete_is_said_with_what_reads_it(
     command: Command,
     logs: Path,
     fixtures: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Also by calls from cron, which know of each other by the state only."""
     clock = Clock(monkeypatch)
     cut = land(logs, trace_in(fixtures, "keras-fit-2"), "it's cut")
     cut.write_bytes(cut.read_bytes()[:-1000])
     empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
     empty.write_bytes(b"")
-    options = ("--state", str(tmp_path / "state.json"), "--incomplete-after", "1m")
-    waiting = [
-        "traceview: empty is not complete yet",
-        "traceview: it's cut is not complete yet",
-    ]
-    assert sorted(said_of(command, logs, *options)) == waiting
+    follower = Follower(logs, 5, 60)
+    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], (), None)
+    outputs.incomplete_after = "1m"
+    follower.begin()
+
+    def said() -> list[str]:
+        outputs.look()
+        return capfd.readouterr().err.splitlines()
+
+    assert said() == []
     clock.now_s += 59
-    assert sorted(said_of(command, logs, *options)) == waiting
+    assert said() == []
     clock.now_s += 1
-    of_empty, of_cut = said_of(command, logs, *options)
+    of_empty, of_cut = sorted(said(), key=lambda line: "cut" in line)
     assert of_empty == (
         f"traceview: empty stays unreadable: its files have not grown for 1m; {empty}: the file is empty (0 bytes)"
     )
@@ -208,14 +206,14 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
         f"wrote; {cut}: byte "
     )
     _, _, salvage = of_cut.partition("What is readable of it: ")
-    assert said_of(command, logs, *options) == []
+    assert said() == []
     done = command(*shlex.split(salvage)[1:])
     assert (done.code, "damaged" in done.out) == (0, True)
 
 
 def test_a_log_directory_may_come_later(logs: Path, tmp_path: Path) -> None:
     later = tmp_path / "later"
-    follower = Follower(later, None, 5)
+    follower = Follower(later, 5)
     follower.begin()
     assert [news(follower), follower.has_runs] == [[], False]
     shutil.move(logs, later)
@@ -257,12 +255,11 @@ def test_a_full_disk_does_not_end_the_watch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its files are written again when there is room; each trouble is said once."""
+    """The file is written again when there is room; the trouble is said once."""
     disk = FullDisk(monkeypatch)
-    prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
-    follower = Follower(logs, None, 5)
-    jobs = [watch_module._Job("logs", follower)]
-    outputs = watch_module._Outputs(jobs, (), prometheus, state, is_all_new=False)
+    prometheus = tmp_path / "x.prom"
+    follower = Follower(logs, 5)
+    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], (), prometheus)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:
@@ -271,25 +268,17 @@ def test_a_full_disk_does_not_end_the_watch(
         return len(done.out.splitlines()), done.err.splitlines()
 
     assert look() == (1, [])
-    before = prometheus.read_bytes(), state.read_bytes()
+    before = prometheus.read_bytes()
     disk.is_full = True
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_02_00_00_00")
     assert look() == (0, [])
-    said = [
-        f"traceview: cannot write {path}: No space left on device; trying again"
-        for path in (prometheus, state)
-    ]
-    assert look() == (1, said)
+    said = f"traceview: cannot write {prometheus}: No space left on device; trying again"
+    assert look() == (1, [said])
     assert look() == (0, [])
-    assert (prometheus.read_bytes(), state.read_bytes()) == before
+    assert prometheus.read_bytes() == before
     disk.is_full = False
-    count, said = look()
-    assert (count, set(said)) == (
-        0,
-        {f"traceview: {path} is written again" for path in (prometheus, state)},
-    )
+    assert look() == (0, [f"traceview: {prometheus} is written again"])
     assert b"2026_01_02_00_00_00" in prometheus.read_bytes()
-    assert b"2026_01_02_00_00_00" in state.read_bytes()
     assert look() == (0, [])
 
 
@@ -305,20 +294,6 @@ def test_a_full_disk_is_the_error_of_the_only_look(
     assert done.err == (
         f"traceview: error: cannot write {tmp_path / 'x.prom'}: No space left on device\n"
     )
-
-
-def test_a_state_goes_on_where_the_last_call_ended(
-    command: Command, logs: Path, fixtures: Path, tmp_path: Path
-) -> None:
-    state = ("--state", str(tmp_path / "state.json"))
-    assert len(once(command, logs, *state).out.splitlines()) == 1
-    assert once(command, logs, *state).out == ""
-    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
-    (line,) = once(command, logs, *state).out.splitlines()
-    assert "no verdict yet: it takes 3 runs before" in line
-    (tmp_path / "state.json").write_text("{}[]")
-    done = once(command, logs, *state)
-    assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
 
 
 # Alarms
@@ -448,13 +423,12 @@ def test_labels_are_escaped() -> None:
 def test_several_log_directories_are_jobs(
     command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
-    """Each has its own runs before; lines, variables, metrics and the state tell them apart."""
+    """Each has its own runs before; lines, variables and metrics tell them apart."""
     other, out, file = tmp_path / "b" / "logs", tmp_path / "alarms", tmp_path / "x.prom"
     land(other, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     watch = ("watch", str(logs), f"eval={other}", "--once", "--every", "10ms")
-    options = ("--prometheus", str(file), "--state", str(tmp_path / "state.json"))
     say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
-    first, second = command(*watch, *options, *say).out.splitlines()
+    first, second = command(*watch, "--prometheus", str(file), *say).out.splitlines()
     assert first.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
     assert second.startswith("eval: 2026_01_02_00_00_00 · ")
     assert "the run before" not in second
@@ -463,9 +437,6 @@ def test_several_log_directories_are_jobs(
     assert sum(line.startswith("# TYPE traceview_step_time_seconds ") for line in lines) == 1
     of_steps = [line for line in lines if line.startswith("traceview_step_time_seconds{")]
     assert [re.findall(r'job="(\w+)"', line) for line in of_steps] == [["logs"], ["eval"]]
-    # What one call does not watch stays in the state.
-    assert command("watch", str(logs), "--once", "--every", "10ms", *options[2:]).out == ""
-    assert command(*watch, *options[2:]).out == ""
     done = command("watch", str(logs), str(other), "--once")
     assert (done.code, "two log directories are called logs" in done.err) == (2, True)
 
