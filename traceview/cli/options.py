@@ -84,8 +84,14 @@ Run = Annotated[str | None, option("NAME", "Run to read; by default the newest."
 
 
 def format_option(*names: str) -> Any:
-    """The option `--format` of a command that writes one thing in several formats."""
-    return option("NAME", f"{', '.join(names)}; by default by FILE's ending.", "--format")
+    """The option `--format` of a command that writes one thing in these formats; `format_of` finds the one to write."""
+    return option(
+        "NAME",
+        f"{', '.join(names)}; by default by FILE's ending.",
+        "--format",
+        parser=word_of("--format", names),
+        autocompletion=lambda: list(names),
+    )
 
 
 Output = Annotated[

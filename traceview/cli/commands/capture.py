@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -41,8 +40,7 @@ NOTHING_CAPTURED: Final = 5
 _REMOTE_ONLY: Final = ("duration", "timeout")
 _WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
 _DEMO_ONLY: Final = ("devices", "slowdown")
-_CHECK_ONLY: Final = ("format_",)
-_WITH_CHECK: Final = ("check", "format_", "script", "arguments", "out", "without")
+_WITH_CHECK: Final = ("check", "script", "arguments", "out", "without")
 _SCRIPT_ONLY: Final = ("script", "module", "step_function", "serve", "on_hang", "seconds")
 
 
@@ -54,8 +52,6 @@ def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_che
                 f"{shown} cannot be combined with --check",
                 hint="--check records nothing; to record a run, omit --check",
             )
-        if not is_check and name in _CHECK_ONLY:
-            raise UsageError(f"{shown} needs --check")
         if is_remote and name not in _WITH_REMOTE:
             raise UsageError(
                 f"{shown} cannot be combined with --remote",
@@ -104,13 +100,6 @@ def capture_running(
             progress=lambda text: show(sanitize(text)),
             run=run,
         )
-
-
-class CheckFormat(str, Enum):
-    """What the checks can be written as."""
-
-    terminal = "terminal"
-    json = "json"
 
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -177,9 +166,6 @@ def capture(
     check: Annotated[
         bool, flag("Check instead whether a capture would work here.", "--check")
     ] = False,
-    format_: Annotated[
-        CheckFormat, option("NAME", "Write --check as terminal or json.", "--format")
-    ] = CheckFormat.terminal,
 ) -> None:
     """Run a training script and record some of its steps.
 
@@ -197,9 +183,7 @@ def capture(
         os.environ.pop(VARIABLE, None)
         scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
         has_tensorflow = "tensorflow" not in listed(without)
-        show_checks(
-            scripts, out, asks_tensorflow=has_tensorflow, as_json=format_ is CheckFormat.json
-        )
+        show_checks(scripts, out, asks_tensorflow=has_tensorflow)
         return
     if remote is not None:
         received = capture_running(

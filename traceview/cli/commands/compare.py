@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated, Final
 
 from traceview.base.errors import ComparisonError, UsageError
@@ -13,18 +12,7 @@ from traceview.cli.options import Full, Output, Redact, Width, argument, flag, f
 from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
 
-
-class Format(str, Enum):
-    """What a comparison can be written as."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    html = "html"
-    json = "json"
-
-
-_BY_SUFFIX: Final = {".md": Format.markdown, ".html": Format.html, ".json": Format.json}
-
+_FORMATS: Final = ("terminal", "markdown", "html", "json")
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
 
@@ -54,7 +42,7 @@ def compare(
         bool, flag("Compare runs on different numbers of devices instead.", "--scaling")
     ] = False,
     history: History = None,
-    format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
+    format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Annotated[
         bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
@@ -100,11 +88,11 @@ def compare(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
     target = _target(output, [place for side in sides for place in side], force=force)
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    format_ = format_of(format_, target.path, _FORMATS)
     reports = []
     for side in sides:
         with reading(side[0], None):
-            reports.append(reports_of(side, lanes=format_ is Format.html))
+            reports.append(reports_of(side, lanes=format_ == "html"))
     earlier = earlier_levels(history, [*reports[0], *reports[1]]) if history else ()
     if redact:
         from traceview.report.pseudonyms import Pseudonyms
@@ -114,12 +102,12 @@ def compare(
         names = Pseudonyms()
         reports = [[redacted(report, names) for report in side] for side in reports]
     comparison = build(reports[0], reports[1], earlier=earlier, force=force)
-    if format_ is Format.html:
+    if format_ == "html":
         steps = document.aligned_steps(reports[0], reports[1], comparison.states)
         target.write(document.to_html(comparison, steps).encode())
-    elif format_ is Format.markdown:
+    elif format_ == "markdown":
         target.write(document.to_markdown(comparison).encode())
-    elif format_ is Format.json:
+    elif format_ == "json":
         from traceview.document.json_text import dumped
 
         target.write(dumped(comparison))
@@ -137,12 +125,12 @@ def _target(output: Location | None, sources: list[Location], *, force: bool) ->
 
 
 def _compare_scaling(
-    runs: list[Location], target: Target, format_: Format | None, width: int | None, *, force: bool
+    runs: list[Location], target: Target, format_: str | None, width: int | None, *, force: bool
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.rules.finding import Skipped
     from traceview.cli.progress import reading
-    from traceview.comparison.scaling import headline, scaled_runs, scaling_section
+    from traceview.comparison.scaling import scaled_runs, scaling_section
     from traceview.report.given import report_at
 
     reports = []
@@ -152,22 +140,8 @@ def _compare_scaling(
     scaled = scaled_runs(reports, force=force)
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    if format_ is Format.json:
-        from traceview.document.json_text import dumped
-
-        target.write(dumped(scaled))
-    elif format_ is Format.html:
-        from traceview.document.html.printer import render_sections
-
-        page = render_sections("scaling", headline(scaled), [scaling_section(scaled)])
-        target.write(page.encode())
-    elif format_ is Format.markdown:
-        from traceview.document.markdown import render_section
-
-        target.write(render_section(scaling_section(scaled)))
-    else:
-        target.write_section(scaling_section(scaled), width)
+    format_ = format_of(format_, target.path, _FORMATS)
+    target.write_record(scaled, scaling_section(scaled), format_, "scaling", width)
 
 
 def _command(sides: list[list[Location]]) -> str:

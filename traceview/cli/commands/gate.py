@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -28,7 +27,7 @@ from traceview.cli.options import (
     logdir_of,
     option,
 )
-from traceview.cli.output import Target, format_of, write_file
+from traceview.cli.output import TERMINAL, Target, format_of, write_file
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -36,15 +35,7 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
 
 
-class Format(str, Enum):
-    """What the verdict can be written as."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    json = "json"
-
-
-_BY_SUFFIX: Final = {".md": Format.markdown, ".json": Format.json}
+_FORMATS: Final = ("terminal", "markdown", "json")
 
 _OF_SAVING: Final = ("subjects", "save", "folder", "run", "salvage", "redact", "force")
 """Options that --save takes."""
@@ -87,7 +78,7 @@ def gate(
         ),
     ] = None,
     run: Run = None,
-    format_: Annotated[Format | None, format_option("terminal", "markdown", "json")] = None,
+    format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     junit: Annotated[
         Location | None, option("FILE", "Write JUnit XML, too; replaces FILE.", parser=location_of)
@@ -123,11 +114,14 @@ def gate(
         return
     if redact:
         raise UsageError("--redact needs --save: a verdict names devices")
+    from secrets import token_hex
+
     from traceview.comparison.gate import Subject, asked_conditions, baseline_of, judged
+    from traceview.comparison.gate_document import gate_section
     from traceview.comparison.history import earlier_levels
 
     target, *_ = [Target.of(output, force=force, source=subject) for subject in subjects]
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
+    format_ = format_of(format_, target.path, _FORMATS)
     conditions, asked_baseline = asked_conditions(require or (), budget, baseline)
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
     reports = _read(subjects, run, salvage=salvage)
@@ -137,7 +131,13 @@ def gate(
         before,
         earlier=earlier_levels(history, reports) if history else (),
     )
-    _write(target, format_, result, width, is_guarded=github and target.path is None)
+    # GitHub reads commands from this output, and must see none in names of the trace.
+    token = token_hex(16) if github and target.path is None and format_ == TERMINAL else ""
+    if token:
+        target.write(f"::stop-commands::{token}\n")
+    target.write_record(result, gate_section(result), format_, "gate", width)
+    if token:
+        target.write(f"::{token}::\n")
     if github:
         _annotate(result)
     problems = list(_problems_beside(result, junit, subjects, has_summary=github))
@@ -159,29 +159,6 @@ def _read(subjects: list[Location], run: str | None, *, salvage: bool) -> list[R
         with reading(subject, run):
             reports.append(report_at(subject, run=run, salvage=salvage))
     return reports
-
-
-def _write(
-    target: Target, format_: Format, result: GateResult, width: int | None, *, is_guarded: bool
-) -> None:
-    """The verdict. `is_guarded`: GitHub reads commands from this output, and must see none in names of the trace."""
-    from traceview.comparison.gate_document import gate_section, summary
-
-    if format_ is Format.json:
-        from traceview.document.json_text import dumped
-
-        target.write(dumped(result))
-    elif format_ is Format.markdown:
-        target.write(summary(result))
-    else:
-        from secrets import token_hex
-
-        token = token_hex(16)
-        if is_guarded:
-            target.write(f"::stop-commands::{token}\n")
-        target.write_section(gate_section(result), width)
-        if is_guarded:
-            target.write(f"::{token}::\n")
 
 
 def _junit(result: GateResult) -> bytes:
