@@ -220,12 +220,18 @@ class Target(Struct, frozen=True):
 
     def write_section(self, section: Section, width: int | None) -> None:
         """Write one section as a terminal shows it."""
+        self.write_sections([section], width)
+
+    def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
+        """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
 
-        columns = self.width(width)
-        self.write(
-            render_section(section, width=columns, color=self.has_color, unicode=self.has_unicode)
+        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        texts = (
+            render_section(section, width=columns, color=color, unicode=unicode)
+            for section in sections
         )
+        self.write("\n".join(texts))
 
     def write_record(
         self, record: Any, section: Section, format_: str, title: str, width: int | None

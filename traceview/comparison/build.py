@@ -48,11 +48,10 @@ from traceview.comparison.sides import (
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
 from traceview.report.build import analyze
-from traceview.report.given import SAVED
+from traceview.report.given import report_at
 from traceview.report.model import Report, is_lost, why_absent
-from traceview.report.saved import load_report
+from traceview.store.address import location_of
 from traceview.trace.model import Trace
-from traceview.trace.reading.load import load
 
 _COMPARED: Final = {
     "device_time": "the devices in use",
@@ -142,20 +141,20 @@ Source = Trace | Report | str | Location
 """What a report is made of, or is."""
 
 
-def reports_of(sources: Sequence[Source], *, lanes: bool = False) -> list[Report]:
+def reports_of(sources: Sequence[Source]) -> list[Report]:
     """A report of each source: log directories, runs, single traces and saved reports, one after the other in memory.
 
-    `lanes`: with what a timeline draws, where there is a trace. Raises what `load` and `load_report` raise.
+    Raises what `load` and `load_report` raise.
     """
-    return [_report_of(source, lanes=lanes) for source in sources]
+    return [_report_of(source) for source in sources]
 
 
-def _report_of(source: Source, *, lanes: bool) -> Report:
+def _report_of(source: Source) -> Report:
     if isinstance(source, Report):
         return source
-    if not isinstance(source, Trace) and str(source).lower().endswith(SAVED):
-        return load_report(source)
-    return analyze(source if isinstance(source, Trace) else load(source), lanes=lanes)
+    if isinstance(source, Trace):
+        return analyze(source)
+    return report_at(location_of(source))
 
 
 def compare(

@@ -214,7 +214,6 @@ class FindingDifference(Record, frozen=True):
         after_ps: The same after.
         before_ratio: What it cost before as a share of the GPU time; null as before_ps is.
         after_ratio: The same after.
-        is_within_noise: Whether its states changed, but not beyond noise; only warnings are listed then.
     """
 
     code: str
@@ -224,7 +223,6 @@ class FindingDifference(Record, frozen=True):
     after_ps: Picoseconds | None
     before_ratio: Share | None
     after_ratio: Share | None
-    is_within_noise: bool = False
 
 
 GATE_SCHEMA_VERSION: Final = 1

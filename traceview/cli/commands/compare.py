@@ -65,7 +65,7 @@ def compare(
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = _target(output, runs, force=force)
-        _compare_scaling(runs, target, format_, width, force=force)
+        _compare_scaling(runs, target, format_, width)
         return
     if further:
         raise UsageError(
@@ -92,7 +92,7 @@ def compare(
     reports = []
     for side in sides:
         with reading(side[0], None):
-            reports.append(reports_of(side, lanes=format_ == "html"))
+            reports.append(reports_of(side))
     earlier = earlier_levels(history, [*reports[0], *reports[1]]) if history else ()
     if redact:
         from traceview.report.pseudonyms import Pseudonyms
@@ -103,8 +103,7 @@ def compare(
         reports = [[redacted(report, names) for report in side] for side in reports]
     comparison = build(reports[0], reports[1], earlier=earlier, force=force)
     if format_ == "html":
-        steps = document.aligned_steps(reports[0], reports[1], comparison.states)
-        target.write(document.to_html(comparison, steps).encode())
+        target.write(document.to_html(comparison).encode())
     elif format_ == "markdown":
         target.write(document.to_markdown(comparison).encode())
     elif format_ == "json":
@@ -112,7 +111,7 @@ def compare(
 
         target.write(dumped(comparison))
     elif full or target.path is not None:
-        target.write_section(document.section_of(comparison), width)
+        target.write_sections(document.sections_of(comparison), width)
     else:
         command = _command([] if redact else sides)
         target.write_section(document.screen_of(comparison, command), width)
@@ -125,7 +124,7 @@ def _target(output: Location | None, sources: list[Location], *, force: bool) ->
 
 
 def _compare_scaling(
-    runs: list[Location], target: Target, format_: str | None, width: int | None, *, force: bool
+    runs: list[Location], target: Target, format_: str | None, width: int | None
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.rules.finding import Skipped
@@ -137,7 +136,7 @@ def _compare_scaling(
     for run in runs:
         with reading(run, None):
             reports.append(report_at(run))
-    scaled = scaled_runs(reports, force=force)
+    scaled = scaled_runs(reports)
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
     format_ = format_of(format_, target.path, _FORMATS)
