@@ -9,11 +9,10 @@ import pytest
 
 from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.comparison.baselines import reduced
+from traceview.comparison.baselines import FILES, file_content
 from traceview.comparison.gate import asked_conditions, baseline_of, budget_in
-from traceview.document.json_text import encoded
 from traceview.report.model import with_reasons
-from traceview.report.saved import to_json
+from traceview.report.saved import load_report, to_json
 
 
 @pytest.fixture
@@ -80,14 +79,15 @@ def test_what_is_asked_for(file: Path) -> None:
 
 def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / ".traceview" / "baselines"
+    folder = tmp_path / ".traceview" / "baselines" / "main"
     folder.mkdir(parents=True)
     report = full_report()
-    for name in ("main.json", "main~2.json"):
-        (folder / name).write_bytes(encoded(reduced(report)))
+    for name in FILES[:2]:
+        (folder / name).write_bytes(file_content(report))
     Path("whole.json").write_text(to_json(report), encoding="utf-8")
-    first, second = baseline_of("main", None).reports
-    assert first.reduced == second.reduced != ()
+    named = baseline_of("main", None).reports
+    assert named == (load_report(folder / FILES[0]),) * 2
+    assert named[0].results.steps == report.results.steps
     assert baseline_of("whole.json", None).reports == (with_reasons(report),)
     assert baseline_of("./whole.json", None).reports == (with_reasons(report),)
     with pytest.raises(TraceNotFoundError) as caught:

@@ -1,4 +1,4 @@
-"""Each run that lands gets one line, when it is whole; alarms and metrics say the same."""
+"""Each run that lands gets one line, when it is whole; metrics say the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from tests.command import Command, Done
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.watch import commands
-from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
 from traceview.watch.follow import Follower, Unreadable
 from traceview.watch.metrics import NewestRun, metrics_text
@@ -70,7 +67,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "2026_01_01_00_00_00 · median step 67.0 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
-        "for input: Map is too slow.\n"
+        "for input: Map is too slow. · input-bound\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
@@ -185,7 +182,7 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
     empty.write_bytes(b"")
     follower = Follower(logs, 5, 60)
-    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], (), None)
+    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], None)
     outputs.incomplete_after = "1m"
     follower.begin()
 
@@ -259,7 +256,7 @@ def test_a_full_disk_does_not_end_the_watch(
     disk = FullDisk(monkeypatch)
     prometheus = tmp_path / "x.prom"
     follower = Follower(logs, 5)
-    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], (), prometheus)
+    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], prometheus)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:
@@ -296,7 +293,7 @@ def test_a_full_disk_is_the_error_of_the_only_look(
     )
 
 
-# Alarms
+# Metrics
 
 
 def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
@@ -312,73 +309,6 @@ def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
         (DeviceFacts("GPU:0", 0.25),),
         {"compute": 0.25, "input": 0.75},
     )
-
-
-def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "alarms"
-    say = f'echo "$TRACEVIEW_RUN $TRACEVIEW_FINDING $TRACEVIEW_SEVERITY $TRACEVIEW_STEP_SECONDS" >> {out}'
-    pairs = ("--on-finding", "INPUT-BOUND", say, "--on-finding", "d2h-sync", say)
-    assert once(command, logs, *pairs).code == 0
-    assert out.read_text() == "2026_01_01_00_00_00 input-bound critical 0.066959623\n"
-
-
-def test_a_command_that_fails_is_named(
-    command: Command, logs: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    done = once(command, logs, "--on-finding", "input-bound", "echo said; exit 3")
-    assert done.code == 0
-    assert done.out.count("\n") == 1  # what the command prints is no line of a run
-    assert done.err == (
-        "said\ntraceview: --on-finding input-bound: the command ended with exit code 3\n"
-    )
-
-
-def test_no_text_of_a_trace_becomes_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    say = OnFinding(
-        "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
-    )
-    run = NewestRun("job", HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None, 1, 0)
-    assert list(run_commands((say,), run)) == []
-    said = (tmp_path / "out").read_text()
-    assert said.count("touch hit") == 6
-    assert "\n" not in said
-    assert "\x1b" not in said
-    assert not (tmp_path / "hit").exists()
-
-
-def test_a_command_that_hangs_is_ended_with_what_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
-    alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
-    assert "took longer than 0.3 s and was ended" in wrong
-    status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
-    deadline = time.monotonic() + 5
-    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize(
-    ("pair", "said"),
-    [
-        (("no-such-code", "true"), "no finding is called 'no-such-code'"),
-        (("input-bound", " "), "the command is empty"),
-        (("input-bound",), "requires 2 arguments"),
-    ],
-)
-def test_alarms_that_cannot_be(
-    pair: tuple[str, ...], said: str, command: Command, logs: Path
-) -> None:
-    done = once(command, logs, "--on-finding", *pair)
-    assert (done.code, said in done.err, done.out) == (2, True, "")
-
-
-# Metrics
 
 
 def test_metrics_of_the_newest_run(command: Command, logs: Path, tmp_path: Path) -> None:
@@ -423,16 +353,14 @@ def test_labels_are_escaped() -> None:
 def test_several_log_directories_are_jobs(
     command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
-    """Each has its own runs before; lines, variables and metrics tell them apart."""
-    other, out, file = tmp_path / "b" / "logs", tmp_path / "alarms", tmp_path / "x.prom"
+    """Each has its own runs before; lines and metrics tell them apart."""
+    other, file = tmp_path / "b" / "logs", tmp_path / "x.prom"
     land(other, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     watch = ("watch", str(logs), f"eval={other}", "--once", "--every", "10ms")
-    say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
-    first, second = command(*watch, "--prometheus", str(file), *say).out.splitlines()
+    first, second = command(*watch, "--prometheus", str(file)).out.splitlines()
     assert first.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
     assert second.startswith("eval: 2026_01_02_00_00_00 · ")
     assert "the run before" not in second
-    assert out.read_text() == "logs 2026_01_01_00_00_00\n"
     lines = file.read_text().splitlines()
     assert sum(line.startswith("# TYPE traceview_step_time_seconds ") for line in lines) == 1
     of_steps = [line for line in lines if line.startswith("traceview_step_time_seconds{")]

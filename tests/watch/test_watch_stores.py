@@ -54,7 +54,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     follower = Follower(location_of("memory://logs"), 5)
-    outputs = _Outputs([_Job("logs", follower)], (), None)
+    outputs = _Outputs([_Job("logs", follower)], None)
     follower.begin()
 
     def fail(*_: object) -> None:

@@ -39,11 +39,7 @@ class _Commands(Mapping[str, Any]):
             alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
                 function
             )
-            made = typer.main.get_command(alone)
-            for parameter in made.params:
-                if parameter.name in getattr(module, "PAIRS", ()):
-                    parameter.nargs = 2
-            self._made[name] = made
+            self._made[name] = typer.main.get_command(alone)
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -27,7 +27,7 @@ from traceview.cli.options import (
     logdir_of,
     option,
 )
-from traceview.cli.output import TERMINAL, Target, format_of, write_file
+from traceview.cli.output import TERMINAL, Bundle, Target, format_of, write_file
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -210,40 +210,26 @@ def _append_summary(result: GateResult) -> None:
         raise UsageError(f"cannot write {place}: {reason}") from error
 
 
-# Baselines
-
-
 def _save(
     name: str, reports: list[Report], folder: Path | None, *, is_redacted: bool, force: bool
 ) -> None:
-    """Save captures as a baseline, without their timelines and single gaps."""
-    from traceview.comparison.baselines import DEFAULT_FOLDER, new_paths, paths_of, reduced
+    """Save captures as a baseline."""
+    from traceview.comparison.baselines import DEFAULT_FOLDER, FILES, checked_name, file_content
     from traceview.comparison.sides import distinct
-    from traceview.document.json_text import encoded
     from traceview.document.numbers import size
 
-    place = folder or DEFAULT_FOLDER
     if is_redacted:
         from traceview.report.pseudonyms import Pseudonyms
         from traceview.report.redaction import redacted
 
         names = Pseudonyms()
         reports = [redacted(report, names) for report in reports]
-    contents = [encoded(reduced(report)) + b"\n" for report in distinct(reports)]
-    paths = new_paths(place, name, len(contents), force=force)
+    contents = [file_content(report) for report in distinct(reports)]
+    place = (folder or DEFAULT_FOLDER) / checked_name(name)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make {place}: {error.strerror or error}") from error
-    for path, content in zip(paths, contents, strict=True):
-        write_file(path, [content])
-        say(f"saved {path} ({size(len(content))})")
-    for stale in paths_of(place, name)[len(paths) :]:
-        _remove(stale)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink()
-    except OSError as error:
-        raise UsageError(f"cannot remove {path}: {error.strerror or error}") from error
+        raise UsageError(f"cannot make {place.parent}: {error.strerror or error}") from error
+    files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
+    Bundle(place, FILES, force).write(files)
+    say(f"saved {place} ({size(sum(map(len, contents)))})")

@@ -1,10 +1,10 @@
-"""Defines `traceview watch`: a line for each new run of log directories, and alarms and metrics for other programs."""
+"""Defines `traceview watch`: a line for each new run of log directories, and metrics for other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
@@ -22,12 +22,8 @@ from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.commands import OnFinding
     from traceview.watch.follow import Follower, News, Unreadable
     from traceview.watch.metrics import NewestRun
-
-PAIRS: Final = ("on_finding",)
-"""Options of two values."""
 
 
 def watch(
@@ -57,14 +53,6 @@ def watch(
             show_default=True,
         ),
     ] = 5,
-    on_finding: Annotated[
-        list[str] | None,  # pairs, see PAIRS: Typer knows no list of tuples
-        option(
-            "CODE COMMAND",
-            "Run this shell command if a new run has this finding. May be repeated.",
-            "--on-finding",
-        ),
-    ] = None,
     prometheus: Annotated[
         Location | None,
         option(
@@ -79,11 +67,9 @@ def watch(
 
     A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
     before, and the verdict; with several log directories it begins with the job. Files that still grow or are cut off are
-    waited for; of those that do not grow any more traceview says once that they stay incomplete. Commands get what is
-    known of the run in variables: TRACEVIEW_JOB, TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run
-    for runs that come while traceview watches, with --once for each run that gets a line.
+    waited for; of those that do not grow any more traceview says once that they stay incomplete.
 
-    Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
+    Example: traceview watch train=/data/a/logs eval=/data/b/logs --prometheus /var/lib/node_exporter/traceview.prom
     """
     from traceview.capture.window.ranges import parse_duration
     from traceview.cli.termination import terminable
@@ -92,13 +78,12 @@ def watch(
 
     interval_s = parse_duration("--every", every) / 1000
     incomplete_after_s = parse_duration("--incomplete-after", incomplete_after) / 1000
-    commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
     if prometheus is not None:
         _check_own(prometheus)
     jobs = [
         _Job(name, Follower(logdir, last, incomplete_after_s)) for name, logdir in _named(logdirs)
     ]
-    outputs = _Outputs(jobs, commands, prometheus, once, incomplete_after)
+    outputs = _Outputs(jobs, prometheus, once, incomplete_after)
     with terminable():
         for job in jobs:
             job.follower.begin()
@@ -156,7 +141,6 @@ class _Outputs(Struct):
     """Where the news of the log directories go. `unwritten`: why the file of metrics is older than what was reported."""
 
     jobs: list[_Job]
-    commands: tuple[OnFinding, ...]
     prometheus: Location | None
     is_once: bool = False
     incomplete_after: str = ""
@@ -207,7 +191,6 @@ class _Outputs(Struct):
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
-        from traceview.watch.commands import run_commands
         from traceview.watch.facts import line_of
 
         facts = news.facts
@@ -217,10 +200,6 @@ class _Outputs(Struct):
         line = sanitize(f"{self.prefix(job)}{line}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
-        run = job.run(news)
-        if self.is_once or not news.is_history:
-            for wrong in run_commands(self.commands, run):
-                say(wrong)
         if news.damage:
             say(
                 f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
@@ -263,18 +242,6 @@ class _Outputs(Struct):
             return
         if before is not None:
             say(f"{self.prometheus} is written again")
-
-
-def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
-    from traceview.report.build import check_codes
-    from traceview.watch.commands import OnFinding
-
-    commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
-    check_codes([command.code for command in commands])
-    for command in commands:
-        if not command.command.strip():
-            raise UsageError(f"--on-finding {command.code}: the command is empty")
-    return commands
 
 
 def _check_own(path: Location) -> None:
