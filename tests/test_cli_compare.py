@@ -75,7 +75,7 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
     assert done.code == 0
     assert lines[0].startswith("54% slower: 29.1 → 44.9 ms per step (95% interval ")
     assert len(lines) <= 24
-    assert lines[-1].startswith("traceview compare ")  # never broken, however long
+    assert lines[-1] == "-o comparison.html, .md or .json has everything."
     assert max(map(len, lines[:-1])) <= 80
 
 
@@ -186,14 +186,11 @@ def test_a_capture_that_is_given_again_counts_once(
     alone = json.loads(command("compare", *runs, *asked).out)
     done = command("compare", *runs, *again, *asked)
     data = json.loads(done.out)
-    said = [
-        "3 captures before are of 1 run, which counts once",
-        "2 captures after are of 1 run, which counts once",
-    ]
-    assert data["limits"][:2] == said
+    said = "A capture that is given again counts once"
+    assert data["limits"][0] == said
     assert data | {"limits": alone["limits"]} == alone
     screen = " ".join(command("compare", *runs, *again).out.split())
-    assert said[0] in screen
+    assert said in screen
 
 
 def test_a_run_on_both_sides(

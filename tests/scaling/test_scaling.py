@@ -115,7 +115,7 @@ def test_several_runs_of_one_count_are_one_row() -> None:
 def test_a_run_given_again_counts_once() -> None:
     result = scaled(*WEAK, WEAK[0])
     assert result.rows == scaled(*WEAK).rows
-    assert result.remarks[0] == "4 captures are of 3 runs, each of which counts once."
+    assert result.remarks[0] == "A capture that is given again counts once."
 
 
 def precise(report: Report, policy: str) -> Report:

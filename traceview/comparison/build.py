@@ -49,15 +49,10 @@ from traceview.comparison.verdict import verdict_of, verdict_on_different_work, 
 from traceview.document import numbers
 from traceview.report.build import analyze
 from traceview.report.given import report_at
-from traceview.report.model import Report, is_lost, why_absent
+from traceview.report.model import Report, why_absent
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
 
-_COMPARED: Final = {
-    "device_time": "the devices in use",
-    "steps": "the steps as found",
-}
-"""Results that are compared beside the states and the ops."""
 _LARGE_OVERHEAD: Final = 0.1
 """Of the step: what the profiler adds is worth a word; a choice of ours."""
 _LONG_FACTOR: Final = 3
@@ -77,14 +72,6 @@ def limits_of(
     yield from _long_steps(steps)
     if not has_states:
         yield f"The difference is not explained by states: {_why_no_states(reports)}"
-    for name, side in zip(SIDES, sides, strict=True):
-        for report in side:
-            lost = [words for topic, words in _COMPARED.items() if is_lost(report, topic)]
-            if lost:
-                yield (
-                    f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}, "
-                    "so these are not compared"
-                )
     if step.basis == "none":
         yield "A side has a single step, which shows no noise: capture ten or more"
     if step.basis == "assumed":

@@ -60,11 +60,8 @@ _NOISE: Final = {
 """Whether a difference is larger than the noise of the steps explains."""
 
 
-def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
-    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted.
-
-    `full_command`: shows everything.
-    """
+def screen_of(comparison: Comparison) -> doc.Section:
+    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted."""
     findings = comparison.findings
     hidden = len(findings) - _BRIEF_NOTES
     return doc.Section(
@@ -83,7 +80,7 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
             *doc.remarks(
                 *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
             ),
-            *((doc.Remark("All:", full_command),) if full_command else ()),
+            *doc.remarks("`-o comparison.html`, `.md` or `.json` has everything."),
         ),
         is_folded=False,
     )
@@ -284,7 +281,7 @@ def _ops_table(
             *(() if is_brief else details),
         ),
         row_count=len(changed),
-        rest="--full" if is_brief else "the JSON",
+        rest="-o FILE" if is_brief else "the JSON",
     )
 
 

@@ -18,6 +18,7 @@ from traceview.base.record import (
 from traceview.base.version import VERSION
 from traceview.comparison.noise import run_spread_of, step_change, step_level
 from traceview.comparison.sides import (
+    AGAIN,
     BLOCKING,
     CaptureSteps,
     capture_steps,
@@ -25,7 +26,6 @@ from traceview.comparison.sides import (
     distinct,
     mean,
     mean_of,
-    repeat_words,
     step_time_ps,
     whole,
 )
@@ -93,9 +93,10 @@ class ScaledRuns(Record, frozen=True):
 
 def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
-    remarks = list(_repeats(reports))
+    runs = distinct(reports)
+    remarks = [f"{AGAIN}."] if len(runs) < len(reports) else []
     by_count: dict[int, list[Report]] = {}
-    for report in distinct(reports):
+    for report in runs:
         count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
             remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
@@ -129,12 +130,6 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
         basis="examples" if has_examples else "steps",
         remarks=tuple(remarks),
     )
-
-
-def _repeats(reports: Sequence[Report]) -> Iterator[str]:
-    words = repeat_words(reports)
-    if words:
-        yield f"{words}."
 
 
 def _unlike(group: Sequence[Report]) -> Iterator[str]:

@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
-from traceview.base.text import shell_path
 from traceview.cli.commands.gate import History
-from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
+from traceview.cli.options import Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
 
@@ -48,7 +47,6 @@ def compare(
         bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
     ] = False,
     redact: Redact = False,
-    full: Full = False,
     width: Width = None,
 ) -> None:
     """Show whether a change made the step faster, and why.
@@ -110,11 +108,10 @@ def compare(
         from traceview.document.json_text import dumped
 
         target.write(dumped(comparison))
-    elif full or target.path is not None:
+    elif target.path is not None:
         target.write_sections(document.sections_of(comparison), width)
     else:
-        command = _command([] if redact else sides)
-        target.write_section(document.screen_of(comparison, command), width)
+        target.write_section(document.screen_of(comparison), width)
 
 
 def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
@@ -141,16 +138,3 @@ def _compare_scaling(
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
     format_ = format_of(format_, target.path, _FORMATS)
     target.write_record(scaled, scaling_section(scaled), format_, "scaling", width)
-
-
-def _command(sides: list[list[Location]]) -> str:
-    """What shows everything."""
-    if not sides:
-        return "traceview compare BEFORE AFTER --redact --full"
-    first = [shell_path(side[0]) for side in sides]
-    more = [
-        f" {option} {shell_path(place)}"
-        for option, side in zip(("--before", "--after"), sides, strict=True)
-        for place in side[1:]
-    ]
-    return f"traceview compare {' '.join(first)}{''.join(more)} --full"
