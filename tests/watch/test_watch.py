@@ -133,7 +133,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, 5, incomplete_after_s=60)
+    follower = Follower(logs, 5)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     name = "2026_01_02_00_00_00"
@@ -142,7 +142,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     if is_one_of_two:
         land(logs, trace_in(fixtures, "keras-fit-2"), name, "host-b")
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
-    clock.now_s += 59
+    clock.now_s += 119
     assert news(follower) == []
     clock.now_s += 1
     at_last = [name] if is_one_of_two else [f"{name} unreadable"]
@@ -156,14 +156,14 @@ def test_growth_starts_the_wait_again(
     logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, 5, incomplete_after_s=60)
+    follower = Follower(logs, 5)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     for size in (1000, 1001, 1002):
         file.write_bytes(whole[:size])
         news(follower)
-        clock.now_s += 59
+        clock.now_s += 119
         assert news(follower) == []
     clock.now_s += 1
     assert news(follower) == ["2026_01_02_00_00_00 unreadable"]
@@ -181,9 +181,8 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     cut.write_bytes(cut.read_bytes()[:-1000])
     empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
     empty.write_bytes(b"")
-    follower = Follower(logs, 5, 60)
+    follower = Follower(logs, 5)
     outputs = watch_module._Outputs([watch_module._Job("logs", follower)], None)
-    outputs.incomplete_after = "1m"
     follower.begin()
 
     def said() -> list[str]:
@@ -191,15 +190,15 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
         return capfd.readouterr().err.splitlines()
 
     assert said() == []
-    clock.now_s += 59
+    clock.now_s += 119
     assert said() == []
     clock.now_s += 1
     of_empty, of_cut = sorted(said(), key=lambda line: "cut" in line)
     assert of_empty == (
-        f"traceview: empty stays unreadable: its files have not grown for 1m; {empty}: the file is empty (0 bytes)"
+        f"traceview: empty stays unreadable: its files have not grown for two minutes; {empty}: the file is empty (0 bytes)"
     )
     assert of_cut.startswith(
-        "traceview: it's cut stays incomplete: its files have not grown for 1m, so its job may have ended while it "
+        "traceview: it's cut stays incomplete: its files have not grown for two minutes, so its job may have ended while it "
         f"wrote; {cut}: byte "
     )
     _, _, salvage = of_cut.partition("What is readable of it: ")

@@ -21,8 +21,8 @@ from traceview.watch.facts import RunFacts, StepChange, change_since, facts_of
 Files: TypeAlias = tuple[tuple[str, int], ...]
 """The names of the files of a run and their sizes in bytes."""
 
-INCOMPLETE_AFTER_S: Final = 120.0
-"""A file that has not grown for so long is written by nobody any more; a choice of ours."""
+INCOMPLETE_AFTER_S: Final = 120
+"""A damaged file that has not grown for so long is written by nobody any more; a choice of ours."""
 
 
 class News(Struct, frozen=True):
@@ -55,16 +55,10 @@ class _Sizes(Struct, frozen=True):
 
 
 class Follower:
-    """The runs below `logdir`. `most`: how many runs before are compared with, and read at the beginning.
+    """The runs below `logdir`. `most`: how many runs before are compared with, and read at the beginning."""
 
-    `incomplete_after_s`: damaged files that have not grown for so long stay so.
-    """
-
-    def __init__(
-        self, logdir: Location, most: int, incomplete_after_s: float = INCOMPLETE_AFTER_S
-    ) -> None:
+    def __init__(self, logdir: Location, most: int) -> None:
         self.logdir = logdir
-        self._incomplete_after_s = incomplete_after_s
         self._most = most
         self._there: dict[str, _Sizes] = {}
         self._seen: dict[str, Files] = {}
@@ -124,7 +118,7 @@ class Follower:
     def _read(self, files: RunFiles) -> Iterator[News | Unreadable]:
         run, there = files.name, self._there[files.name]
         is_again = run in self._seen
-        is_patient = monotonic() - there.since_s < self._incomplete_after_s
+        is_patient = monotonic() - there.since_s < INCOMPLETE_AFTER_S
         if there.looks > 1 and is_patient:
             # It was damaged when it was read, and is as it was then.
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Struct
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from traceview.watch.metrics import NewestRun
 
 
+_QUIET: Final = "its files have not grown for two minutes"
+
+
 def watch(
     logdirs: Annotated[
         list[str],
@@ -35,15 +38,6 @@ def watch(
         str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
     once: Annotated[bool, flag("End after two looks, for cron and for tests.", "--once")] = False,
-    incomplete_after: Annotated[
-        str,
-        option(
-            "TIME",
-            "Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
-            "--incomplete-after",
-            show_default=True,
-        ),
-    ] = "2m",
     last: Annotated[
         int,
         option(
@@ -77,13 +71,10 @@ def watch(
     from traceview.watch.follow import Follower
 
     interval_s = parse_duration("--every", every) / 1000
-    incomplete_after_s = parse_duration("--incomplete-after", incomplete_after) / 1000
     if prometheus is not None:
         _check_own(prometheus)
-    jobs = [
-        _Job(name, Follower(logdir, last, incomplete_after_s)) for name, logdir in _named(logdirs)
-    ]
-    outputs = _Outputs(jobs, prometheus, once, incomplete_after)
+    jobs = [_Job(name, Follower(logdir, last)) for name, logdir in _named(logdirs)]
+    outputs = _Outputs(jobs, prometheus, once)
     with terminable():
         for job in jobs:
             job.follower.begin()
@@ -143,7 +134,6 @@ class _Outputs(Struct):
     jobs: list[_Job]
     prometheus: Location | None
     is_once: bool = False
-    incomplete_after: str = ""
     unwritten: TraceviewError | None = None
 
     def look(self) -> None:
@@ -202,7 +192,7 @@ class _Outputs(Struct):
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
         if news.damage:
             say(
-                f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
+                f"{facts.run} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
             )
         self.renew_metrics()
 
@@ -212,17 +202,12 @@ class _Outputs(Struct):
 
         run = f"{self.prefix(job)}{news.run}"
         if not news.is_in_part:
-            return f"{run} stays unreadable: {self.quiet}; {news.reason}"
+            return f"{run} stays unreadable: {_QUIET}; {news.reason}"
         command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
         return (
-            f"{run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
+            f"{run} stays incomplete: {_QUIET}, so its job may have ended while it wrote; {news.reason}. "
             f"What is readable of it: {command} --salvage"
         )
-
-    @property
-    def quiet(self) -> str:
-        """How long nothing was written."""
-        return f"its files have not grown for {self.incomplete_after}"
 
     def renew_metrics(self) -> None:
         """Replace the file of metrics, if there is one and a run to write of. A failure is said once; the next look tries again."""
