@@ -155,7 +155,9 @@ def test_another_model_on_more_devices_is_said() -> None:
         for report, count in ((WEAK[0], 6_130), (WEAK[-1], 1_050_112))
     )
     (remark, *_) = scaled(small, large).remarks
-    assert remark.startswith("Between the numbers of devices more differs: parameters: 1,050,112 and ")
+    assert remark.startswith(
+        "Between the numbers of devices more differs: parameters: 1,050,112 and "
+    )
 
 
 def test_what_limits_the_comparison_is_said() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceview.trace.windows import StepRange, WindowKind
 
 
-FORMATS: Final = ("terminal", "csv", "parquet", "json")
+FORMATS: Final = ("terminal", "csv", "json", "parquet")
 """What a table can be written as."""
 _UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
 """Endings that the name of a column for `--sort` may lack."""
