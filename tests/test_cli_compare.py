@@ -75,7 +75,7 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
     assert done.code == 0
     assert lines[0].startswith("54% slower: 29.1 → 44.9 ms per step (95% interval ")
     assert len(lines) <= 24
-    assert lines[-1] == "All of it: -o FILE."
+    assert lines[-1] == "Everything: -o comparison.html, .md or .json."
     assert max(map(len, lines[:-1])) <= 80
 
 

@@ -80,7 +80,7 @@ def screen_of(comparison: Comparison) -> doc.Section:
             *doc.remarks(
                 *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
             ),
-            *doc.remarks("All of it: `-o FILE`."),
+            *doc.remarks("Everything: `-o comparison.html`, `.md` or `.json`."),
         ),
         is_folded=False,
     )
