@@ -35,14 +35,13 @@ _PROLONGED: Final = frozenset(
     for state in (
         State.COMMUNICATION,
         State.DEVICE_WAIT,
-        State.HOST_OPS,
         State.LAUNCH,
         State.LATENCY,
         State.PYTHON,
         State.BETWEEN_CALLS,
     )
 )
-"""States that recording each op and call makes longer."""
+"""States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
 
 _OWN_WORD: Final = re.compile(r"[A-Z][a-z]+ ")
 """A first word that is no name of a device."""

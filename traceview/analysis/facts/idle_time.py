@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import chain
 
 from msgspec import Struct
 
@@ -10,6 +12,7 @@ from traceview.analysis.facts.of_hosts import by_device
 from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.base.intervals import Int64Array
+from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.host.gap_evidence import ManyEvidence
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
@@ -45,19 +48,21 @@ class IdleAttribution(Struct, frozen=True, eq=False):
 
 def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
     """The gaps of every device whose host recorded device events."""
-    recorded = trace.hosts_with_device_events
     states: dict[int, HostStates] = {}
-    gaps: dict[int, Gaps] = {}
+    found: dict[int, Gaps] = {}
     of_steps: dict[int, Int64Array] = {}
-    for device, entry in enumerate(trace.device_list):
-        window = selection.window_of_device(trace, device)
-        if window is None or entry.host not in recorded:
+    for host, window in selection.windows.items():
+        devices = trace.devices_of_host[host]
+        if not devices or host not in trace.hosts_with_device_events:
             continue
-        if entry.host not in states:
-            states[entry.host] = HostStates(trace, entry.host)
-        bounds = step_bounds(selection.steps[entry.host])
-        gaps[device] = gaps_of_device(trace, device, window, bounds, states[entry.host])
-        of_steps[device] = gaps[device].of_steps(*bounds)
+        states[host] = HostStates(trace, host)
+        bounds = step_bounds(selection.steps[host])
+        find = partial(gaps_of_device, trace, window=window, steps=bounds, states=states[host])
+        # With the first device is made what all of them need.
+        made = chain((find(devices[0]),), for_devices(trace, find, devices[1:]))
+        for device, own in zip(devices, made, strict=True):
+            found[device], of_steps[device] = own, own.of_steps(*bounds)
+    gaps = {device: found[device] for device in sorted(found)}
     return IdleAttribution.of(trace, gaps, states, of_steps)
 
 
