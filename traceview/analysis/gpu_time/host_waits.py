@@ -59,7 +59,7 @@ from traceview.analysis.rules.words import (
     Threads,
     Time,
 )
-from traceview.base.ids import is_in, unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.document.vocabulary import thread_words
@@ -527,7 +527,7 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
         return
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.context.ledger.has_steps and (
-        waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
+        waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
     )
     line = {} if is_small else waits.line_of_calls
     yield from waits.finding(
@@ -545,8 +545,23 @@ _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
 """What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
 
 
+def _is_short(waits: _Waits) -> bool:
+    return waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"]
+
+
+def _is_usual_dispatch(waits: _Waits) -> bool:
+    """Whether calling the step and dispatching its ops takes so long wherever they are so many; not where most are tiny."""
+    ledger, columns, limits = waits.context.ledger, waits.context.ledger.columns, HOST_BOUND.limits
+    own = ledger.rows_of(waits.device)
+    if (columns.activity[own][waits.rows[own]] != IDLE).any():
+        return False
+    is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
+    count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[waits.device]
+    return waits.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
+
+
 def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
-    """Whether some time per step is below the limit without what recording took of the step, as the sidecar measured it.
+    """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than half is left.
 
     `ops`: those outside of graphs, whose dispatch takes time without the profiler, too.
     """
@@ -558,7 +573,8 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None =
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.
     own_ps = ps - mean_ps * ratio / (1 + ratio)
     least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
-    return max(own_ps, least_ps) < HOST_BOUND.limit * mean_ps
+    limit_ps = HOST_BOUND.limit * mean_ps
+    return own_ps < max(limit_ps, ps / 2) and least_ps < limit_ps
 
 
 # Ops outside of graphs
