@@ -34,6 +34,7 @@ from traceview.analysis.workload import compute, launches, ops, precision
 from traceview.base.errors import WorkerError
 from traceview.base.record import Record
 from traceview.base.timing import measured_beside
+from traceview.trace.device.side_by_side import FEWEST_PER_DEVICE
 from traceview.trace.model import Step, Trace
 from traceview.trace.reading.host_of_run import KnownOfRun, host_of_run, known_by_file
 from traceview.trace.reading.load import Readers
@@ -147,8 +148,7 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
 first thread holds less."""
 
 _FEWEST_EVENTS: Final = 100_000
-_FEWEST_PER_DEVICE: Final = 20_000
-"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock: they take it for each array."""
+"""Fewer are analysed in less time than two threads lose by taking turns at Python's lock."""
 
 
 def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
@@ -168,7 +168,7 @@ def computed_beside(
     """Computes topics while the code inside asks for all of them; what fails there fails anew where it is asked for."""
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count
-    fewest = max(_FEWEST_EVENTS, _FEWEST_PER_DEVICE * len(trace.device_list))
+    fewest = max(_FEWEST_EVENTS, FEWEST_PER_DEVICE * len(trace.device_list))
     if count < fewest or (os.cpu_count() or 1) < 2:
         yield
         return
