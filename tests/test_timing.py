@@ -69,7 +69,7 @@ def test_timings_show_the_second_thread_in_a_column(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
-    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
     done = command("--timings", "analyze", str(FIXTURE))
