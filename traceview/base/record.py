@@ -121,9 +121,6 @@ MetricName: TypeAlias = Annotated[str, text_kind("metric")]
 ModelName: TypeAlias = Annotated[str, text_kind("model")]
 """A model of GPU."""
 
-ModuleName: TypeAlias = Annotated[str, text_kind("module")]
-"""A program that XLA compiled."""
-
 OpName: TypeAlias = Annotated[str, text_kind("op")]
 OpType: TypeAlias = Annotated[str, text_kind("type")]
 PathName: TypeAlias = Annotated[str, text_kind("path")]
