@@ -180,7 +180,7 @@ def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
     if ":" in workers:
         from traceview.trace.reading.cluster import Cluster
 
-        return Cluster(workers, keeps=True)
+        return Cluster(workers)
     if not (workers.isascii() and workers.isdecimal() and int(workers[:9]) > 0):
         raise UsageError(
             f"--workers {workers}: neither a number nor an address",
@@ -190,7 +190,7 @@ def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
         return nullcontext()
     from traceview.trace.reading.workers import Workers as Processes
 
-    return Processes(int(workers[:9]), keeps=True)
+    return Processes(int(workers[:9]))
 
 
 def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:

@@ -38,16 +38,15 @@ _Answer = TypeVar("_Answer")
 
 
 class Cluster:
-    """The workers of the cluster whose scheduler is at `address`. They forget what they read after the `with` block.
+    """The workers of the cluster whose scheduler is at `address`. They keep what they read until the `with` block ends.
 
-    `keeps`: whether they keep what they read, for `ask`. Raises `UsageError` if Dask is not installed.
+    Raises `UsageError` if Dask is not installed.
     """
 
-    def __init__(self, address: str, *, keeps: bool = False) -> None:
+    def __init__(self, address: str) -> None:
         if find_spec("distributed") is None:
             raise UsageError("--workers needs Dask", hint="pip install 'traceview[cluster]'")
         self._address = address
-        self._keeps = keeps
         self._client: Client | None = None
         self._open = ExitStack()
         self._kept: dict[int, Future] = {}
@@ -74,10 +73,7 @@ class Cluster:
                     others = self._others(paths[number], tried[number])
                     again[self._submitted(paths[number], salvage, others)] = number
                     continue
-                if self._keeps:
-                    self._kept[number] = future
-                else:
-                    future.release()
+                self._kept[number] = future
                 yield number, file
             futures = again
 

@@ -30,12 +30,11 @@ class Numbers(Struct, frozen=True):
 
 
 class KnownOfRun(Struct, frozen=True, eq=False):
-    """What a host knows of its run. `name_order`: its own names in the order of the run. `file`: the number of its file."""
+    """What a host knows of its run. `name_order`: its own names in the order of the run."""
 
     logdir: Location
     run: str
     run_dir: Location
-    file: int
     sha256: str | None
     is_one_of_several: bool
     host: Host
@@ -102,7 +101,6 @@ def _known_by(trace: Trace, host: int, file: int) -> KnownOfRun:
         logdir=trace.logdir,
         run=trace.run,
         run_dir=trace.run_dir,
-        file=file,
         sha256=trace.files[file].sha256,
         is_one_of_several=len(trace.hosts) > 1,
         host=trace.hosts[host],
@@ -122,7 +120,7 @@ def host_of_run(file: HostFile, known: KnownOfRun) -> HostOfRun | None:
         return None
     clocks = AlignedClocks((known.host,), np.array([known.host.start_ps]), ())
     names = Names.of([own.names[name] for name in known.name_order.tolist()])
-    recording, steps = merged([part], [known.file], clocks, names)
+    recording, steps = merged([part], clocks, names)
     return HostOfRun(
         **asdict(recording),
         logdir=known.logdir,

@@ -39,22 +39,20 @@ _NAMED: Final = ("name", "op", "module", "shape")
 
 
 def merged(
-    parts: list[Part], files: Sequence[int], clocks: AlignedClocks, names: Names | None = None
+    parts: list[Part], clocks: AlignedClocks, names: Names | None = None
 ) -> tuple[Recording, tuple[HostSteps, ...]]:
     """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
 
-    `parts`: one per host, in the order of hosts; the list is emptied. `files`: the number of the file of each.
-    `clocks`: of the same hosts. `names`: those that come first in the table of names.
+    `parts`: one per host, in the order of hosts; the list is emptied. `clocks`: of the same
+    hosts. `names`: those that come first in the table of names.
     """
-    merger = _Merger(parts, files, clocks, names or Names())
+    merger = _Merger(parts, clocks, names or Names())
     parts.clear()
     return merger.recording(), merger.steps
 
 
 class _Merger:
-    def __init__(
-        self, parts: Sequence[Part], files: Sequence[int], clocks: AlignedClocks, names: Names
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], clocks: AlignedClocks, names: Names) -> None:
         recordings = [part.recording for part in parts]
         self._clocks = clocks
         self._offset_ps = clocks.offset_ps.tolist()
@@ -86,7 +84,6 @@ class _Merger:
                 line,
                 host=host,
                 device=NONE if line.is_thread else line.device + self._first_device[host],
-                file=files[host],
             )
             for host, recording in enumerate(recordings)
             for line in recording.lines

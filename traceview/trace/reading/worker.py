@@ -30,14 +30,12 @@ _COUNTS: Final = struct.Struct("<QQ")
 class Request(Struct, frozen=True):
     """The file of a number to read, or a question about it.
 
-    `keeps`: whether the process keeps what it reads, until it is asked. `answering`: what answers the `question`, None
-    for the file itself.
+    The process keeps what it reads until it is asked. `answering`: what answers the `question`, None for the file itself.
     """
 
     number: int
     path: Location
     salvage: bool
-    keeps: bool
     answering: Answering | None = None
     question: object = None
 
@@ -67,9 +65,10 @@ def main() -> None:
 
 def _answer(request: Request, kept: dict[int, HostFile]) -> object:
     file = kept.pop(request.number, None) or read_host(request.path, salvage=request.salvage)
-    if request.keeps:
+    if request.answering is None:
         kept[request.number] = file
-    return file if request.answering is None else request.answering(file, request.question)
+        return file
+    return request.answering(file, request.question)
 
 
 def _listen(stream: IO[bytes], requests: SimpleQueue[Request]) -> None:

@@ -32,12 +32,11 @@ START: Final = "import sys; sys.path[:] = sys.argv[1:]; from traceview.trace.rea
 class Workers:
     """Up to `count` processes, or as many as there are files; with fewer than `fewest` there are none.
 
-    `keeps`: whether they keep what they read, for `ask`. The processes have ended after the `with` block.
+    The processes have ended after the `with` block.
     """
 
-    def __init__(self, count: int, *, keeps: bool = False, fewest: int = 2) -> None:
+    def __init__(self, count: int, *, fewest: int = 2) -> None:
         self._count = count
-        self._keeps = keeps
         self._fewest = fewest
         self._crew: _Crew | None = None
         self._read: dict[int, Request] = {}
@@ -61,9 +60,7 @@ class Workers:
         if useful < self._fewest:
             yield from read_here(paths, salvage)
             return
-        self._read = {
-            number: Request(number, path, salvage, self._keeps) for number, path in enumerate(paths)
-        }
+        self._read = {number: Request(number, path, salvage) for number, path in enumerate(paths)}
         self._end()
         self._crew = _Crew(useful)
         # The largest first, so that no process is left with a large one at the end.
@@ -78,7 +75,7 @@ class Workers:
     ) -> Iterator[tuple[int, object]]:
         """Ask about files that were read, by number; gives the answers in any order, those that there are."""
         requests = [
-            Request(number, of.path, of.salvage, False, answering, questions[number])
+            Request(number, of.path, of.salvage, answering, questions[number])
             for number, of in self._read.items()
             if number in questions
         ]
@@ -154,7 +151,7 @@ class _Crew:
                 if process is None:
                     process = self._started()
                 answer = self._ask(process, job)
-                if job.request.keeps:
+                if job.request.answering is None:
                     self._keeper[job.request.number] = number
             except (EOFError, OSError) as error:
                 self._forget(number)
