@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -19,15 +17,13 @@ from scripts.bench_trace import START_NS, Shape, trace_bytes, varint
 from scripts.scenarios import SCENARIOS
 from scripts.shapes import write_hosts
 from tests.command import Command
-from tests.trace.test_parts import FIXTURES, report_of
+from tests.trace.test_parts import report_of
 from traceview.base.errors import StoreError, TraceFormatError, WorkerError
-from traceview.base.timing import measured
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading import workers
 from traceview.trace.reading.load import load
-from traceview.trace.reading.worker import Request, send
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_SEVERAL_HOSTS = sorted(
@@ -38,7 +34,7 @@ OF_SEVERAL_HOSTS = sorted(
 @contextmanager
 def by_processes() -> Iterator[workers.Workers]:
     """Reads even a single file in a process of its own."""
-    with workers.Workers(2, keeps=True, fewest=1) as processes:
+    with workers.Workers(2, fewest=1) as processes:
         yield processes
     assert not processes_below(os.getpid())
 
@@ -86,11 +82,6 @@ def large_hosts(tmp_path: Path) -> Path:
 
 
 # The same report
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_fixtures(name: str, fixtures: Path) -> None:
-    assert report_by_processes(fixtures / name) == report_of(fixtures / name)
 
 
 @pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
@@ -165,13 +156,6 @@ def started_with(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(workers, "START", f"{begin}{code}\nworker.main()")
 
 
-def test_workers_find_the_package_that_is_not_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An editable install is found by a hook of this process, which others need not have."""
-    monkeypatch.setattr(sys, "path", [])
-    (folder,) = workers._path()
-    assert Path(folder, "traceview", "__init__.py").samefile(ROOT / "traceview" / "__init__.py")
-
-
 def test_an_error_of_a_store_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
 from traceview.base.errors import StoreError
@@ -182,12 +166,6 @@ worker.read_host = read_host"""
     with pytest.raises(StoreError, match=r"host\d.xplane.pb: denied") as caught:
         loaded_by_processes(write_hosts(tmp_path, 2))
     assert caught.value.hint == "log in"
-
-
-def test_a_bug_shows_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started_with(monkeypatch, "worker.read_host = lambda path, *, salvage: 1 // 0")
-    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        loaded_by_processes(write_hosts(tmp_path, 2))
 
 
 # Processes that die
@@ -263,26 +241,6 @@ def when_asked(
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-def test_what_a_killed_process_kept_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logdir = write_hosts(tmp_path / "logs", 5)
-    when_asked(monkeypatch, tmp_path / "killed", KILL)
-    answers: list[tuple[int, object]] = []
-    with by_processes() as processes:
-        trace = load(logdir, readers=processes)
-        ask = processes.ask
-
-        def asked(*question: Any) -> Iterator[tuple[int, object]]:
-            answers.extend(ask(*question))
-            yield from answers
-
-        monkeypatch.setattr(processes, "ask", asked)
-        assert to_json(analyze(trace, readers=processes)) == report_of(logdir)
-    assert len(answers) == 5
-    assert (tmp_path / "killed").exists()
-
-
 @pytest.mark.parametrize("does", [KILL, "1 // 0", "raise MemoryError"])
 def test_what_no_process_answers_is_computed_here(
     does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -291,30 +249,6 @@ def test_what_no_process_answers_is_computed_here(
     when_asked(monkeypatch, tmp_path / "asked", does, always=True)
     assert report_by_processes(logdir) == report_of(logdir)
     assert (tmp_path / "asked").exists()
-
-
-def test_ctrl_c_while_processes_answer_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logdir = write_hosts(tmp_path / "logs", 3)
-    when_asked(monkeypatch, tmp_path / "asked", "time.sleep(99)", always=True)
-
-    def interrupt() -> None:
-        eventually((tmp_path / "asked").exists)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    pressing = Thread(target=interrupt)
-    pressing.start()
-    with pytest.raises(KeyboardInterrupt):
-        report_by_processes(logdir)
-    pressing.join()
-    assert not processes_below(os.getpid())
-
-
-def test_a_process_that_does_not_keep_a_file_reads_it_again(tmp_path: Path) -> None:
-    logdir = write_hosts(tmp_path, 3)
-    with workers.Workers(2, keeps=False) as processes:
-        assert report_of(logdir, processes) == report_of(logdir)
 
 
 # The command
@@ -358,67 +292,8 @@ def test_processes_end_with_the_one_that_started_them(large_hosts: Path, tmp_pat
     eventually(lambda: not [reader for reader in readers if is_alive(reader)])
 
 
-def test_a_process_that_is_busy_ends_with_the_one_that_started_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started_with(
-        monkeypatch, "import time\nworker.read_host = lambda path, *, salvage: time.sleep(99)"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", workers.START, str(ROOT), *sys.path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdin
-    send(process.stdin, Request(0, tmp_path, False, False))
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=1)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
-
-
 def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--workers", "0"), "--workers 0: neither a number nor an address"),
-        (("--workers=-3",), "--workers -3: neither a number nor an address"),
-        (("--workers", "many"), "--workers many: neither a number nor an address"),
-        (("--workers", ""), "--workers : neither a number nor an address"),
-    ],
-)
-def test_nonsense_is_one_line(
-    words: tuple[str, ...], message: str, command: Command, fixtures: Path
-) -> None:
-    done = command("analyze", str(fixtures / FIXTURES[0]), *words)
-    assert (done.code, done.out) == (2, "")
-    line, hint = done.err.splitlines()
-    assert line.startswith("traceview: error: ")
-    assert message in line
-    assert hint.startswith("hint: ")
-
-
-def test_without_dask_there_is_no_scheduler(
-    command: Command, fixtures: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.trace.reading.cluster.find_spec", lambda _: None)
-    done = command("analyze", str(fixtures / FIXTURES[0]), "--workers", "tcp://a:1")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "traceview: error: --workers needs Dask\nhint: pip install 'traceview[cluster]'\n"
-    )
-
-
-def test_the_stage_says_how_many_hosts_have_been_read(tmp_path: Path) -> None:
-    logdir = write_hosts(tmp_path, 3)
-    files = sorted(logdir.rglob("*.xplane.pb"))
-    with measured() as stages, by_processes() as processes:
-        details = [stages.detail for _ in processes.read(files, False)]
-    assert details == ["1 of 3", "2 of 3", "3 of 3"]
-    assert set(stages.seconds) == {"reading files"}
