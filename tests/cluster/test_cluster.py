@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading import cluster as reading
-from traceview.trace.reading.load import Answering, load
+from traceview.trace.reading.load import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
 
@@ -104,14 +104,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.end()
 
 
-def report_by(cluster: Cluster, logdir: Path) -> str:
-    with reading.Cluster(cluster.address) as readers:
-        return report_of(logdir, readers)
-
-
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
-    with reading.Cluster(cluster.address) as readers:
-        return load(logdir, readers=readers)
+    return load(logdir, readers=reading.Cluster(cluster.address))
+
+
+def report_by(cluster: Cluster, logdir: Path) -> str:
+    return to_json(analyze(loaded_by(cluster, logdir)))
 
 
 # The same report
@@ -249,37 +247,6 @@ def test_what_stopped_before_ends_the_command(
     _, said = process.communicate(timeout=60)
     assert process.returncode == WorkerError.exit_code
     assert b"does not answer" in said.splitlines()[0]
-
-
-def ask_hosts_of(trace: Trace, readers: reading.Cluster) -> list[tuple[int, object]]:
-    """What the hosts answer, from which the same report is made as without them."""
-    alone, ask, answers = to_json(analyze(trace)), readers.ask, []
-
-    class Asked:
-        read = readers.read
-
-        def ask(
-            self, answering: Answering, questions: Mapping[int, object]
-        ) -> Iterator[tuple[int, object]]:
-            for answer in ask(answering, questions):
-                answers.append(answer)
-                yield answer
-
-    assert to_json(analyze(trace, readers=Asked())) == alone
-    return answers
-
-
-@pytest.mark.parametrize("gone", ["worker", "scheduler"])
-def test_what_no_worker_answers_is_computed_here(
-    gone: str, cluster: Cluster, tmp_path: Path
-) -> None:
-    worker, logdir = cluster.add_worker(), write_hosts(tmp_path, 3)
-    with reading.Cluster(cluster.address) as readers:
-        trace = load(logdir, readers=readers)
-        process = worker if gone == "worker" else cluster.scheduler
-        process.kill()
-        process.wait()
-        assert ask_hosts_of(trace, readers) == []
 
 
 def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
 from scripts.shapes import write_hosts
@@ -20,7 +20,7 @@ from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
-from traceview.trace.reading.load import Answering, Readers, load
+from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
 from traceview.trace.reading.worker import receive, send
 from traceview.xplane.planes import TEXT_STATS
@@ -31,8 +31,7 @@ FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"
 
 
 def report_of(logdir: Path, readers: Readers | None = None) -> str:
-    trace = load(logdir, readers=readers)
-    return to_json(analyze(trace, readers=readers))
+    return to_json(analyze(load(logdir, readers=readers)))
 
 
 def travelled(value: T) -> T:
@@ -45,30 +44,16 @@ def travelled(value: T) -> T:
 
 
 class Elsewhere:
-    """Reads and answers in another order, and passes everything through messages. `answers`: how many there were."""
+    """Reads in another order, and passes everything through messages."""
 
     def __init__(self, order: Callable[[list[int]], None] = list.reverse) -> None:
         self._order = order
-        self._kept: dict[int, HostFile] = {}
-        self.answers = 0
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        for number in self._in_order(range(len(paths))):
-            self._kept[number] = read_host(paths[number], salvage=salvage)
-            yield number, travelled(self._kept[number])
-
-    def ask(
-        self, answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        for number in self._in_order(questions):
-            answer = answering(self._kept[number], travelled(questions[number]))
-            self.answers += answer is not None
-            yield number, travelled(answer)
-
-    def _in_order(self, numbers: Iterable[int]) -> list[int]:
-        listed = list(numbers)
-        self._order(listed)
-        return listed
+        numbers = list(range(len(paths)))
+        self._order(numbers)
+        for number in numbers:
+            yield number, travelled(read_host(paths[number], salvage=salvage))
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -116,69 +101,6 @@ def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: P
                 (run / f"host{host}{ending}").write_bytes(beside.read_bytes())
         readers = Elsewhere(random_of.shuffle)
         assert report_of(logdir, readers) == report_of(logdir), sorted(run.iterdir())
-        assert readers.answers
-
-
-def names_in_another_order(logdir: Path) -> None:
-    """Two programs take as long; the one that host1 has first comes second in the names of the run."""
-    for name, programs in (("host0", ("a", "b")), ("host1", ("b", "a"))):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            for number, program in enumerate(programs):
-                start = 2 + 20 * number
-                step.kernel(0, start, start + 10, stats={"hlo_op": "f", "hlo_module": program})
-        trace.write(logdir)
-
-
-def devices_that_wait_for_those_of_other_hosts(logdir: Path) -> None:
-    """Each device is in a collective while those of the other hosts have queued work."""
-    for host, name in enumerate(("host0", "host1", "host2")):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            for device in (0, 1):
-                begin = 5 + 12 * host + 5 * device
-                step.kernel(device, 1, 3)
-                step.kernel(device, begin, begin + 5, name=NCCL_NAME)
-                step.kernel(device, 45, 48)
-        trace.write(logdir)
-
-
-def ops_with_shapes_off_the_path(logdir: Path) -> None:
-    """What makes the step as long as it is runs on GPU:0."""
-    for host, name in enumerate(("host0", "host1")):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            shapes: Stats = {"shape": f"(float[{32 + host},784])"}
-            step.kernel(0, 2, 45)
-            step.kernel(1, 2, 6, op="dense/MatMul:MatMul", stats=shapes)
-        trace.write(logdir)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        names_in_another_order,
-        devices_that_wait_for_those_of_other_hosts,
-        ops_with_shapes_off_the_path,
-    ],
-)
-def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: Path) -> None:
-    write(tmp_path)
-    readers = Elsewhere()
-    assert report_of(tmp_path, readers) == report_of(tmp_path)
-    assert readers.answers > 1
-
-
-def test_a_host_whose_file_has_changed_does_not_answer(tmp_path: Path) -> None:
-    logdir = write_hosts(tmp_path / "logs", 3)
-    readers = Elsewhere()
-    trace = load(logdir, readers=readers)
-    alone = to_json(analyze(trace))
-    (other,) = write_hosts(tmp_path / "other", 1).rglob("*.xplane.pb")
-    other.write_bytes(other.read_bytes() + b"\x22\x00")
-    readers._kept[1] = read_host(other)
-    assert to_json(analyze(trace, readers=readers)) == alone
-    assert readers.answers == 2
 
 
 def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.generic]]]]:

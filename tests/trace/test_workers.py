@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,22 +30,15 @@ OF_SEVERAL_HOSTS = sorted(
 )
 
 
-@contextmanager
-def by_processes() -> Iterator[workers.Workers]:
-    """Reads even a single file in a process of its own."""
-    with workers.Workers(2, fewest=1) as processes:
-        yield processes
+def loaded_by_processes(logdir: Path, *, salvage: bool = False) -> Trace:
+    """Read even a single file in a process of its own."""
+    trace = load(logdir, salvage=salvage, readers=workers.Workers(2, fewest=1))
     assert not processes_below(os.getpid())
+    return trace
 
 
 def report_by_processes(logdir: Path) -> str:
-    with by_processes() as processes:
-        return report_of(logdir, processes)
-
-
-def loaded_by_processes(logdir: Path, *, salvage: bool = False) -> Trace:
-    with by_processes() as processes:
-        return load(logdir, salvage=salvage, readers=processes)
+    return to_json(analyze(loaded_by_processes(logdir)))
 
 
 def processes_below(parent: int) -> list[int]:
@@ -212,43 +204,6 @@ def test_no_process_at_all_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     with pytest.raises(WorkerError, match=r"no process can be started: .*no-python"):
         loaded_by_processes(write_hosts(tmp_path, 2))
-
-
-# Processes that die when they are asked
-
-ASKED = """
-import os, signal, time
-from pathlib import Path
-from traceview.analysis import parallel
-answered = parallel.answered
-def {name}(file, question):
-    mark = Path({mark!r})
-    if {always} or not mark.exists():
-        mark.touch()
-        {does}
-    return answered(file, question)
-parallel.answered = {name}"""
-
-
-def when_asked(
-    monkeypatch: pytest.MonkeyPatch, mark: Path, does: str, *, always: bool = False
-) -> None:
-    """What a process does when it is asked: the first one, or each."""
-    code = ASKED.format(name="answered_then", mark=str(mark), always=always, does=does)
-    started_with(monkeypatch, code)
-
-
-KILL = "os.kill(os.getpid(), signal.SIGKILL)"
-
-
-@pytest.mark.parametrize("does", [KILL, "1 // 0", "raise MemoryError"])
-def test_what_no_process_answers_is_computed_here(
-    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logdir = write_hosts(tmp_path / "logs", 3)
-    when_asked(monkeypatch, tmp_path / "asked", does, always=True)
-    assert report_by_processes(logdir) == report_of(logdir)
-    assert (tmp_path / "asked").exists()
 
 
 # The command

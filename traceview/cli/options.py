@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import Enum
 from functools import wraps
@@ -172,8 +171,8 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return given
 
 
-def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
-    """Who reads the files of hosts, and is asked about them, until the end of the `with` block; None for this process.
+def hosts_read_by(workers: str) -> Readers | None:
+    """Who reads the files of hosts; None for this process.
 
     `workers`: a number of processes, or the address of a Dask scheduler. Raises `UsageError` for neither.
     """
@@ -187,7 +186,7 @@ def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
             hint="such as 4 or tcp://host:8786",
         )
     if workers == "1":
-        return nullcontext()
+        return None
     from traceview.trace.reading.workers import Workers as Processes
 
     return Processes(int(workers[:9]))

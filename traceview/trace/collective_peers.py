@@ -25,16 +25,6 @@ class CollectivePeers(Struct, frozen=True, eq=False):
         own = self._alone(device, device + 1)
         return difference(self.any, union(self.alone_start_ps[own], self.alone_end_ps[own]))
 
-    def on(self, devices: range) -> CollectivePeers:
-        """The same for some devices, which are counted from 0."""
-        own = self._alone(devices.start, devices.stop)
-        return CollectivePeers(
-            self.any,
-            self.alone_device[own] - devices.start,
-            self.alone_start_ps[own],
-            self.alone_end_ps[own],
-        )
-
     def _alone(self, first: int, end: int) -> slice:
         return slice(*np.searchsorted(self.alone_device, [first, end]).tolist())
 

@@ -501,8 +501,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `name_of_host`: by host, the index of
-    each name of its own table.
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
     """
 
     hosts: tuple[Host, ...]
@@ -514,7 +513,6 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
-    name_of_host: tuple[Int32Array, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec.structs import asdict
 
@@ -20,21 +20,12 @@ from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
 from traceview.trace.strategy.clocks import align, on_one_clock, without_solved
 from traceview.trace.strategy.replicas import with_detected_strategies
 
-Answering: TypeAlias = Callable[[HostFile, Any], object]
-"""Makes the answer to a question from what a file says; a function of a module, for other processes call it."""
-
 
 class Readers(Protocol):
-    """Processes, here or elsewhere, that read files and can be asked about them later."""
+    """Processes, here or elsewhere, that read files."""
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order."""
-        ...
-
-    def ask(
-        self, answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        """Ask about files by their numbers. Gives those answers that there are, in any order."""
         ...
 
 

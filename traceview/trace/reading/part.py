@@ -317,7 +317,6 @@ class _PartReader:
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
-            name_of_host=(np.arange(len(self.names), dtype=np.int32),),
         )
 
     def arrange(self) -> Host:

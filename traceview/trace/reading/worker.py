@@ -1,6 +1,6 @@
-"""Runs as a process that reads hosts for another one, and answers questions about those that it has read.
+"""Runs as a process that reads hosts for another one.
 
-Requests come in on standard input, parts and answers go out on standard output. It ends as soon as the other process
+Requests come in on standard input, what was read goes out on standard output. It ends as soon as the other process
 does, however that ended. A message is a pickle, so it may only come from a process of our own.
 """
 
@@ -21,23 +21,17 @@ from msgspec import Struct
 
 from traceview.base.errors import TraceviewError
 from traceview.base.location import Location
-from traceview.trace.reading.load import Answering
-from traceview.trace.reading.part import HostFile, read_host
+from traceview.trace.reading.part import read_host
 
 _COUNTS: Final = struct.Struct("<QQ")
 
 
 class Request(Struct, frozen=True):
-    """The file of a number to read, or a question about it.
-
-    The process keeps what it reads until it is asked. `answering`: what answers the `question`, None for the file itself.
-    """
+    """A file to read, with its number among others."""
 
     number: int
     path: Location
     salvage: bool
-    answering: Answering | None = None
-    question: object = None
 
 
 def main() -> None:
@@ -49,26 +43,17 @@ def main() -> None:
     os.dup2(2, 1)
     requests: SimpleQueue[Request] = SimpleQueue()
     Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
-    kept: dict[int, HostFile] = {}
     while True:
         request = requests.get()
         answer: object
         try:
-            answer = _answer(request, kept)
+            answer = read_host(request.path, salvage=request.salvage)
         except (TraceviewError, MemoryError) as error:
             answer = error
         except Exception:
             answer = RuntimeError(f"in a worker:\n{traceback.format_exc()}")
         send(answers, answer)
         del answer
-
-
-def _answer(request: Request, kept: dict[int, HostFile]) -> object:
-    file = kept.pop(request.number, None) or read_host(request.path, salvage=request.salvage)
-    if request.answering is None:
-        kept[request.number] = file
-        return file
-    return request.answering(file, request.question)
 
 
 def _listen(stream: IO[bytes], requests: SimpleQueue[Request]) -> None:
