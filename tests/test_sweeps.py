@@ -23,7 +23,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 _Call = Callable[[ModuleType], Any]
 
 
-def i64(values: Sequence[int]) -> npt.NDArray[np.int64]:
+def i64(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return np.array(values, dtype=np.int64)
 
 

@@ -39,7 +39,7 @@ class Source(Struct, frozen=True):
     is_saved: bool
     run: str | None
     salvage: bool
-    workers: str
+    workers: str | None
     choices: dict[str, Any]
 
     @classmethod

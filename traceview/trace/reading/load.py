@@ -22,7 +22,7 @@ from traceview.trace.strategy.replicas import with_detected_strategies
 
 
 class Readers(Protocol):
-    """Processes, here or elsewhere, that read files."""
+    """A cluster that reads files."""
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order."""

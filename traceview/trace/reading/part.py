@@ -1,7 +1,7 @@
 """Reads what one file says of its host: a part of a run, before the hosts are joined.
 
 All that a host can tell by itself is computed here: its events with their launches and classes, its replicas, its
-memory, its steps. Parts may be read in any order, by other processes or on other machines; `merge` joins them.
+memory, its steps. Parts may be read in any order, on other machines too; `merge` joins them.
 
 Columns are collected plane by plane and released as they are joined, so that no more than one column exists twice at
 a time.
