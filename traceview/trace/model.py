@@ -598,7 +598,6 @@ class Trace(Recording, frozen=True, eq=False):
 
     logdir: Location
     run: str
-    run_dir: Location
     other_runs: tuple[str, ...]
     files: tuple[SourceFile, ...]
     steps_by_host: tuple[HostSteps, ...]

@@ -90,7 +90,6 @@ def _trace(
         **columns,
         logdir=run.logdir,
         run=run.name,
-        run_dir=run.directory,
         other_runs=other_runs,
         files=tuple(hosts.files),
         steps_by_host=steps_by_host,
