@@ -16,6 +16,7 @@ from scripts.xspace import XEvent, XLine, XStat
 from tests.xplane import wire
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
+from traceview.xplane.decode_reference import read_event_stats
 
 DTYPES = {
     "aggregated": np.uint8,
@@ -32,6 +33,7 @@ MEMBERS = {
     "bytes_value": ValueKind.BYTES,
     "ref_value": ValueKind.REF,
 }
+STAT_NAMES = {stat_id: b"stat %d" % stat_id for stat_id in wire.SLOT_BY_ID}
 generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 thorough = settings(generous, max_examples=400)
 
@@ -108,6 +110,24 @@ def test_lines_are_read_as_the_runtime_reads_them(line: bytes, before: bytes, af
     for other in columns[1:]:
         same_columns(other, columns[0])
     check_against_runtime(columns[0], data, XLine.FromString(line))
+
+
+@generous
+@given(wire.events, st.binary(max_size=3))
+def test_every_stat_of_an_event_is_in_reach(event: bytes, before: bytes) -> None:
+    data = before + wire.content(4, event)
+    found = read_event_stats(data, len(before), STAT_NAMES)
+    message = XEvent.FromString(event)
+    assert [stat.name for stat in found] == [
+        STAT_NAMES.get(stat.metadata_id, b"") for stat in message.stats
+    ]
+    for stat, expected in zip(found, message.stats, strict=True):
+        member = expected.WhichOneof("value")
+        value = 0 if member is None else getattr(expected, member)
+        if member == "ref_value":
+            value = STAT_NAMES.get(stat_value(expected), b"")
+        assert type(stat.value) is type(value)
+        assert same_number(stat.value, value)
 
 
 def test_which_of_several_fields_wins() -> None:
@@ -203,6 +223,43 @@ def test_scanned_fields_cover_the_message(message: bytes, data: st.DataObject | 
             assert last - first == (8 if wire_type == wire.FIXED64 else 4)
 
 
+@generous
+@given(st.lists(st.binary(max_size=5), max_size=6), st.data())
+def test_contents_are_interned_in_order_of_appearance(
+    texts: list[bytes], data: st.DataObject
+) -> None:
+    buffer, offsets = b"", []
+    for text in texts:
+        offsets.append(len(buffer))
+        buffer += wire.content(5, text, data.draw(st.integers(0, 3)))
+    order = data.draw(st.lists(st.sampled_from(offsets), max_size=9)) if offsets else []
+    wanted = [texts[offsets.index(offset)] for offset in order]
+    for decoder in wire.DECODERS:
+        contents, index = decoder.intern_contents(buffer, np.array(order, dtype=np.int64))
+        assert index.dtype == np.int32
+        assert contents == list(dict.fromkeys(wanted))
+        assert [contents[i] for i in index.tolist()] == wanted
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@pytest.mark.parametrize(
+    ("data", "offset"),
+    [
+        (b"", 0),
+        (b"\x2a\x01a", -1),
+        (b"\x2a\x01a", 3),
+        (b"\x2a\x01a", 2**40),
+        (b"\x2a\x02a", 0),  # cut off
+        (b"\x2a", 0),
+        (b"\x08\x01", 0),  # a number
+        (b"\x2b\x01a", 0),
+    ],
+)
+def test_what_is_no_content_is_refused(decoder: Any, data: bytes, offset: int) -> None:
+    with pytest.raises(ValueError, match=f"no length-delimited field at byte {offset}"):
+        decoder.intern_contents(data, np.array([offset], dtype=np.int64))
+
+
 @pytest.mark.parametrize("decoder", wire.DECODERS)
 @pytest.mark.parametrize(("begin", "end"), [(-1, 1), (2, 1), (0, 4), (4, 4), (2**40, 2**41)])
 def test_bounds_outside_the_buffer_are_refused(decoder: Any, begin: int, end: int) -> None:
@@ -211,6 +268,24 @@ def test_bounds_outside_the_buffer_are_refused(decoder: Any, begin: int, end: in
         decoder.scan_fields(b"abc", begin, end)
     with pytest.raises(ValueError, match=reason):
         decoder.decode_line(b"abc", begin, end, wire.WANTED)
+
+
+@pytest.mark.parametrize(
+    ("message", "end", "expected"),
+    [
+        (b"\x00\x1a\x05ab", 5, (3, 3, 5)),
+        (b"\x00\x1a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, (3, 12, 2**64 - 1)),
+        (b"\x00\x1a", 2, None),
+        (b"\x00\x1a\x85", 3, None),
+        (b"\x00\x1a\x85\x01", 3, None),  # the length stands outside the message
+        (b"\x00\x18\x05", 3, None),
+        (b"\x00\x1a" + b"\x80" * 10 + b"\x01", 13, None),
+    ],
+)
+def test_a_cut_field_tells_what_it_was(
+    message: bytes, end: int, expected: tuple[int, int, int] | None
+) -> None:
+    assert decode_reference.read_cut_field(message, 1, end) == expected
 
 
 def test_stats_of_messages_written_by_the_runtime() -> None:
@@ -281,3 +356,19 @@ def test_stats_stand_by_slot_in_the_order_of_the_file(
         assert [column.dtype for column in columns] == [np.int64, np.uint8, np.int64]
         assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
     assert found.bounds[-1] == found.event.size
+
+
+@pytest.mark.parametrize("decoder", wire.DECODERS)
+@pytest.mark.parametrize("slot", [-1, 4])
+def test_a_slot_that_is_none_is_refused(decoder: Any, slot: int) -> None:
+    lines = [_columns_of([(0, 0, 4, 1), (0, slot, 4, 1)])]
+    with pytest.raises(ValueError, match="a slot is not one of 4"):
+        decoder.stats_by_slot(lines, [0], [0], 4)
+
+
+def test_stats_of_events_that_are_left_out_go_with_them() -> None:
+    lines = [_columns_of([(0, 1, 4, 10), (1, 0, 4, 11), (2, 1, 4, 12), (2, 0, 4, 13)])]
+    found = decode_reference.stats_by_slot(lines, [0], [0], 3)
+    kept = found.of_events(np.array([False, True, True]))
+    of_slots = [[column.tolist() for column in kept.of_slot(slot)] for slot in range(3)]
+    assert of_slots == [[[0, 1], [4, 4], [11, 13]], [[1], [4], [12]], [[], [], []]]

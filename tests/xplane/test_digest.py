@@ -1,24 +1,126 @@
-"""The digest of a file is that of its bytes, whether it was read in parts or whole."""
+"""The digest of a file is that of its bytes, however long after reading it is asked for."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.scenarios import SCENARIOS
+from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.part import read_host
-from traceview.xplane import read
+from traceview.xplane import read, source
+from traceview.xplane.read import Start, begin_digest, digest_of, started_threads
+from traceview.xplane.source import FileBytes, partly_read
+
+SHORTER = "the file became shorter while it was read"
 
 
-@pytest.mark.parametrize("read_in_parts_from", [0, 1 << 40])
-def test_the_digest_of_a_host_is_that_of_its_file(
-    read_in_parts_from: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with started_threads() as start:
+        yield start
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that begins like a trace, of three blocks and a half."""
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(bytes([10, 3]) + os.urandom(7 << 19))
+    return path
+
+
+def expected(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_the_digest_outlives_the_open_file(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read, "_THREADED_BYTES", read_in_parts_from)
+    closed = []
+    close = FileBytes.close
+
+    def closing(self: FileBytes) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(FileBytes, "close", closing)
+    with partly_read(path) as data:
+        digest = begin_digest(data, start)
+    assert digest() == expected(path)
+    assert digest() == expected(path)
+    assert len(closed) == 1
+
+
+def test_bytes_in_memory_have_the_same_digest(path: Path, start: Start) -> None:
+    content = path.read_bytes()
+    assert begin_digest(content, start)() == digest_of(memoryview(content)) == expected(path)
+
+
+def test_without_a_further_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    with started_threads() as start, partly_read(path) as data:
+        digest = begin_digest(data, start)
+    assert digest() == expected(path)
+
+
+def test_where_files_have_one_position(
+    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_READS_ANYWHERE", False)
+    with partly_read(path) as data:
+        assert data.duplicate() is None
+        digest = begin_digest(data, start)
+    assert digest() == expected(path)
+
+
+def test_reading_elsewhere_meanwhile_moves_nothing(path: Path, start: Start) -> None:
+    with partly_read(path) as data:
+        first = data[:4]
+        assert begin_digest(data, start)() == expected(path)
+        part = memoryview(bytearray(8))
+        data.read_into(part, 1 << 20)
+        content = path.read_bytes()
+        assert bytes(part) == content[1 << 20 : (1 << 20) + 8]
+        assert data[:4] == first == content[:4]
+        assert data[2 << 20 : (2 << 20) + 9] == content[2 << 20 : (2 << 20) + 9]
+
+
+def test_a_file_that_becomes_shorter(path: Path, start: Start) -> None:
+    with partly_read(path) as data:
+        os.truncate(path, 1 << 20)
+        digest = begin_digest(data, start)
+    for _ in range(2):
+        with pytest.raises(TraceFormatError) as caught:
+            digest()
+        assert caught.value.reason == SHORTER
+
+
+def test_a_host_whose_file_becomes_shorter_behind_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     SCENARIOS["A"]().write(tmp_path)
     (path,) = tmp_path.rglob("*.xplane.pb")
-    part = read_host(path).part
-    assert part is not None
-    assert part.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    whole = read_host(path)
+    assert whole.part is not None
+    assert whole.part.sha256 == expected(path)
+
+    def shorter(_: FileBytes, __: Start) -> Callable[[], str]:
+        def digest() -> str:
+            raise TraceFormatError(path, SHORTER)
+
+        return digest
+
+    monkeypatch.setattr(read, "begin_digest", shorter)
+    cut = read_host(path)
+    assert cut.part is None
+    assert cut.failure is not None
+    assert cut.failure.reason == SHORTER

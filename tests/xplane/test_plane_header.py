@@ -13,7 +13,7 @@ from tests.xplane import runtime, spaces, wire
 from tests.xplane.test_damage import one_byte_off
 from tests.xplane.test_decode import thorough
 from traceview.xplane import decode_reference
-from traceview.xplane.space import EventMetadata, PlaneHeader
+from traceview.xplane.space import EventMetadata, PlaneHeader, Stat
 
 ROOT = Path(__file__).resolve().parents[2]
 # A tag or a length of more than five bytes, which the runtime refuses, has five that go on.
@@ -119,6 +119,47 @@ KEY, NAME = wire.number(1, 5), wire.content(2, b"a")
 
 
 @pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([KEY + metadata(NAME)], {5: (b"a", b"", ())}),
+        ([metadata(NAME) + KEY], {5: (b"a", b"", ())}),
+        ([b""], {0: (b"", b"", ())}),
+        ([KEY], {5: (b"", b"", ())}),
+        ([metadata(NAME)], {0: (b"a", b"", ())}),
+        # The last entry of a key counts, with nothing of those before.
+        ([KEY + metadata(NAME), KEY + metadata(wire.content(4, b"b"))], {5: (b"", b"b", ())}),
+        # What one entry holds twice adds up.
+        (
+            [
+                KEY
+                + metadata(NAME + wire.content(5, wire.number(4, 1)))
+                + metadata(wire.content(4, b"b") + wire.content(5, wire.number(4, 2)))
+            ],
+            {5: (b"a", b"b", (Stat(b"", 1), Stat(b"", 2)))},
+        ),
+        ([KEY + wire.number(1, -6)], {-6: (b"", b"", ())}),
+        ([wire.content(1, b"no key") + KEY], {5: (b"", b"", ())}),
+        ([KEY + wire.number(2, 7)], {5: (b"", b"", ())}),
+        # A field of a later version of the format.
+        ([KEY + wire.number(3, 7) + metadata(NAME + wire.number(9, 1))], {5: (b"a", b"", ())}),
+        ([wire.number(1, 2**63) + metadata(NAME)], {-(2**63): (b"a", b"", ())}),
+        # Child ids, packed, of which one is cut off: nobody reads them.
+        ([KEY + metadata(wire.content(6, b"\x80") + NAME)], {5: (b"a", b"", ())}),
+    ],
+)
+def test_which_of_several_entries_wins(
+    entries: list[bytes], expected: dict[int, EventMetadata]
+) -> None:
+    data = b"".join(entry(4, content) for content in entries)
+    check_against_runtime(data)
+    found = read_by_all(data)
+    assert found.event_metadata == expected
+    assert not found.is_damaged
+    of_stats = read_by_all(b"".join(entry(5, content) for content in entries))
+    assert of_stats.stat_names == {key: value[0] for key, value in expected.items()}
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         (b"", 0),
@@ -146,6 +187,14 @@ def test_the_last_member_of_a_stat_counts(value: bytes, expected: object) -> Non
         for (stat_found,) in (found.stats, found.event_metadata[0].stats):
             assert stat_found == (b"a", expected)
             assert type(stat_found.value) is type(expected)
+
+
+def test_the_metadata_of_a_stat_has_no_stats() -> None:
+    # What its fields 4 and 5 hold need not be a message.
+    unknown = wire.content(4, b"?") + wire.content(5, b"\x80")
+    data = entry(5, KEY + metadata(unknown + NAME))
+    check_against_runtime(data)
+    assert read_by_all(data) == PlaneHeader(0, b"", {}, {5: b"a"}, (), is_damaged=False)
 
 
 WHOLE = entry(4, KEY + metadata(NAME))
@@ -177,3 +226,21 @@ def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads:
     # Its own tag alone: what is behind cannot be found.
     cut = read_by_all(WHOLE + content)
     assert (list(cut.event_metadata), cut.is_damaged) == ([5], True)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\x92\x80\x80\x80\x00\x01a", b"a"),
+        (b"\x92\x80\x80\x80\x80\x00\x01a", b"a"),
+        (b"\x12\x81\x80\x80\x80\x80\x00a", b"a"),
+    ],
+)
+def test_padded_tags_and_lengths_are_read(data: bytes, name: bytes) -> None:
+    assert read_by_all(data) == PlaneHeader(0, name, {}, {}, (), is_damaged=False)
+
+
+def test_numbers_of_ten_bytes_keep_their_low_64_bits() -> None:
+    data = b"\x08" + b"\xff" * 9 + b"\x7f"
+    check_against_runtime(data)
+    assert read_by_all(data).id == -1

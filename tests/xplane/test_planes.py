@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceview.xplane.planes import (
+    ActivityClass,
     HostMemory,
     NameKind,
     PlaneKind,
@@ -109,6 +110,13 @@ def test_derived_lines_by_name(name: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", [b"Stream #3(Compute)", b"Stream #3", b"CUPTI overhead", b"a - from #3", b"", b"\xff"]
+)
+def test_lines_that_are_not_derived(name: bytes) -> None:
+    assert not is_derived_line(3, name)
+
+
+@pytest.mark.parametrize(
     ("name", "never"),
     [
         (b"_counters_", True),
@@ -203,6 +211,12 @@ def test_name_kinds(name: bytes, kind: NameKind) -> None:
     assert name_kind(name) is kind
 
 
+def test_name_kinds_begin_with_the_classes() -> None:
+    assert [(kind.name, kind.value) for kind in NameKind][:6] == [
+        (class_.name, class_.value) for class_ in ActivityClass
+    ]
+
+
 @pytest.mark.parametrize(
     ("call", "kind"),
     [
@@ -260,6 +274,40 @@ def test_copy_directions(call: bytes, kind: NameKind) -> None:
 )
 def test_xla_ops(name: bytes, kind: NameKind) -> None:
     assert xla_op_kind(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "details"),
+    [
+        (  # 2020
+            b"regs:38 shm:0 grid:160,1,1 block:1024,1,1",
+            {b"regs": b"38", b"shm": b"0", b"grid": b"160,1,1", b"block": b"1024,1,1"},
+        ),
+        (b"regs:38\nshm:0\ngrid:1,1,1\n", {b"regs": b"38", b"shm": b"0", b"grid": b"1,1,1"}),
+        (
+            b"regs:24 static_shared:0 dynamic_shared:4096 grid:1,1,1 block:128,1,1 occ_pct:62.5",
+            {
+                b"regs": b"24",
+                b"static_shared": b"0",
+                b"dynamic_shared": b"4096",
+                b"grid": b"1,1,1",
+                b"block": b"128,1,1",
+                b"occ_pct": b"62.5",
+            },
+        ),
+        (  # ROCm 0.8
+            b" grid:1,1,1 private_mem:0 group_mem:16 occ_pct:0",
+            {b"grid": b"1,1,1", b"private_mem": b"0", b"group_mem": b"16", b"occ_pct": b"0"},
+        ),
+        (b"addr:0x7f:aa kind:device", {b"addr": b"0x7f:aa", b"kind": b"device"}),
+        (b"regs: static_shared:1", {b"regs": b"", b"static_shared": b"1"}),
+        (b"no pairs at all", {}),
+        (b"\xff:\xfe", {b"\xff": b"\xfe"}),
+        (b"", {}),
+    ],
+)
+def test_detail_formats(text: bytes, details: dict[bytes, bytes]) -> None:
+    assert parse_details(text) == details
 
 
 @pytest.mark.parametrize(

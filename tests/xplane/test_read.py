@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from io import BytesIO
 from pathlib import Path
@@ -90,6 +91,27 @@ def test_other_files_are_named(
             read_summary(path)
 
 
+def test_random_bytes_are_no_trace_even_if_one_asks_for_the_rest(tmp_path: Path) -> None:
+    source = random.Random(5)
+    for size in (1, 4, 64, 4096):
+        path = stored(tmp_path, b"\x07" + source.randbytes(size))
+        for call in (read_file, traceview.load):
+            for salvage in (False, True):
+                with pytest.raises(TraceFormatError) as caught:
+                    call(path, salvage=salvage)
+                assert caught.value.reason == "not a trace: it begins with the byte 0x07"
+                assert (caught.value.offset, caught.value.hint) == (None, None)
+
+
+def test_a_huge_file_of_another_kind_is_refused_by_its_first_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.xplane.pb"
+    with path.open("wb") as file:
+        file.truncate(1 << 33)
+    for call in (read_file, read_summary, traceview.load):
+        with pytest.raises(TraceFormatError, match="not a trace: zero bytes"):
+            call(path)
+
+
 def test_a_file_larger_than_memory_is_refused_with_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +136,14 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     for call in (read_file, read_summary):
         with pytest.raises(TraceNotFoundError, match="not a regular file"):
             call(pipe)
+
+
+def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:
+    missing = tmp_path / "a.xplane.pb"
+    with pytest.raises(TraceNotFoundError, match=re.escape(f"{missing}: no such file")):
+        read_file(missing)
+    with pytest.raises(TraceNotFoundError, match=r": Is a directory$|: Permission denied$"):
+        read_file(tmp_path)
 
 
 # Odd but whole files (docs/xplane.md, "What a reader has to survive")
@@ -144,6 +174,48 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     )
     # What stands in the metadata holds for every event of that id.
     assert table.texts("kernel_details").event.tolist() == [0, 1]
+
+
+def test_lines_may_come_before_the_metadata(tmp_path: Path) -> None:
+    plane = spaces.small_space().planes[1]
+    lines = b"".join(wire.content(3, line.SerializeToString()) for line in plane.lines)
+    del plane.lines[:]
+    head = plane.SerializeToString()
+    tables = []
+    for content in (lines + head, head + lines):
+        space = read(tmp_path, wire.content(1, content))
+        table = table_of(space, space.planes[0])
+        tables.append((table.name.tolist(), table.ints("correlation_id").value.tolist()))
+    assert tables[0] == tables[1] == ([0, 0, 1], [1, 2])
+
+
+def test_of_repeated_metadata_the_last_wins_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
+    def entry(name: bytes) -> bytes:
+        return wire.content(4, wire.number(1, 1) + wire.content(2, wire.content(2, name)))
+
+    unknown = wire.content(15, b"?") + wire.number(16, 7) + b"\xf9\x01" + bytes(8) + b"\xfd\x01abcd"
+    event = wire.content(4, wire.number(1, 1) + unknown)
+    plane = (
+        entry(b"old")
+        + unknown
+        + wire.content(2, b"/host:CPU")
+        + wire.content(3, unknown + event)
+        + entry(b"new")
+    )
+    space = read(tmp_path, unknown + wire.content(1, plane) + unknown)
+    assert space.faults == ()
+    assert table_of(space, space.planes[0]).names == (b"new",)
+
+
+def test_metadata_that_is_not_there_names_an_event_unknown(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    events = message.planes[0].lines[0].events
+    for event, number in zip(events, (99, -1, 2**40, 0), strict=True):
+        event.metadata_id = number
+    events[0].stats.add(metadata_id=77, int64_value=1)
+    space = read(tmp_path, message)
+    table = table_of(space, space.planes[0])
+    assert [table.names[i] for i in table.name.tolist()] == [b"<unknown>"] * 4
 
 
 def test_huge_and_negative_metadata_ids(tmp_path: Path) -> None:
@@ -269,6 +341,14 @@ def test_an_event_too_far_away_is_damage_at_its_place(
     assert table_of(space, space.planes[0]).count == 3
 
 
+def test_compiled_programs_are_passed_over(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    programs = spaces.add_plane(message, b"/host:metadata", (b"jit_step",), (b"Hlo Proto",))
+    programs.event_metadata[1].stats.add(metadata_id=1, bytes_value=b"\xff" * 1000)
+    plane = read(tmp_path, message).planes[-1]
+    assert (plane.kind, plane.event_metadata) == (PlaneKind.METADATA, {})
+
+
 def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:
     message = spaces.small_space()
     message.planes[0].lines.add(id=-7, name=b"python", timestamp_ns=6)  # not a repetition
@@ -306,6 +386,17 @@ def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
         p for p in traceview.load(path, salvage=True).problems if p.code == "damaged-file"
     ]
     assert problem.text == f"a.xplane.pb: byte {offset}: {reason}"
+
+
+def test_damaged_metadata_keeps_what_can_be_parsed(tmp_path: Path) -> None:
+    message = spaces.small_space()
+    plane = message.planes[1].SerializeToString() + wire.content(4, b"\x0b")
+    path = stored(tmp_path, wire.content(1, plane))
+    reason = "damaged: metadata from here on cannot be parsed"
+    with pytest.raises(TraceFormatError, match=re.escape(reason)):
+        read_file(path)
+    (found,) = read_file(path, salvage=True).planes
+    assert (found.name, found.event_count, len(found.event_metadata)) == (b"/device:GPU:0", 4, 2)
 
 
 CUT_OFF = "cut off: the plane '/host:CPU' needs 2216107 bytes, the file ends after 1500000 of them"

@@ -140,6 +140,16 @@ def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
     return stat_id, kind, value
 
 
+def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
+    """All stats of the event whose tag is at `position`."""
+    _, _, _, begin, end, _ = _read_field(data, position, len(data))
+    return tuple(
+        _stat(data, at, after, stat_names)
+        for number, wire_type, _, at, after, _ in _fields(data, begin, end)
+        if number == 4 and wire_type == _CONTENT
+    )
+
+
 def _stat(data: Buffer, begin: int, end: int, stat_names: dict[int, bytes]) -> Stat:
     stat_id, kind, encoded = read_stat(data, begin, end)
     value: StatValue = encoded

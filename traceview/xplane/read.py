@@ -39,7 +39,7 @@ from traceview.xplane.columns import (
     joined,
 )
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
-from traceview.xplane.source import BLOCK_BYTES, FileBytes, digest_of, partly_read
+from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
     Line,
     Plane,
@@ -67,6 +67,7 @@ PLANE_EVENT_METADATA: Final = 4
 """Fields by which the reader finds its way through an XSpace (openxla/xla `tsl/profiler/protobuf/xplane.proto`)."""
 
 _CONTENT: Final = 2
+_BLOCK_BYTES: Final = 1 << 20
 _MOST_THREADS: Final = 8
 _THREADED_BYTES: Final = 1 << 20
 """A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
@@ -164,7 +165,7 @@ class _Reader:
         return Space(
             self.path,
             len(self.data),
-            self.digest(start),
+            begin_digest(self.data, start),
             planes,
             tuple(header.hostnames),
             tuple(dict.fromkeys(header.errors)),
@@ -180,14 +181,6 @@ class _Reader:
             self.data.read_into(part.data, begin)
             return part.data
         return self.data[begin:end]
-
-    def digest(self, start: Start) -> Callable[[], str]:
-        """Begin to compute the SHA-256 of the file; what is given waits for it."""
-        if isinstance(self.data, FileBytes):
-            waiting: Callable[[], str] = start(digest_of, self.path)
-            return waiting
-        found = hashlib.sha256(self.data).hexdigest()
-        return lambda: found
 
     def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
         """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""
@@ -469,3 +462,36 @@ def started_threads() -> Iterator[Start]:
         pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown(wait=False)
+
+
+def begin_digest(data: Buffer, start: Start) -> Callable[[], str]:
+    """Begin to compute the digest; what is given waits for it, also after the file is closed.
+
+    It raises `TraceFormatError` if the file became shorter.
+    """
+    copy = data.duplicate() if isinstance(data, FileBytes) else None
+    if copy is None:
+        found = digest_of(data)
+        return lambda: found
+
+    def compute() -> str:
+        try:
+            return digest_of(copy)
+        finally:
+            copy.close()
+
+    return start(compute)
+
+
+def digest_of(data: Buffer) -> str:
+    """The SHA-256 of the bytes in hexadecimal digits."""
+    if not isinstance(data, FileBytes):
+        return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256()
+    block = memoryview(bytearray(_BLOCK_BYTES))
+    size = len(data)
+    for begin in range(0, size, _BLOCK_BYTES):
+        part = block[: min(_BLOCK_BYTES, size - begin)]
+        data.read_into(part, begin)
+        digest.update(part)
+    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ BLOCK_BYTES: Final = 1 << 16
 """How much is read at once of a file that is only read in parts."""
 
 _HEAD_BYTES: Final = 4096
-_DIGESTED_AT_ONCE: Final = 1 << 20
 _READS_ANYWHERE: Final = hasattr(os, "preadv")
 """Whether the system reads from any place of a file; Windows reads from its one position."""
 
@@ -46,10 +44,10 @@ class FileBytes:
     Here it raises `TraceFormatError`.
     """
 
-    def __init__(self, path: Location, file: BinaryIO) -> None:
+    def __init__(self, path: Location, file: BinaryIO, size: int | None = None) -> None:
         self._path = path
         self._file = file
-        self._size = file.seek(0, SEEK_END)
+        self._size = file.seek(0, SEEK_END) if size is None else size
         self._block_begin = 0
         self._block = b""
         self._turn = Lock()
@@ -85,6 +83,17 @@ class FileBytes:
             self._file.seek(begin)
             return cast("BufferedReader", self._file).readinto(part)
 
+    def duplicate(self) -> FileBytes | None:
+        """The same for `read_into`, until it is closed itself; None where all that read a file share its one position."""
+        if not _READS_ANYWHERE:
+            return None
+        file = os.fdopen(os.dup(self._file.fileno()), "rb", buffering=0)
+        return FileBytes(self._path, file, self._size)
+
+    def close(self) -> None:
+        """Close what `duplicate` gave."""
+        self._file.close()
+
     def _between(self, begin: int, end: int) -> bytes:
         first = begin - self._block_begin
         if not 0 <= first <= first + end - begin <= len(self._block):
@@ -106,15 +115,6 @@ def partly_read(path: Location) -> Iterator[FileBytes]:
     with _opened(path) as file:
         _refuse_impostor(path, file.read(_HEAD_BYTES))
         yield FileBytes(path, file)
-
-
-def digest_of(path: Location) -> str:
-    """The SHA-256 of a file in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with _opened(path) as file:
-        while block := file.read(_DIGESTED_AT_ONCE):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager

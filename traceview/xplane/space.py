@@ -73,7 +73,7 @@ class Plane(Struct, frozen=True, eq=False):
 class Space(Struct, frozen=True, eq=False):
     """One file of `size` bytes.
 
-    `digest` waits for the SHA-256 of the file. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
+    `digest` waits for the SHA-256 of the file; it raises `TraceFormatError` if the file became shorter meanwhile. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
     empty unless it was read with `salvage`.
     """
 
