@@ -209,7 +209,7 @@ def test_an_option_without_a_meaning_is_one_clear_error(
     [
         (("gap", "."), "TABLE gap: no such choice\nhint: did you mean gaps? "),
         (("gaps", ".", "--state", "compute"), "--state compute: no such choice"),
-        (("gaps", ".", "--workers", "0"), "--workers 0: neither a number nor an address"),
+        (("gaps", ".", "--workers", "0"), "--workers 0: not an address"),
         (("gaps", ".", "--min", "50"), "--min 50: not a length of time"),
         (("gaps", ".", "--top", "0"), "invalid value for '--top'"),
         (("gaps", ".", "--format", "xml"), "--format xml: no such choice"),

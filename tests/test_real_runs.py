@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 from pathlib import Path
 from typing import Literal
 
@@ -90,19 +91,24 @@ def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
     assert loss is not None
     share = loss.ratio
 
-    judgement = judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0))
+    truth, undisturbed = TrueCost(1, share, 0.0), TrueCost(1, share / 2, 0.0)
+
+    judgement = judge.judge_slow(INPUT, slow_input, truth, undisturbed)
 
     assert (judgement.finding, judgement.states) == ("input-bound", ("input",))
     assert judgement.is_first_right
     assert judgement.is_state_right
     assert judgement.share == pytest.approx(share)
     assert judgement.is_cost_right
+    assert not judgement.is_undisturbed_cost_right
 
 
 def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) -> None:
     program = Program("any", "its callback", ("callback-stall",), ("between",))
 
-    judgement = judge.judge_slow(program, slow_input, TrueCost(1, 0.5, 0.0))
+    truth = TrueCost(1, 0.5, 0.0)
+
+    judgement = judge.judge_slow(program, slow_input, truth, truth)
 
     assert not judgement.is_first_right
     assert not judgement.is_state_right
@@ -114,10 +120,12 @@ def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) ->
     ("factor", "is_right"), [(0.81, True), (0.79, False), (1.19, True), (1.21, False)]
 )
 def test_how_close_a_cost_has_to_be(factor: float, is_right: bool) -> None:
+    truth, share = TrueCost(1, 0.4, 0.0), 0.4 * factor
     judgement = judge.Judgement(
-        "any/slow", "", "x", ("input",), 0.4 * factor, TrueCost(1, 0.4, 0.0), (), True, True
+        "any/slow", "", "x", ("input",), share, truth, truth, (), True, True
     )
     assert judgement.is_cost_right is is_right
+    assert judgement.is_undisturbed_cost_right is is_right
 
 
 def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> None:
@@ -134,9 +142,10 @@ def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> No
 def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) -> None:
     loss = slow_input.findings[0].loss
     share = loss.ratio if loss else 0.0
+    right = TrueCost(1, share, 0.0)
     rows = [
-        judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0)),
-        judge.judge_slow(INPUT, slow_input, TrueCost(1, share / 2, 0.4)),
+        judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0), right),
+        judge.judge_slow(INPUT, slow_input, TrueCost(1, share / 2, 0.4), right),
         judge.judge_healthy("any/healthy-1", slow_input),
         judge.judge_healthy("any/healthy-2", msgspec.structs.replace(slow_input, findings=())),
         judge.judge_healthy("other/healthy-1", msgspec.structs.replace(slow_input, findings=())),
@@ -146,6 +155,7 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         "right state: 2 of 2 (100%)",
         "cost within 20%: 1 of 2 (50%)",
         "the same where the true cost is sure: 1 of 1 (100%)",
+        "cost within 20% of that without the profiler: 2 of 2 (100%)",
         "healthy without a warning, or small: 2 of 3 (67%)",
         "healthy programs without a warning in any recording: 1 of 2 (50%)",
     ]
@@ -159,15 +169,20 @@ def test_a_folder_without_recordings_has_no_judgement(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_recordings(tmp_path: Path) -> None:
-    for name in (record.SLOW, f"{record.HEALTHY}-1"):
-        (tmp_path / name).symlink_to(SLOW_INPUT)
-    rows = [{"is_slow": slow, "step_ns": [10 + slow] * STEPS} for slow in (True, False)]
-    (tmp_path / record.STEP_TIMES).write_text(json.dumps(rows), encoding="utf-8")
+    def write_times(path: Path, *runs: tuple[bool, int]) -> None:
+        rows = [{"is_slow": slow, "step_ns": [length] * STEPS} for slow, length in runs]
+        path.write_text(json.dumps(rows), encoding="utf-8")
+
+    for name, is_slow in ((f"{record.SLOW}-1", True), (f"{record.HEALTHY}-1", False)):
+        shutil.copytree(SLOW_INPUT, tmp_path / name)
+        write_times(tmp_path / name / record.STEP_TIMES, (is_slow, 30 if is_slow else 20))
+    write_times(tmp_path / record.STEP_TIMES, (True, 11), (False, 10))
 
     judgements = list(judge.judge_folder(INPUT, tmp_path))
 
-    assert [row.name for row in judgements] == ["any/slow", "any/healthy-1"]
-    assert judgements[0].truth == TrueCost(1000, 1 / 11, 0.0)
+    assert [row.name for row in judgements] == ["any/slow-1", "any/healthy-1"]
+    assert judgements[0].truth == TrueCost(10_000, 1 / 3, 0.0)
+    assert judgements[0].undisturbed == TrueCost(1000, 1 / 11, 0.0)
 
 
 def test_enough_programs_each_with_a_page_of_code() -> None:

@@ -21,9 +21,9 @@ def main() -> None:
     parser.add_argument("command", choices=("record", "judge"))
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of the recordings")
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; by default all")
-    parser.add_argument("--repeat", type=int, default=5, help="recordings of each healthy run")
+    parser.add_argument("--repeat", type=int, default=3, help="recordings of each kind")
     parser.add_argument("--keep", action="store_true", help="record only what is not there yet")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if unknown := set(options.names) - PROGRAMS.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PROGRAMS)}")
     programs = [PROGRAMS[name] for name in options.names or PROGRAMS]

@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 import traceview
-from scripts.real_runs.record import HEALTHY, SLOW, STEP_TIMES
+from scripts.real_runs.record import HEALTHY, SLOW, STEP_TIMES, recorded_blocks
 from scripts.real_runs.table import Program
-from scripts.real_runs.truth import TrueCost, read_blocks, true_cost
+from scripts.real_runs.truth import RECORDED, TrueCost, read_blocks, true_cost
 
 WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
@@ -34,7 +34,8 @@ class Judgement(Struct, frozen=True):
         finding: Code of the verdict; null where it names none.
         states: What the devices were in while that lost time.
         share: Loss of the first right finding, and of the right second one, as a share of the step; null without the first.
-        truth: What the slowdown costs; null for a healthy run.
+        truth: What the slowdown costs the recorded steps; null for a healthy run.
+        undisturbed: What it costs without the profiler.
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
             healthy run, whether there is no warning but that its steps are small.
@@ -47,19 +48,34 @@ class Judgement(Struct, frozen=True):
     states: tuple[str, ...]
     share: float | None
     truth: TrueCost | None
+    undisturbed: TrueCost | None
     warnings: tuple[str, ...]
     is_first_right: bool
     is_state_right: bool
 
     @property
     def is_cost_right(self) -> bool:
-        """Whether the cost is close enough to the true one."""
-        if self.truth is None or self.share is None:
+        """Whether the cost is close enough to that of the recorded steps."""
+        return self._is_close(self.truth)
+
+    @property
+    def is_undisturbed_cost_right(self) -> bool:
+        """Whether the cost is close enough to the one without the profiler."""
+        return self._is_close(self.undisturbed)
+
+    def _is_close(self, truth: TrueCost | None) -> bool:
+        if truth is None or self.share is None:
             return False
-        return abs(self.share - self.truth.share) <= WITHIN * abs(self.truth.share)
+        return abs(self.share - truth.share) <= WITHIN * abs(truth.share)
 
 
-def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> Judgement:
+def judge_slow(
+    program: Program,
+    report: traceview.Report,
+    truth: TrueCost,
+    undisturbed: TrueCost,
+    recording: str = SLOW,
+) -> Judgement:
     """Judge the report of a slow run."""
     verdict = report.verdict
     states = verdict.loss.states if verdict.loss else ()
@@ -69,12 +85,13 @@ def judge_slow(program: Program, report: traceview.Report, truth: TrueCost) -> J
     )
     ranked = [row.code for row in report.findings if row.loss]
     return Judgement(
-        name=f"{program.name}/{SLOW}",
+        name=f"{program.name}/{recording}",
         headline=verdict.headline,
         finding=verdict.finding,
         states=states,
         share=sum((*first[:1], *second[:1])) if first else None,
         truth=truth,
+        undisturbed=undisturbed,
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings
         and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
@@ -93,6 +110,7 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
         states=verdict.loss.states if verdict.loss else (),
         share=None,
         truth=None,
+        undisturbed=None,
         warnings=warnings,
         is_first_right=is_right,
         is_state_right=is_right,
@@ -110,9 +128,11 @@ def warnings_of(report: traceview.Report) -> tuple[str, ...]:
 
 def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
     """Judge the recordings of one program."""
-    if (folder / SLOW).exists():
-        truth = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
-        yield judge_slow(program, traceview.analyze(folder / SLOW), truth)
+    if recordings := sorted(folder.glob(f"{SLOW}-*")):
+        truth = true_cost([*recorded_blocks(folder)], program.statistic, RECORDED)
+        undisturbed = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
+        for path in recordings:
+            yield judge_slow(program, traceview.analyze(path), truth, undisturbed, path.name)
     for path in sorted(folder.glob(f"{HEALTHY}-*")):
         yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
 
@@ -127,6 +147,8 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     within = f"cost within {WITHIN:.0%}"
     yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
+    undisturbed = (row.is_undisturbed_cost_right for row in slow)
+    yield f"{within} of that without the profiler: {_count(slow, undisturbed)}"
     yield f"healthy without a warning, or small: {_count(healthy, (row.is_first_right for row in healthy))}"
     programs = {row.name.partition("/")[0] for row in healthy}
     warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
@@ -145,10 +167,14 @@ def line(row: Judgement) -> str:
     if row.truth is not None:
         marks += " state" if row.is_state_right else " -    "
         marks += " cost" if row.is_cost_right else " -   "
-    true_share = "" if row.truth is None else f"{row.truth.share:6.1%} ± {row.truth.spread / 2:.0%}"
+    true_share = " without the profiler ".join(
+        f"{truth.share:6.1%} ± {truth.spread / 2:.0%}"
+        for truth in (row.truth, row.undisturbed)
+        if truth is not None
+    )
     share = "" if row.share is None else f"{row.share:.1%}"
     said = f"{row.finding or '-'} ({', '.join(row.states) or '-'})"
     return (
-        f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>13}  {' '.join(row.warnings)}"
+        f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>46}  {' '.join(row.warnings)}"
         f"\n    {row.headline}"
     )

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,32 +55,41 @@ def measure(program: Program, folder: Path) -> None:
 
 
 def capture(program: Program, folder: Path, *, is_slow: bool) -> None:
-    """Replace the recording in `folder`; a failed attempt leaves the old one."""
+    """Replace the recording in `folder`, with the step times by the program's own clock; a failed attempt leaves the old one."""
     fresh = folder.with_name(f".{folder.name}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     script = PROGRAMS_FOLDER / f"{program.name}.py"
-    output, slowdown = fresh / "capture.txt", str(int(is_slow))
+    output = fresh / "capture.txt"
+    variables = {"SLOWDOWN": str(int(is_slow)), "STEP_TIMES": str(fresh / STEP_TIMES)}
     if program.is_jax:
-        _run([script], output, SLOWDOWN=slowdown, JAX_TRACE=str(fresh))
+        _run([script], output, JAX_TRACE=str(fresh), **variables)
     else:
         command = ["-m", "traceview", "capture", "--steps", "{}:{}".format(*WINDOW), "--out"]
-        _run([*command, fresh, script], output, SLOWDOWN=slowdown)
+        _run([*command, fresh, script], output, **variables)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
 
 
 def record(program: Program, folder: Path, repeats: int, *, keeps: bool = False) -> None:
-    """Measure and record a program with its slowdown, if it has one, then `repeats` times without, one right after the other.
+    """Measure a program with and without its slowdown, then record it `repeats` times in turns with it and without.
 
     `keeps`: leaves what is there already.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    names = [f"{HEALTHY}-{number}" for number in range(1, repeats + 1)]
-    if program.findings:
-        names.insert(0, SLOW)
-        if not (keeps and (folder / STEP_TIMES).exists()):
-            measure(program, folder)
-    for name in names:
-        if not (keeps and (folder / name).exists()):
-            capture(program, folder / name, is_slow=name == SLOW)
+    if program.findings and not (keeps and (folder / STEP_TIMES).exists()):
+        measure(program, folder)
+    kinds = (SLOW, HEALTHY) if program.findings else (HEALTHY,)
+    for number in range(1, repeats + 1):
+        for kind in kinds:
+            path = folder / f"{kind}-{number}"
+            if not (keeps and path.exists()):
+                capture(program, path, is_slow=kind == SLOW)
+
+
+def recorded_blocks(folder: Path) -> Iterator[Block]:
+    """The runs that were recorded, in turns: their steps by the program's own clock."""
+    for slow in sorted(folder.glob(f"{SLOW}-*")):
+        healthy = slow.with_name(slow.name.replace(SLOW, HEALTHY))
+        for path in (slow, healthy):
+            yield from read_blocks(path / STEP_TIMES)

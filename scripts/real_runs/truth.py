@@ -10,10 +10,15 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from scripts.real_runs.step_clock import WINDOW
 from scripts.real_runs.table import Statistic
 
 FIRST_COUNTED_STEP: Final = 12
 """Earlier steps trace, compile and fill buffers. The 24 steps from here on hold whole periods of 3, 4 and 6 steps."""
+
+COUNTED: Final = slice(FIRST_COUNTED_STEP - 1, None)
+RECORDED: Final = slice(WINDOW[0] - 1, WINDOW[1] - 1)
+"""Places of the steps in `Block.step_ns`: those that count without the profiler, and those that a capture records."""
 
 SURE_RATIO: Final = 0.15
 """Largest spread of the pairs of runs, as a share of the slow step, at which a cost counts as sure."""
@@ -53,10 +58,10 @@ class Block(Struct, frozen=True):
     is_slow: bool
     step_ns: tuple[int, ...]
 
-    def step(self, statistic: Statistic) -> float:
-        """Median or mean of the counted steps, nanoseconds."""
+    def step(self, statistic: Statistic, steps: slice) -> float:
+        """Median or mean of these steps, nanoseconds."""
         measure: _Measured = statistics.median if statistic == "median" else statistics.fmean
-        return measure(self.step_ns[FIRST_COUNTED_STEP - 1 :])
+        return measure(self.step_ns[steps])
 
 
 def read_blocks(path: Path) -> tuple[Block, ...]:
@@ -64,19 +69,19 @@ def read_blocks(path: Path) -> tuple[Block, ...]:
     return msgspec.json.decode(path.read_bytes(), type=tuple[Block, ...])
 
 
-def true_cost(blocks: Sequence[Block], statistic: Statistic) -> TrueCost:
-    """The cost by pairs of neighbours, a slow run and the healthy one after it.
+def true_cost(blocks: Sequence[Block], statistic: Statistic, steps: slice = COUNTED) -> TrueCost:
+    """The cost by pairs of neighbours, a slow run and the healthy one after it, which meet the same load of the machine.
 
-    Neighbours meet the same load of the machine. A share hardly depends on that load, which makes it comparable with
-    that of a recording at another time.
+    The profiler makes some steps longer than others, so that a share of the recorded steps is another one than without
+    it: `steps` says which of the two is meant.
     """
     slow_blocks, healthy_blocks = blocks[::2], blocks[1::2]
     costs, shares = [], []
     for slow, healthy in zip(slow_blocks, healthy_blocks, strict=True):
         if not slow.is_slow or healthy.is_slow:
             raise ValueError("slow and healthy runs have to take turns")
-        slow_ns = slow.step(statistic)
-        costs.append(slow_ns - healthy.step(statistic))
+        slow_ns = slow.step(statistic, steps)
+        costs.append(slow_ns - healthy.step(statistic, steps))
         shares.append(costs[-1] / slow_ns)
     cost_ps = round(statistics.median(costs) * 1000)
     return TrueCost(cost_ps, statistics.median(shares), _interquartile_range(shares))

@@ -25,7 +25,7 @@ FIXTURE = Path(__file__).resolve().parent.parent.parent / "fixtures" / "keras-fi
 @pytest.fixture
 def threaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
-    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
@@ -148,7 +148,7 @@ def test_many_devices_of_few_events_are_one_thread_s_work(
     trace = context.trace
     count = trace.device_columns.count + trace.host_columns.count
     per_device = count // len(trace.device_list) + fewer
-    monkeypatch.setattr(parallel, "_FEWEST_PER_DEVICE", per_device)
+    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", per_device)
     threads: set[Thread] = set()
     begun = Event()
 

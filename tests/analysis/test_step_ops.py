@@ -100,8 +100,8 @@ def test_a_twentieth_of_the_step_is_worth_a_finding(
     assert bool(findings) == is_reported
 
 
-@pytest.mark.parametrize(("update_ms", "is_reported"), [(25.0, True), (24.9, False)])
-def test_an_optimizer_may_take_less_than_half(
+@pytest.mark.parametrize(("update_ms", "is_reported"), [(20.0, True), (19.9, False)])
+def test_an_optimizer_may_take_less_than_two_fifths(
     update_ms: float, is_reported: bool, tmp_path: Path
 ) -> None:
     ops = {"model/MatMul:MatMul": (2.0, 12.0), "adam/Mul:Mul": (20.0, 20 + update_ms)}
@@ -163,9 +163,9 @@ def test_a_replica_that_takes_much_longer_has_more_data(
     assert [row.sentences[0] for row in findings] == ([reason] if reason else [])
 
 
-def test_a_device_with_half_as_much_is_named_too(tmp_path: Path) -> None:
+def test_the_limit_is_of_the_time_of_all_devices(tmp_path: Path) -> None:
     first = {"model/MatMul:MatMul": (2.0, 4.0), "adam/Mul:Mul": (4.0, 34.0)}
-    second = {"replica_1/model/MatMul:MatMul": (2.0, 3.0), "replica_1/adam/Mul:Mul": (16.0, 28.0)}
+    second = {"replica_1/model/MatMul:MatMul": (2.0, 3.0), "replica_1/adam/Mul:Mul": (16.0, 24.0)}
     _, findings = analyzed(tmp_path, run_of(first, second))
     assert [finding.code for finding in findings] == ["straggler-gpu"]
 

@@ -80,14 +80,15 @@ def test_healthy_is_said_aloud(trace: Trace) -> None:
 
 def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
     report = healthy_capture(full_report(), overhead_ratio=1.5)
-    made = verdict(trace, report, lost(0.2, "host_ops"), host_ops=0.2)
+    made = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
     assert made.status == "unreliable"
     assert made.headline == (
         "No problem found. The profiler made steps 2.5× as long; small shares are unreliable."
     )
-    assert verdict(trace, report, lost(0.7, "host_ops"), host_ops=0.7).finding == "input-bound"
-    # Recording does not prolong the wait for a batch.
+    assert verdict(trace, report, lost(0.7, "launch"), launch=0.7).finding == "input-bound"
+    # Recording does not prolong the wait for a batch, and dispatch is judged by its own rule.
     assert verdict(trace, report, lost(0.2), input=0.2).finding == "input-bound"
+    assert verdict(trace, report, lost(0.2, "host_ops"), host_ops=0.2).finding == "input-bound"
 
 
 def test_what_is_uncertain_leads_nowhere(trace: Trace) -> None:

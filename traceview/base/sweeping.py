@@ -6,12 +6,13 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from traceview.base import sweeps_reference
 
-try:
-    _compiled: ModuleType | None = import_module("traceview.base.sweeps")
-except ImportError:
-    _compiled = None
+def _sweeps() -> ModuleType:
+    try:
+        return import_module("traceview.base.sweeps")
+    except ImportError:
+        return import_module("traceview.base.sweeps_reference")
 
-SWEEPS: Final[ModuleType] = sweeps_reference if _compiled is None else _compiled
+
+SWEEPS: Final = _sweeps()
 """The sweeps in use."""

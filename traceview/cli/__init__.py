@@ -5,9 +5,13 @@ from __future__ import annotations
 
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""
+    import atexit
     import gc
     import sys
 
+    codes: list[int] = []
+    # What is registered first runs last.
+    atexit.register(_leave, codes)
     # A command that reads, prints and ends collects no garbage: its process ends soon.
     gc.disable()
     try:
@@ -19,6 +23,10 @@ def main() -> None:
         from traceview.cli.app import app
 
         app(prog_name="traceview")
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            codes.append(ended.code or 0)
+        raise
     except KeyboardInterrupt:
         # Before or after a command; those inside one are handled by its group.
         sys.stderr.write("traceview: interrupted; nothing was written\n")
@@ -34,3 +42,19 @@ def main() -> None:
         if not gc.isenabled():
             # Nor does it look for garbage among all that it read, as Python does at the end.
             gc.freeze()
+
+
+def _leave(codes: list[int]) -> None:
+    """End the process with the exit code that it would have, if it is known: what it read is not taken apart first."""
+    import os
+    import sys
+
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        # Python says so, and takes another exit code.
+        return
+    if codes:
+        os._exit(codes[0])

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.device.table import Column, Table
     from traceview.trace.model import Trace
-    from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange, WindowKind
 
 
@@ -70,7 +69,6 @@ class Request(Struct, frozen=True, dict=True):
     choice: Choice
     window: WindowKind
     steps: StepRange | None
-    readers: Readers | None
 
     @cached_property
     def context(self) -> Context:
@@ -84,7 +82,7 @@ class Request(Struct, frozen=True, dict=True):
         """The report of the same part of the trace."""
         from traceview.report.build import report_of
 
-        return report_of(self.context, window=self.window, steps=self.steps, readers=self.readers)
+        return report_of(self.context, window=self.window, steps=self.steps)
 
     @cached_property
     def view(self) -> View:

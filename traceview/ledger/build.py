@@ -32,6 +32,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
+from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.device.side_work import side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
@@ -92,10 +93,15 @@ def build_ledger(
         trace.device_columns.count + sum(of.span_start_ps.size for of in gaps.values())
     )
     first = [0]
-    for device in gaps:
+
+    def segments_of(device: int) -> _Segments:
         host = trace.device_list[device].host
         layers = [*_busy(trace, device, waits), _idle(trace, gaps[device], states[host], waits)]
-        own = _merged(layers, windows[host], bounds[host], columns)
+        return _merged(layers, windows[host], bounds[host])
+
+    devices = tuple(gaps)
+    for device, segments in zip(devices, for_devices(trace, segments_of, devices), strict=True):
+        own = segments.added_to(columns)
         waits.name(device, own)
         first.append(first[-1] + own.count)
     return Ledger(trace, columns.filled, tuple(gaps), tuple(first), tuple(every))
@@ -141,25 +147,37 @@ class _Bounds(NamedTuple):
         return cls(time, np.where(step == NONE, NONE, step + offset).astype(np.int32))
 
 
-def _merged(
-    layers: Sequence[_Spans], window: Window, bounds: _Bounds, columns: _Growing
-) -> Columns:
+class _Segments(NamedTuple):
+    """Segments of a device in time order: each a part of the span of a number, in a step."""
+
+    spans: _Spans
+    start: Int64Array
+    duration: Int64Array
+    number: Int32Array
+    step: Int32Array
+
+    def added_to(self, columns: _Growing) -> Columns:
+        """The rows of these segments, added to the others."""
+        own, spans = columns.added(self.start.size), self.spans
+        own.start_ps[:], own.duration_ps[:], own.step[:] = self.start, self.duration, self.step
+        # One after the other: what is taken takes no memory of its own.
+        number = self.number.astype(np.int64)
+        np.take(spans.state, number, out=own.state, mode="clip")
+        np.take(spans.activity, number, out=own.activity, mode="clip")
+        np.take(spans.by_kind, number, out=own.by_kind, mode="clip")
+        np.take(spans.by, number, out=own.by, mode="clip")
+        np.take(spans.event, number, out=own.event, mode="clip")
+        return own
+
+
+def _merged(layers: Sequence[_Spans], window: Window, bounds: _Bounds) -> _Segments:
     """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps."""
     begin = np.cumsum([0, *(layer.start.size for layer in layers)])
     spans = _Spans(*(np.concatenate(column) for column in zip(*layers, strict=True)))
     start, duration, number, place = SWEEPS.layered(
         spans.start, spans.end, begin, bounds.time, window.start_ps, window.end_ps
     )
-    own = columns.added(start.size)
-    own.start_ps[:], own.duration_ps[:], own.step[:] = start, duration, bounds.step[place]
-    # One after the other: what is taken takes no memory of its own.
-    number = number.astype(np.int64)
-    np.take(spans.state, number, out=own.state, mode="clip")
-    np.take(spans.activity, number, out=own.activity, mode="clip")
-    np.take(spans.by_kind, number, out=own.by_kind, mode="clip")
-    np.take(spans.by, number, out=own.by, mode="clip")
-    np.take(spans.event, number, out=own.event, mode="clip")
-    return own
+    return _Segments(spans, start, duration, number, bounds.step[place])
 
 
 def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns:

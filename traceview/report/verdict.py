@@ -22,7 +22,7 @@ from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import State
 from traceview.report.model import Report, Verdict, VerdictStatus
 from traceview.trace.model import Trace, is_damaged_throughout
-from traceview.trace.strategy.xla_devices import CPU
+from traceview.trace.strategy.replicas import CPU
 
 _UNKNOWN_LEADS: Final = 0.5
 """Share of the GPU time without a known cause from which on that is said first, where nothing else is a problem."""
@@ -35,14 +35,13 @@ _PROLONGED: Final = frozenset(
     for state in (
         State.COMMUNICATION,
         State.DEVICE_WAIT,
-        State.HOST_OPS,
         State.LAUNCH,
         State.LATENCY,
         State.PYTHON,
         State.BETWEEN_CALLS,
     )
 )
-"""States that recording each op and call makes longer."""
+"""States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
 
 _OWN_WORD: Final = re.compile(r"[A-Z][a-z]+ ")
 """A first word that is no name of a device."""

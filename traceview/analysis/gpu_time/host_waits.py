@@ -59,7 +59,7 @@ from traceview.analysis.rules.words import (
     Threads,
     Time,
 )
-from traceview.base.ids import is_in, unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.document.vocabulary import thread_words
@@ -527,7 +527,7 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
         return
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.context.ledger.has_steps and (
-        waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"] and waits.loss.share >= CRITICAL_LIMIT
+        waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
     )
     line = {} if is_small else waits.line_of_calls
     yield from waits.finding(
@@ -541,15 +541,40 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
     )
 
 
-def _is_of_profiler(context: Context, host: int, ps: int) -> bool:
-    """Whether some time per step is below the limit without what recording took of the step, as the sidecar measured it."""
+_EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
+"""What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
+
+
+def _is_short(waits: _Waits) -> bool:
+    return waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"]
+
+
+def _is_usual_dispatch(waits: _Waits) -> bool:
+    """Whether calling the step and dispatching its ops takes so long wherever they are so many; not where most are tiny."""
+    ledger, columns, limits = waits.context.ledger, waits.context.ledger.columns, HOST_BOUND.limits
+    own = ledger.rows_of(waits.device)
+    if (columns.activity[own][waits.rows[own]] != IDLE).any():
+        return False
+    is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
+    count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[waits.device]
+    return waits.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
+
+
+def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
+    """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than half is left.
+
+    `ops`: those outside of graphs, whose dispatch takes time without the profiler, too.
+    """
     sidecar, mean_ps = context.trace.hosts[host].sidecar, context.selection.mean_step_ps
     overhead = sidecar.environment.overhead if sidecar else None
     ratio = (overhead.ratio or 0.0) if overhead else 0.0
     if overhead is None or mean_ps is None or ratio <= (overhead.spread_ratio or 0.0):
         return False
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.
-    return ps - mean_ps * ratio / (1 + ratio) < HOST_BOUND.limit * mean_ps
+    own_ps = ps - mean_ps * ratio / (1 + ratio)
+    least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
+    limit_ps = HOST_BOUND.limit * mean_ps
+    return own_ps < max(limit_ps, ps / 2) and least_ps < limit_ps
 
 
 # Ops outside of graphs
@@ -561,7 +586,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
     if context.trace.device_list[waits.device].kind != "replica":
         return
     ops = _many_eager_ops(context, host)
-    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps):
+    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
     yield from waits.finding(
         HOST_BOUND,
@@ -589,7 +614,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
-        if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step):
+        if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step, ops):
             continue
         yield HOST_BOUND.finding(
             arguments={**_of_ops(ops), "loss": lost_argument(loss)},

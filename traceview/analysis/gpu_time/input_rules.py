@@ -238,6 +238,7 @@ def waits_of_devices(context: Context) -> Iterator[Finding]:
         title=sentences.title,
         action=sentences.action(waits),
         notes=sentences.notes,
+        keeps_waiting=True,
     )
     if finding:
         yield finding

@@ -8,7 +8,6 @@ graphs of the step functions. Ops that factor matrices are slow on every device.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
@@ -19,16 +18,15 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
-from traceview.ledger.table import totals
-from traceview.trace.device.op_names import op_names
+from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.device.side_work import SideWork, side_work_of
-from traceview.trace.model import NONE, Trace
-from traceview.trace.sidecar.sidecar import GraphValues
+from traceview.trace.model import NONE
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
@@ -37,8 +35,8 @@ TOP_TYPES: Final = 3
 
 OPTIMIZER: Final = "optimizer"
 
-OPTIMIZER_RATIO: Final = 0.50
-"""Of the GPU time: what the optimizer takes where the batch is small for the model; a choice of ours."""
+OPTIMIZER_RATIO: Final = 0.40
+"""Of the GPU time: what the optimizer takes where the batch is small for the model. In 87 healthy recordings it had up to 26 %."""
 
 _KINDS: Final = (*(kind.value for kind in SideWork), OPTIMIZER)
 _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
@@ -112,66 +110,86 @@ def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    of_devices = {d: rows for d, rows in context.once(_rows_of_devices).items() if rows.size}
+    of_devices = {d: ps for d, ps in context.once(_time_by_label).items() if ps.any()}
     if not of_devices:
         return Skipped("no device computed in the used steps")
-    types = {device: _time_by_type(context, rows) for device, rows in of_devices.items()}
-    together: Counter[str] = Counter()
-    for by_type in types.values():
-        together.update(by_type)
+    together = np.sum(list(of_devices.values()), axis=0)
     return Compute(
-        _largest(together),
-        tuple(_of_device(context, d, rows, types[d]) for d, rows in of_devices.items()),
+        _largest(_time_by_type(context, together)),
+        tuple(_of_device(context, device, ps) for device, ps in of_devices.items()),
     )
 
 
-def _of_device(
-    context: Context, device: int, rows: Int64Array, by_type: Mapping[str, int]
-) -> ComputeOfDevice:
-    ledger = context.ledger
-    steps = ledger.steps_of_device[device] or 1
+def _of_device(context: Context, device: int, by_label: Int64Array) -> ComputeOfDevice:
+    steps = context.ledger.steps_of_device[device] or 1
+    kind = context.once(_kind_of_label)
     compute_ps, float64_ps, constant_ps = (
-        int(ledger.columns.duration_ps[those].sum())
-        for those in (
-            rows,
-            rows[context.once(_float64_rows)[rows]],
-            rows[context.once(_constant_rows)[rows]],
+        int(by_label[labels].sum())
+        for labels in (
+            slice(None),
+            _float64_labels(context, device),
+            _constant_labels(context, device),
         )
     )
-    kind = context.once(_kind_of_row)[rows]
-    updates = _time_by_type(context, rows[kind == _KINDS.index(OPTIMIZER)])
+    updates = _time_by_type(context, np.where(kind == _KINDS.index(OPTIMIZER), by_label, 0))
     return ComputeOfDevice(
         *context.trace.identity(device),
-        op_types=_largest(by_type),
+        op_types=_largest(_time_by_type(context, by_label)),
         compute_ps_per_step=compute_ps // steps,
         float64_ps_per_step=float64_ps // steps,
         constant_ps_per_step=constant_ps // steps,
         kinds=tuple(
-            _of_kind(context, number, rows[kind == number], steps, compute_ps)
-            for number in unique_ids(kind[kind != NONE]).tolist()
+            _of_kind(context, device, number, by_label)
+            for number in unique_ids(kind[(kind != NONE) & (by_label > 0)]).tolist()
         ),
         updates_sparse=any(type_.startswith(_SPARSE_UPDATES) for type_ in updates),
     )
 
 
-def _of_kind(context: Context, kind: int, rows: Int64Array, steps: int, compute_ps: int) -> OpKind:
-    columns = context.ledger.columns
-    ps = int(columns.duration_ps[rows].sum())
+def _of_kind(context: Context, device: int, kind: int, by_label: Int64Array) -> OpKind:
+    is_kind = context.once(_kind_of_label) == kind
+    of_kind = np.where(is_kind, by_label, 0)
+    ps = int(of_kind.sum())
+    rows = _rows_with(context, device, is_kind)
     return OpKind(
         kind=_KINDS[kind],
-        op_types=tuple(_longest(_time_by_type(context, rows))),
-        count=int(unique_ids(columns.event[rows]).size),
-        ps_per_step=ps // steps,
-        compute_ratio=ps / compute_ps if compute_ps else 0.0,
+        op_types=tuple(_longest(_time_by_type(context, of_kind))),
+        count=int(unique_ids(context.ledger.columns.event[rows]).size),
+        ps_per_step=ps // (context.ledger.steps_of_device[device] or 1),
+        compute_ratio=ps / int(by_label.sum()),
     )
 
 
-def _rows_of_devices(context: Context) -> dict[int, Int64Array]:
-    """By device the rows of the ledger in which it computes, those that take part in sums."""
-    ledger = context.ledger
-    is_compute = ledger.rows(states=(State.COMPUTE,))
+# Time by label: each is an op, the name of a kernel, and a class, so what ops are is asked once for each
+
+
+def _time_by_label(context: Context) -> dict[int, Int64Array]:
+    """By device how long it computes what each label names (`op_labels`), int64 `[labels]`; of the rows that take part in sums."""
+    ledger, labels = context.ledger, context.trace.once(op_labels)
+    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
     slices = {device: ledger.rows_of(device) for device in ledger.devices}
-    return {device: np.flatnonzero(is_compute[own]) + own.start for device, own in slices.items()}
+    return {
+        device: SWEEPS.totals(
+            labels.of_row[columns.event[own]],
+            columns.duration_ps[own],
+            labels.row.size,
+            is_compute[own],
+        )
+        for device, own in slices.items()
+    }
+
+
+def _compute_rows(context: Context) -> BoolArray:
+    """Rows of the ledger in which a device computes, those that take part in sums."""
+    return context.ledger.rows(states=(State.COMPUTE,))
+
+
+def _rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
+    """The rows of a device in which it computes what these labels name."""
+    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
+    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
+    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
+    return chosen
 
 
 def _largest(by_type: Mapping[str, int]) -> tuple[TypeOfCompute, ...]:
@@ -185,89 +203,84 @@ def _longest(by_type: Mapping[str, int]) -> list[str]:
     return sorted(named, key=lambda type_: (-by_type[type_], type_))[:TOP_TYPES]
 
 
-def _time_by_type(context: Context, rows: Int64Array) -> dict[str, int]:
-    """The time of some compute rows by type of op; "" where none was recorded."""
+def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
+    """Time by type of op; "" where none was recorded."""
     names = context.trace.once(op_names)
     by_type: dict[str, int] = {}
-    for op, ps in _time_by_op(context, rows).items():
+    for op, ps in _time_by_op(context, by_label).items():
         type_ = names.ops[int(names.of_name[op])][1] or ""
         by_type[type_] = by_type.get(type_, 0) + ps
     return by_type
 
 
-def _time_by_op(context: Context, rows: Int64Array) -> dict[int, int]:
-    """The time of some compute rows by op, a name of the trace, `NONE` where none was recorded."""
-    columns = context.ledger.columns
-    names, place = unique_inverse(context.trace.device_columns.op[columns.event[rows]])
-    sums = totals(place, columns.duration_ps[rows], names.size)
-    return dict(zip(names.tolist(), sums.tolist(), strict=True))
+def _time_by_op(context: Context, by_label: Int64Array) -> dict[int, int]:
+    """Time by op, a name of the trace, `NONE` where none was recorded."""
+    op = context.once(_op_of_label)
+    by_op: dict[int, int] = {}
+    for label in np.flatnonzero(by_label).tolist():
+        name = int(op[label])
+        by_op[name] = by_op.get(name, 0) + int(by_label[label])
+    return by_op
 
 
 # What ops are
 
 
-def _kind_of_row(context: Context) -> Int64Array:
-    """By row of the ledger the index of the kind of op that it is compute of; `NONE` for the model and other states."""
-    ledger = context.ledger
-    result = np.full(ledger.count, NONE, dtype=np.int64)
-    rows = np.flatnonzero(ledger.rows(states=(State.COMPUTE,)))
-    result[rows] = _kinds(context.trace)[ledger.columns.event[rows]]
-    return result
+def _op_of_label(context: Context) -> Int32Array:
+    """By label its op, a name of the trace; `NONE` where none was recorded."""
+    trace = context.trace
+    op: Int32Array = trace.device_columns.op[trace.once(op_labels).row]
+    return op
 
 
-def _kinds(trace: Trace) -> Int64Array:
-    """By device event the index of its kind, int64; `NONE` for the model and for what is no compute."""
-    columns = trace.device_columns
-    # The last place is that of `NONE`.
-    of_name = np.full(len(trace.names) + 1, NONE, dtype=np.int64)
-    for name in unique_ids(columns.op).tolist():
-        kind = None if name == NONE else side_work_of(trace.names[name])
-        if kind is not None:
-            of_name[name] = _KINDS.index(kind.value)
-    result: Int64Array = of_name[columns.op]
-    is_update = (phases_of(trace) == Phase.OPTIMIZER) & (result == NONE)
+def _kind_of_label(context: Context) -> Int64Array:
+    """By label the index of its kind; `NONE` for the model and for what is no compute."""
+    trace, op = context.trace, context.once(_op_of_label)
+    rows = trace.once(op_labels).row
+    sides = (None if name == NONE else side_work_of(trace.names[name]) for name in op.tolist())
+    kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
+    result = np.fromiter(kinds, np.int64, op.size)
+    is_update = (phases_of(trace)[rows] == Phase.OPTIMIZER) & (result == NONE)
     result[is_update] = _KINDS.index(OPTIMIZER)
-    result[columns.class_ != ActivityClass.COMPUTE] = NONE
+    result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
 
 
-def _float64_rows(context: Context) -> BoolArray:
-    """Rows of compute in float64."""
-    of_graphs = _rows_of_ops(context, lambda graphs: frozenset(graphs.float64_ops))
-    return of_graphs | context.once(_float64_kernels)
+def _float64_labels(context: Context, device: int) -> BoolArray:
+    """Which labels are compute in float64."""
+    float64, _ = context.once(_of_graphs)[context.trace.device_list[device].host]
+    return float64 | context.once(_float64_kernels)
+
+
+def _constant_labels(context: Context, device: int) -> BoolArray:
+    """Which labels are ops that compute the same in every step."""
+    _, constant = context.once(_of_graphs)[context.trace.device_list[device].host]
+    return constant
 
 
 def _float64_kernels(context: Context) -> BoolArray:
-    """Rows of kernels whose names say float64."""
-    trace, event = context.trace, context.ledger.columns.event
-    result = np.zeros(context.ledger.count, dtype=np.bool_)
-    is_float64 = trace.once(kernel_names).precision == NumberFormat.FP64
-    for rows in context.once(_rows_of_devices).values():
-        result[rows] |= is_float64[trace.device_columns.name[event[rows]]]
-    return result
+    """Which labels are kernels whose names say float64."""
+    trace = context.trace
+    name = trace.device_columns.name[trace.once(op_labels).row]
+    shown: BoolArray = trace.once(kernel_names).precision[name] == NumberFormat.FP64
+    return shown
 
 
-def _constant_rows(context: Context) -> BoolArray:
-    """Rows of ops that compute the same in every step."""
-    return _rows_of_ops(context, lambda graphs: graphs.constant_ops)
+def _of_graphs(context: Context) -> list[tuple[BoolArray, BoolArray]]:
+    """By host which labels are ops that the graphs of its capture show in float64, and which they show as constant."""
+    trace, op = context.trace, context.once(_op_of_label)
 
+    def named(names: Collection[str]) -> BoolArray:
+        if not names:
+            return np.zeros(op.size, dtype=np.bool_)
+        texts = (trace.names.text(name) or "" if name != NONE else "" for name in op.tolist())
+        return np.fromiter((_graph_name(text) in names for text in texts), np.bool_, op.size)
 
-def _rows_of_ops(context: Context, named: Callable[[GraphValues], Collection[str]]) -> BoolArray:
-    """Rows of compute in ops of the graphs that a capture named."""
-    trace, ledger = context.trace, context.ledger
-    result = np.zeros(ledger.count, dtype=np.bool_)
-    wanted = {
-        index: names
-        for index, host in enumerate(trace.hosts)
-        if host.sidecar is not None and (names := named(host.sidecar.graphs))
-    }
-    for device, rows in context.once(_rows_of_devices).items():
-        names = wanted.get(trace.device_list[device].host, ())
-        if names and rows.size:
-            ops, place = unique_inverse(trace.device_columns.op[ledger.columns.event[rows]])
-            texts = (trace.names.text(op) or "" if op != NONE else "" for op in ops.tolist())
-            result[rows] = np.array([_graph_name(text) in names for text in texts])[place]
-    return result
+    graphs = [host.sidecar.graphs if host.sidecar is not None else None for host in trace.hosts]
+    return [
+        (named(frozenset(of.float64_ops if of else ())), named(of.constant_ops if of else ()))
+        for of in graphs
+    ]
 
 
 def _graph_name(op: str) -> str:
@@ -459,58 +472,72 @@ _FACTORING: Final = re.compile(
 )
 
 
-def _factoring_rows(context: Context) -> BoolArray:
-    """Rows of compute in ops that factor, invert or solve matrices."""
-    names = context.trace.once(op_names)
+def _factoring_labels(context: Context, _: int) -> BoolArray:
+    """Which labels are ops that factor, invert or solve matrices."""
+    names, op = context.trace.once(op_names), context.once(_op_of_label)
     is_type = [_FACTORING.fullmatch(type_ or "") is not None for _, type_ in names.ops]
-    result = np.zeros(context.ledger.count, dtype=np.bool_)
-    for rows in context.once(_rows_of_devices).values():
-        op = context.trace.device_columns.op[context.ledger.columns.event[rows]]
-        known = op != NONE
-        result[rows[known]] = np.array(is_type, dtype=np.bool_)[names.of_name[op[known]]]
-    return result
+    marks: BoolArray = np.array(is_type, dtype=np.bool_)[names.of_name[op]]
+    return marks
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
-    is_shown_by_kernels = bool(context.once(_float64_kernels).any())
+    computed = context.once(_time_by_label)
+    kernels = context.once(_float64_kernels)
+    is_shown_by_kernels = any(ps[kernels].any() for ps in computed.values())
     every = [
         _of_ops(
             context,
             FLOAT64,
-            context.once(_float64_rows),
+            _float64_labels,
             ("high", "" if is_shown_by_kernels else "graph"),
         ),
-        _of_ops(context, CONSTANT, context.once(_constant_rows), ("high", "graph")),
-        _of_ops(context, FACTORING, context.once(_factoring_rows), ("high", "graph")),
+        _of_ops(context, CONSTANT, _constant_labels, ("high", "graph")),
+        _of_ops(context, FACTORING, _factoring_labels, ("high", "graph")),
     ]
-    kind_of_row = context.once(_kind_of_row)
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
         if devices:
             make = _optimizer if kind == OPTIMIZER else _side_work
-            every.append(make(context, kind_of_row == number, devices))
+            is_kind = context.once(_kind_of_label) == number
+            rows = _all_rows(context, dict.fromkeys(computed, is_kind))
+            every.append(make(context, rows, devices))
     yield from (finding for finding in every if finding is not None)
 
 
+def _all_rows(context: Context, wanted: Mapping[int, BoolArray]) -> BoolArray:
+    """Which rows of the ledger are compute of what some labels name, by device; bool `[n]`."""
+    result = np.zeros(context.ledger.count, dtype=np.bool_)
+    for device, labels in wanted.items():
+        result[_rows_with(context, device, labels)] = True
+    return result
+
+
 def _of_ops(
-    context: Context, rule: Rule, rows: BoolArray, confidence: tuple[Confidence, str]
+    context: Context,
+    rule: Rule,
+    labels_of: Callable[[Context, int], BoolArray],
+    confidence: tuple[Confidence, str],
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest."""
-    if not rows.any():
+    computed = context.once(_time_by_label)
+    labels = {device: labels_of(context, device) for device in computed}
+    by_label = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
+    for device, chosen in labels.items():
+        by_label[chosen] += computed[device][chosen]
+    if not by_label.any():
         return None
-    chosen = np.flatnonzero(rows)
-    types = _longest(_time_by_type(context, chosen))
+    types = _longest(_time_by_type(context, by_label))
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
     if rule is CONSTANT:
-        by_op = _time_by_op(context, chosen)
+        by_op = _time_by_op(context, by_label)
         longest = context.trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
         line = _constant_lines(context).get(_graph_name(longest or ""))
         if line is not None:
             arguments["line"] = Line(line)
     return rule.of_rows(
         context,
-        rows,
+        _all_rows(context, labels),
         arguments=arguments,
         confidence=confidence,
         keeps_waiting=rule is FACTORING,

@@ -42,7 +42,6 @@ from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
-    from traceview.trace.reading.load import Readers
 
 RUNS: Final = "runs"
 HANG: Final = "hang"
@@ -120,9 +119,9 @@ def show(
         target.write_parts(content(target, format_, answer, width))
     else:
         source = Source.of(context, logdir)
-        with source.trace() as (trace, readers):
+        with source.trace() as trace:
             _warn(trace)
-            answer = _answer(table, trace, device, choice, source, readers)
+            answer = _answer(table, trace, device, choice, source)
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, width))
     if answer.remark:
@@ -177,7 +176,6 @@ def _answer(
     device: list[str] | None,
     choice: Choice,
     source: Source,
-    readers: Readers | None,
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
@@ -192,7 +190,6 @@ def _answer(
         choice=choice,
         window=window,
         steps=steps,
-        readers=readers,
     )
     answer = answer_of(table, request)
     return replace(answer, about=_about(request), head=tuple(_head(request)))
