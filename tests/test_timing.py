@@ -1,4 +1,4 @@
-"""Does the time of a stage leave out the stages inside it, also beside a second thread?"""
+"""Does the time of a stage leave out the stages inside it, and does --timings say all of it?"""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from threading import Thread, get_ident
 
 import pytest
 
+from tests.command import Command
+from traceview.analysis import parallel
 from traceview.base import timing
 from traceview.base.timing import measured, measured_beside, stage
+from traceview.cli import timings
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
 
@@ -29,6 +32,20 @@ def test_a_stage_leaves_out_those_inside_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert "nobody asks" not in found.seconds
 
 
+@pytest.mark.parametrize(
+    "words", [("analyze",), ("export", "-o", "-"), ("report", "--format", "json")]
+)
+def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
+    name, *options = words
+    done = command("--timings", name, str(FIXTURE), *options)
+    assert done.code == 0, done.err
+    head, *rows = done.err.strip().splitlines()
+    total = float(head.removeprefix("traceview: ").partition(" ")[0])
+    seconds = [float(row.split()[0]) for row in rows]
+    assert sum(seconds) == pytest.approx(total, abs=0.02)
+    assert "causes of idle time" in done.err
+
+
 def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.5, 1.0, 2.0, 4.0, 9.0])
     monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
@@ -46,3 +63,30 @@ def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch)
     with stage("shared"):
         pass
     assert found.beside == {"shared": 2.0}
+
+
+def test_timings_show_the_second_thread_in_a_column(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
+    done = command("--timings", "analyze", str(FIXTURE))
+    assert done.code == 0, done.err
+    head, columns, *rows = done.err.strip("\n").splitlines()
+    assert head.endswith("of which (beside: what a second thread did meanwhile)")
+    end = columns.index("beside") + len("beside")
+    assert columns.split() == ["beside"]
+    cells = {row[end + 2 :]: (row[: end // 2].strip(), row[end // 2 : end].strip()) for row in rows}
+    first, second = cells["analysis of gradients"]
+    assert first
+    assert second.endswith(" s")
+    assert cells["starting"][1] == ""
+    total = float(head.removeprefix("traceview: ").partition(" ")[0])
+    seconds = [float(mine.split()[0]) for mine, _ in cells.values() if mine]
+    assert sum(seconds) == pytest.approx(total, abs=0.05)
+
+
+def test_without_timings_nothing_is_said(command: Command) -> None:
+    assert command("analyze", str(FIXTURE)).err == ""

@@ -1,4 +1,4 @@
-"""Each run that lands gets one line, when it is whole; metrics say the same."""
+"""Each run that lands gets one line, when it is whole; alarms, metrics and the state say the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.command import Command, Done
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
+from traceview.watch import commands
+from traceview.watch.commands import OnFinding, run_commands
 from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
 from traceview.watch.follow import Follower, Unreadable
 from traceview.watch.metrics import NewestRun, metrics_text
@@ -67,7 +70,7 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         "2026_01_01_00_00_00 · median step 67.0 ms · 28% computing · Both replicas wait 35.3 of 58.2 ms (61%) "
-        "for input: Map is too slow. · input-bound\n"
+        "for input: Map is too slow.\n"
     )
     land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_03_00_00_00")
@@ -91,7 +94,7 @@ def test_only_the_newest_runs_are_read_at_the_beginning(
 
 
 def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, 5)
+    follower = Follower(logs, None, 5)
     follower.begin()
     assert news(follower) == ["2026_01_01_00_00_00 history"]
     assert news(follower) == []
@@ -102,10 +105,11 @@ def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
     assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00 again"]]
     shutil.rmtree(logs / "plugins" / "profile" / "2026_01_02_00_00_00")
     assert news(follower) == []
+    assert [seen.run for seen in follower.memory.seen] == ["2026_01_01_00_00_00"]
 
 
 def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
-    follower = Follower(logs, 5)
+    follower = Follower(logs, None, 5)
     follower.begin()
     assert len(news(follower)) == 1
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
@@ -125,7 +129,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1.8e9
-        monkeypatch.setattr("traceview.watch.follow.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
 
 
 @pytest.mark.parametrize("is_one_of_two", [False, True])
@@ -133,7 +137,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, 5)
+    follower = Follower(logs, None, 5, incomplete_after_s=60)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     name = "2026_01_02_00_00_00"
@@ -142,7 +146,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     if is_one_of_two:
         land(logs, trace_in(fixtures, "keras-fit-2"), name, "host-b")
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
-    clock.now_s += 119
+    clock.now_s += 59
     assert news(follower) == []
     clock.now_s += 1
     at_last = [name] if is_one_of_two else [f"{name} unreadable"]
@@ -156,60 +160,62 @@ def test_growth_starts_the_wait_again(
     logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, 5)
+    follower = Follower(logs, None, 5, incomplete_after_s=60)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     for size in (1000, 1001, 1002):
         file.write_bytes(whole[:size])
         news(follower)
-        clock.now_s += 119
+        clock.now_s += 59
         assert news(follower) == []
     clock.now_s += 1
     assert news(follower) == ["2026_01_02_00_00_00 unreadable"]
+
+
+def said_of(command: Command, logs: Path, *options: str) -> list[str]:
+    return once(command, logs, *options).err.splitlines()
 
 
 def test_what_stays_incomplete_is_said_with_what_reads_it(
     command: Command,
     logs: Path,
     fixtures: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    """Also by calls from cron, which know of each other by the state only."""
     clock = Clock(monkeypatch)
     cut = land(logs, trace_in(fixtures, "keras-fit-2"), "it's cut")
     cut.write_bytes(cut.read_bytes()[:-1000])
     empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
     empty.write_bytes(b"")
-    follower = Follower(logs, 5)
-    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], None)
-    follower.begin()
-
-    def said() -> list[str]:
-        outputs.look()
-        return capfd.readouterr().err.splitlines()
-
-    assert said() == []
-    clock.now_s += 119
-    assert said() == []
+    options = ("--state", str(tmp_path / "state.json"), "--incomplete-after", "1m")
+    waiting = [
+        "traceview: empty is not complete yet",
+        "traceview: it's cut is not complete yet",
+    ]
+    assert sorted(said_of(command, logs, *options)) == waiting
+    clock.now_s += 59
+    assert sorted(said_of(command, logs, *options)) == waiting
     clock.now_s += 1
-    of_empty, of_cut = sorted(said(), key=lambda line: "cut" in line)
+    of_empty, of_cut = said_of(command, logs, *options)
     assert of_empty == (
-        f"traceview: empty stays unreadable: its files have not grown for two minutes; {empty}: the file is empty (0 bytes)"
+        f"traceview: empty stays unreadable: its files have not grown for 1m; {empty}: the file is empty (0 bytes)"
     )
     assert of_cut.startswith(
-        "traceview: it's cut stays incomplete: its files have not grown for two minutes, so its job may have ended while it "
+        "traceview: it's cut stays incomplete: its files have not grown for 1m, so its job may have ended while it "
         f"wrote; {cut}: byte "
     )
     _, _, salvage = of_cut.partition("What is readable of it: ")
-    assert said() == []
+    assert said_of(command, logs, *options) == []
     done = command(*shlex.split(salvage)[1:])
     assert (done.code, "damaged" in done.out) == (0, True)
 
 
 def test_a_log_directory_may_come_later(logs: Path, tmp_path: Path) -> None:
     later = tmp_path / "later"
-    follower = Follower(later, 5)
+    follower = Follower(later, None, 5)
     follower.begin()
     assert [news(follower), follower.has_runs] == [[], False]
     shutil.move(logs, later)
@@ -251,11 +257,12 @@ def test_a_full_disk_does_not_end_the_watch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The file is written again when there is room; the trouble is said once."""
+    """Its files are written again when there is room; each trouble is said once."""
     disk = FullDisk(monkeypatch)
-    prometheus = tmp_path / "x.prom"
-    follower = Follower(logs, 5)
-    outputs = watch_module._Outputs([watch_module._Job("logs", follower)], prometheus)
+    prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
+    follower = Follower(logs, None, 5)
+    jobs = [watch_module._Job("logs", follower)]
+    outputs = watch_module._Outputs(jobs, (), prometheus, state, is_all_new=False)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:
@@ -264,17 +271,25 @@ def test_a_full_disk_does_not_end_the_watch(
         return len(done.out.splitlines()), done.err.splitlines()
 
     assert look() == (1, [])
-    before = prometheus.read_bytes()
+    before = prometheus.read_bytes(), state.read_bytes()
     disk.is_full = True
     land(logs, trace_in(fixtures, "custom-loop-2"), "2026_01_02_00_00_00")
     assert look() == (0, [])
-    said = f"traceview: cannot write {prometheus}: No space left on device; trying again"
-    assert look() == (1, [said])
+    said = [
+        f"traceview: cannot write {path}: No space left on device; trying again"
+        for path in (prometheus, state)
+    ]
+    assert look() == (1, said)
     assert look() == (0, [])
-    assert prometheus.read_bytes() == before
+    assert (prometheus.read_bytes(), state.read_bytes()) == before
     disk.is_full = False
-    assert look() == (0, [f"traceview: {prometheus} is written again"])
+    count, said = look()
+    assert (count, set(said)) == (
+        0,
+        {f"traceview: {path} is written again" for path in (prometheus, state)},
+    )
     assert b"2026_01_02_00_00_00" in prometheus.read_bytes()
+    assert b"2026_01_02_00_00_00" in state.read_bytes()
     assert look() == (0, [])
 
 
@@ -292,7 +307,21 @@ def test_a_full_disk_is_the_error_of_the_only_look(
     )
 
 
-# Metrics
+def test_a_state_goes_on_where_the_last_call_ended(
+    command: Command, logs: Path, fixtures: Path, tmp_path: Path
+) -> None:
+    state = ("--state", str(tmp_path / "state.json"))
+    assert len(once(command, logs, *state).out.splitlines()) == 1
+    assert once(command, logs, *state).out == ""
+    land(logs, trace_in(fixtures, "slow-input-2"), "2026_01_02_00_00_00")
+    (line,) = once(command, logs, *state).out.splitlines()
+    assert "no verdict yet: it takes 3 runs before" in line
+    (tmp_path / "state.json").write_text("{}[]")
+    done = once(command, logs, *state)
+    assert (done.code, "not a state of traceview watch" in done.err) == (4, True)
+
+
+# Alarms
 
 
 def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
@@ -308,6 +337,73 @@ def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
         (DeviceFacts("GPU:0", 0.25),),
         {"compute": 0.25, "input": 0.75},
     )
+
+
+def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "alarms"
+    say = f'echo "$TRACEVIEW_RUN $TRACEVIEW_FINDING $TRACEVIEW_SEVERITY $TRACEVIEW_STEP_SECONDS" >> {out}'
+    pairs = ("--on-finding", "INPUT-BOUND", say, "--on-finding", "d2h-sync", say)
+    assert once(command, logs, *pairs).code == 0
+    assert out.read_text() == "2026_01_01_00_00_00 input-bound critical 0.066959623\n"
+
+
+def test_a_command_that_fails_is_named(
+    command: Command, logs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = once(command, logs, "--on-finding", "input-bound", "echo said; exit 3")
+    assert done.code == 0
+    assert done.out.count("\n") == 1  # what the command prints is no line of a run
+    assert done.err == (
+        "said\ntraceview: --on-finding input-bound: the command ended with exit code 3\n"
+    )
+
+
+def test_no_text_of_a_trace_becomes_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    say = OnFinding(
+        "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
+    )
+    run = NewestRun("job", HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None, 1, 0)
+    assert list(run_commands((say,), run)) == []
+    said = (tmp_path / "out").read_text()
+    assert said.count("touch hit") == 6
+    assert "\n" not in said
+    assert "\x1b" not in said
+    assert not (tmp_path / "hit").exists()
+
+
+def test_a_command_that_hangs_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
+    alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
+    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
+    assert "took longer than 0.3 s and was ended" in wrong
+    status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
+    deadline = time.monotonic() + 5
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        (("no-such-code", "true"), "no finding is called 'no-such-code'"),
+        (("input-bound", " "), "the command is empty"),
+        (("input-bound",), "requires 2 arguments"),
+    ],
+)
+def test_alarms_that_cannot_be(
+    pair: tuple[str, ...], said: str, command: Command, logs: Path
+) -> None:
+    done = once(command, logs, "--on-finding", *pair)
+    assert (done.code, said in done.err, done.out) == (2, True, "")
+
+
+# Metrics
 
 
 def test_metrics_of_the_newest_run(command: Command, logs: Path, tmp_path: Path) -> None:
@@ -352,18 +448,24 @@ def test_labels_are_escaped() -> None:
 def test_several_log_directories_are_jobs(
     command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
-    """Each has its own runs before; lines and metrics tell them apart."""
-    other, file = tmp_path / "b" / "logs", tmp_path / "x.prom"
+    """Each has its own runs before; lines, variables, metrics and the state tell them apart."""
+    other, out, file = tmp_path / "b" / "logs", tmp_path / "alarms", tmp_path / "x.prom"
     land(other, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     watch = ("watch", str(logs), f"eval={other}", "--once", "--every", "10ms")
-    first, second = command(*watch, "--prometheus", str(file)).out.splitlines()
+    options = ("--prometheus", str(file), "--state", str(tmp_path / "state.json"))
+    say = ("--on-finding", "input-bound", f'echo "$TRACEVIEW_JOB $TRACEVIEW_RUN" >> {out}')
+    first, second = command(*watch, *options, *say).out.splitlines()
     assert first.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
     assert second.startswith("eval: 2026_01_02_00_00_00 · ")
     assert "the run before" not in second
+    assert out.read_text() == "logs 2026_01_01_00_00_00\n"
     lines = file.read_text().splitlines()
     assert sum(line.startswith("# TYPE traceview_step_time_seconds ") for line in lines) == 1
     of_steps = [line for line in lines if line.startswith("traceview_step_time_seconds{")]
     assert [re.findall(r'job="(\w+)"', line) for line in of_steps] == [["logs"], ["eval"]]
+    # What one call does not watch stays in the state.
+    assert command("watch", str(logs), "--once", "--every", "10ms", *options[2:]).out == ""
+    assert command(*watch, *options[2:]).out == ""
     done = command("watch", str(logs), str(other), "--once")
     assert (done.code, "two log directories are called logs" in done.err) == (2, True)
 

@@ -1,8 +1,12 @@
-"""A log directory in a store is watched too, also while the store fails."""
+"""A log directory in a store is watched too, also while the store fails; metrics reach an OpenTelemetry collector."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +38,12 @@ def memory(fixtures: Path) -> Iterator[Any]:
 
 
 def test_a_store_is_watched(command: Command, memory: Any) -> None:
-    watch = (
-        "watch",
-        "memory://logs",
-        "--once",
-        "--every",
-        "10ms",
-        "--prometheus",
-        "memory://run.prom",
-    )
+    options = ("--state", "memory://state.json", "--prometheus", "memory://run.prom")
+    watch = ("watch", "memory://logs", "--once", "--every", "10ms", *options)
     done = command(*watch)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("one · median step 67.0 ms")
+    assert command(*watch).out == ""
     assert b'run="one"' in memory.cat_file("/run.prom")
     assert not ranges._kept
 
@@ -53,8 +51,8 @@ def test_a_store_is_watched(command: Command, memory: Any) -> None:
 def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    follower = Follower(location_of("memory://logs"), 5)
-    outputs = _Outputs([_Job("logs", follower)], None)
+    follower = Follower(location_of("memory://logs"), None, 5)
+    outputs = _Outputs([_Job("logs", follower)], (), None, None, is_all_new=False)
     follower.begin()
 
     def fail(*_: object) -> None:
@@ -75,3 +73,94 @@ def test_a_store_that_fails_does_not_end_the_watch(
         "traceview: memory://logs: no answer in time; trying again",
         "traceview: the store answers again",
     ]
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    """The address of a collector of OpenTelemetry metrics, and what it received."""
+    received: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_request(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", received
+    server.shutdown()
+    server.server_close()
+
+
+def watched(logs: Path, endpoint: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["watch", str(logs), "--once", "--every", "10ms", "--otel"]
+    return subprocess.run(
+        [sys.executable, "-m", "traceview", *arguments],
+        env={
+            "PATH": "",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+        },
+        cwd=Path(__file__).resolve().parent.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures: Path) -> None:
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
+    )
+
+    endpoint, received = collector
+    done = watched(fixtures / "slow-input-2", endpoint)
+    assert (done.returncode, done.stderr) == (0, "")
+    values: dict[tuple[str, str], float] = {}
+    for content in received:
+        for metric in (
+            ExportMetricsServiceRequest.FromString(content)
+            .resource_metrics[0]
+            .scope_metrics[0]
+            .metrics
+        ):
+            for point in (*metric.gauge.data_points, *metric.sum.data_points):
+                labels = {pair.key: pair.value.string_value for pair in point.attributes}
+                names = ("traceview.device", "traceview.finding", "traceview.state")
+                about = "".join(labels.get(name, "") for name in names)
+                values[metric.name, about] = point.as_double or point.as_int
+    assert values["traceview.step.time", ""] == pytest.approx(0.067197355)
+    assert values["traceview.device.compute", "replica:0"] == pytest.approx(0.2582, abs=1e-4)
+    assert values["traceview.finding.gpu_time", "input-bound"] == pytest.approx(0.6298, abs=1e-4)
+    assert values["traceview.runs", ""] == 1
+
+
+def test_a_collector_that_is_not_there_costs_a_line(fixtures: Path) -> None:
+    done = watched(fixtures / "slow-input-2", "http://127.0.0.1:9")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == (
+        "traceview: the metrics of 2026_11_21_07_57_19 were not sent: the collector did not answer\n"
+    )
+
+
+def test_without_the_packages_the_extra_is_named(fixtures: Path) -> None:
+    hide = "import sys; sys.modules['opentelemetry.sdk.metrics'] = None; "
+    code = f"{hide}from traceview.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "watch", str(fixtures), "--once", "--otel"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [
+            "traceview: error: --otel needs the OpenTelemetry SDK",
+            "hint: pip install 'traceview[otel]'",
+        ],
+    )

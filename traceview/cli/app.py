@@ -39,7 +39,11 @@ class _Commands(Mapping[str, Any]):
             alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
                 function
             )
-            self._made[name] = typer.main.get_command(alone)
+            made = typer.main.get_command(alone)
+            for parameter in made.params:
+                if parameter.name in getattr(module, "PAIRS", ()):
+                    parameter.nargs = 2
+            self._made[name] = made
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -90,6 +94,7 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def traceview(
+    context: typer.Context,
     show_version: Annotated[
         bool,
         typer.Option(
@@ -99,6 +104,9 @@ def traceview(
             callback=_show_version,
         ),
     ] = False,
+    timings: Annotated[
+        bool, typer.Option("--timings", help="Say on standard error where the time went.")
+    ] = False,
 ) -> None:
     """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
 
@@ -107,3 +115,5 @@ def traceview(
 
     Example: traceview analyze logs/
     """
+    if timings:
+        context.with_resource(import_module("traceview.cli.timings").said())

@@ -96,9 +96,6 @@ def line_of(facts: RunFacts, change: StepChange | None, *, is_again: bool) -> st
     if change is not None:
         parts.append(change.text)
     parts.append(facts.headline)
-    codes = [row.code for row in facts.findings if row.severity != "info"]
-    if codes:
-        parts.append(" ".join(codes))
     return " · ".join(parts)
 
 

@@ -1,19 +1,24 @@
-"""Turns the newest run of each job into metrics, in Prometheus' text format for its file collector."""
+"""Turns the newest run of each job into metrics: Prometheus' text format for its file collector, and OpenTelemetry."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from traceview.base.errors import UsageError
 from traceview.base.units import PS_PER_S
+from traceview.base.version import VERSION
 from traceview.document.sanitize import encodable, sanitize
 from traceview.watch.facts import RunFacts, StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"
 """What a file begins with that may be replaced."""
+EXTRA: Final = "pip install 'traceview[otel]'"
 
 _NS_PER_S: Final = 10**9
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_PATIENCE_MS: Final = 10_000
 
 Samples: TypeAlias = Iterable[tuple[dict[str, str], float | None]]
 
@@ -146,3 +151,70 @@ def _lines(newest: Sequence[NewestRun]) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     return encodable(sanitize(text)).translate(_ESCAPES)
+
+
+class Telemetry:
+    """A sender to where the OTEL_ variables lead. Raises `UsageError` if the packages are not installed."""
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            raise UsageError("--otel needs the OpenTelemetry SDK", hint=EXTRA) from None
+        # What the packages log would go to standard error; who configures logging gets it still.
+        logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+        # Runs are sent when they come, not by a clock.
+        self._reader: Any = InMemoryMetricReader()
+        self._exporter: Any = OTLPMetricExporter()
+        self._success: object = MetricExportResult.SUCCESS
+        named = Resource.create({"service.name": "traceview", "service.version": VERSION})
+        self._provider: Any = MeterProvider([self._reader], named)
+        meter = self._provider.get_meter("traceview", VERSION)
+        self._gauges = {
+            name: meter.create_gauge(f"traceview.{name}", unit, meaning)
+            for name, unit, meaning in (
+                ("step.time", "s", "Median time of the steps of a run."),
+                ("step.time.change", "1", "Step time over that of the runs before, minus 1."),
+                ("device.compute", "1", "Share of its steps in which a device computes."),
+                ("gpu_time", "1", "Share of the GPU time of all visible devices in a state."),
+                (
+                    "finding.gpu_time",
+                    "1",
+                    "Share of the GPU time of all visible devices that a finding costs.",
+                ),
+            )
+        }
+        self._runs = meter.create_counter("traceview.runs", "{run}", "Runs read.")
+
+    def send(self, run: NewestRun) -> bool:
+        """Send one run; whether that worked."""
+        facts = run.facts
+        of_job = {"traceview.job": run.job, "traceview.logdir": run.logdir}
+        place = {**of_job, "traceview.run": facts.run}
+        if facts.step_ps is not None:
+            self._gauges["step.time"].set(facts.step_ps / PS_PER_S, place)
+        if run.change is not None:
+            self._gauges["step.time.change"].set(run.change.ratio, place)
+        for device in facts.devices:
+            about = {**place, "traceview.device": device.key}
+            self._gauges["device.compute"].set(device.compute_ratio, about)
+        for state, ratio in facts.states.items():
+            self._gauges["gpu_time"].set(ratio, {**place, "traceview.state": state})
+        for row in facts.findings:
+            about = {"traceview.finding": row.code, "traceview.severity": row.severity}
+            self._gauges["finding.gpu_time"].set(row.gpu_time_ratio or 0.0, {**place, **about})
+        self._runs.add(1, of_job)
+        try:
+            data = self._reader.get_metrics_data()
+            return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
+        except Exception:
+            # Whatever the collector does, the watch goes on.
+            return False
+
+    def close(self) -> None:
+        """End the connection."""
+        self._provider.shutdown(_PATIENCE_MS)
+        self._exporter.shutdown()

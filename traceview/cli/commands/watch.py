@@ -1,16 +1,17 @@
-"""Defines `traceview watch`: a line for each new run of log directories, and metrics for other programs."""
+"""Defines `traceview watch`: a line for each new run of log directories, and alarms and metrics for other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceview.base.errors import (
     OutputExistsError,
     StoreError,
+    TraceFormatError,
     TraceviewError,
     UsageError,
 )
@@ -22,11 +23,12 @@ from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.follow import Follower, News, Unreadable
-    from traceview.watch.metrics import NewestRun
+    from traceview.watch.commands import OnFinding
+    from traceview.watch.follow import Follower, Memory, News, Unreadable
+    from traceview.watch.metrics import NewestRun, Telemetry
 
-
-_QUIET: Final = "its files have not grown for two minutes"
+PAIRS: Final = ("on_finding",)
+"""Options of two values."""
 
 
 def watch(
@@ -38,6 +40,15 @@ def watch(
         str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
     once: Annotated[bool, flag("End after two looks, for cron and for tests.", "--once")] = False,
+    incomplete_after: Annotated[
+        str,
+        option(
+            "TIME",
+            "Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
+            "--incomplete-after",
+            show_default=True,
+        ),
+    ] = "2m",
     last: Annotated[
         int,
         option(
@@ -47,6 +58,14 @@ def watch(
             show_default=True,
         ),
     ] = 5,
+    on_finding: Annotated[
+        list[str] | None,  # pairs, see PAIRS: Typer knows no list of tuples
+        option(
+            "CODE COMMAND",
+            "Run this shell command if a new run has this finding. May be repeated.",
+            "--on-finding",
+        ),
+    ] = None,
     prometheus: Annotated[
         Location | None,
         option(
@@ -56,14 +75,32 @@ def watch(
             parser=location_of,
         ),
     ] = None,
+    otel: Annotated[
+        bool,
+        flag(
+            "Send each run as OpenTelemetry metrics, to where OTEL_EXPORTER_OTLP_ENDPOINT leads.",
+            "--otel",
+        ),
+    ] = False,
+    state: Annotated[
+        Location | None,
+        option(
+            "FILE",
+            "Keep in FILE which runs were reported, so that a later call goes on from there.",
+            "--state",
+            parser=location_of,
+        ),
+    ] = None,
 ) -> None:
     """Print a line for each new run as it lands, until Ctrl-C.
 
     A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
     before, and the verdict; with several log directories it begins with the job. Files that still grow or are cut off are
-    waited for; of those that do not grow any more traceview says once that they stay incomplete.
+    waited for; of those that do not grow any more traceview says once that they stay incomplete. Commands get what is
+    known of the run in variables: TRACEVIEW_JOB, TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run
+    for runs that come while traceview watches, with --once or --state for each run that gets a line.
 
-    Example: traceview watch train=/data/a/logs eval=/data/b/logs --prometheus /var/lib/node_exporter/traceview.prom
+    Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
     from traceview.capture.window.ranges import parse_duration
     from traceview.cli.termination import terminable
@@ -71,23 +108,46 @@ def watch(
     from traceview.watch.follow import Follower
 
     interval_s = parse_duration("--every", every) / 1000
+    incomplete_after_s = parse_duration("--incomplete-after", incomplete_after) / 1000
+    commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
     if prometheus is not None:
         _check_own(prometheus)
-    jobs = [_Job(name, Follower(logdir, last)) for name, logdir in _named(logdirs)]
-    outputs = _Outputs(jobs, prometheus, once)
+    known = {} if state is None else _read_state(state)
+    jobs = [
+        _Job(name, Follower(logdir, known.get(str(logdir)), last, incomplete_after_s))
+        for name, logdir in _named(logdirs)
+    ]
+    outputs = _Outputs(
+        jobs,
+        commands,
+        prometheus,
+        state,
+        once or state is not None,
+        others=known,
+        is_once=once,
+        incomplete_after=incomplete_after,
+    )
+    if otel:
+        from traceview.watch.metrics import Telemetry
+
+        outputs.telemetry = Telemetry()
     with terminable():
-        for job in jobs:
-            job.follower.begin()
-            if once and not job.follower.has_runs:
-                find_runs(job.follower.logdir)  # raises, and says why there is none
-            if not job.follower.has_runs:
-                say(f"no run below {job.follower.logdir} yet; waiting")
-        pause = Event()
-        while True:
-            pause.wait(interval_s)
-            outputs.look()
-            if once:
-                return
+        try:
+            for job in jobs:
+                job.follower.begin()
+                if once and not job.follower.has_runs:
+                    find_runs(job.follower.logdir)  # raises, and says why there is none
+                if not job.follower.has_runs:
+                    say(f"no run below {job.follower.logdir} yet; waiting")
+            pause = Event()
+            while True:
+                pause.wait(interval_s)
+                outputs.look()
+                if once:
+                    return
+        finally:
+            if outputs.telemetry is not None:
+                outputs.telemetry.close()
 
 
 def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
@@ -129,12 +189,20 @@ class _Job(Struct):
 
 
 class _Outputs(Struct):
-    """Where the news of the log directories go. `unwritten`: why the file of metrics is older than what was reported."""
+    """Where the news of the log directories go."""
 
     jobs: list[_Job]
+    commands: tuple[OnFinding, ...]
     prometheus: Location | None
+    state: Location | None
+    is_all_new: bool
+    others: dict[str, Memory] = field(default_factory=dict)
+    """What the state says of log directories that this call does not watch."""
     is_once: bool = False
-    unwritten: TraceviewError | None = None
+    incomplete_after: str = ""
+    telemetry: Telemetry | None = None
+    unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
+    """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
 
     def look(self) -> None:
         """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
@@ -143,14 +211,17 @@ class _Outputs(Struct):
             for job in self.jobs:
                 for run in job.follower.incomplete:
                     say(f"{self.prefix(job)}{run} is not complete yet")
-        if self.unwritten is not None and any(answered):
+        if not any(answered):
+            return
+        if self.is_once or self.state in self.unwritten:
+            self.remember()
+        if self.prometheus in self.unwritten:
             self.renew_metrics()
-        if self.unwritten is not None and self.is_once:
-            raise self.unwritten
+        for wrong in self.unwritten.values() if self.is_once else ():
+            raise wrong
 
     def look_at(self, job: _Job) -> bool:
         """Report what has come of one job; whether its store answered."""
-        from traceview.store.ranges import forget
         from traceview.watch.follow import Unreadable
 
         try:
@@ -161,8 +232,7 @@ class _Outputs(Struct):
                     self.renew_metrics()
                 else:
                     self.report(job, news)
-                if is_remote(job.follower.logdir):
-                    forget()
+                self.remember()
         except StoreError as error:
             if self.is_once:
                 raise
@@ -181,6 +251,7 @@ class _Outputs(Struct):
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
+        from traceview.watch.commands import run_commands
         from traceview.watch.facts import line_of
 
         facts = news.facts
@@ -190,11 +261,17 @@ class _Outputs(Struct):
         line = sanitize(f"{self.prefix(job)}{line}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
+        run = job.run(news)
+        if self.is_all_new or not news.is_history:
+            for wrong in run_commands(self.commands, run):
+                say(wrong)
         if news.damage:
             say(
-                f"{facts.run} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
+                f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
             )
         self.renew_metrics()
+        if self.telemetry is not None and not self.telemetry.send(run):
+            say(f"the metrics of {facts.run} were not sent: the collector did not answer")
 
     def unreadable(self, job: _Job, news: Unreadable) -> str:
         """Why a run has no line, and what reads it nevertheless."""
@@ -202,31 +279,68 @@ class _Outputs(Struct):
 
         run = f"{self.prefix(job)}{news.run}"
         if not news.is_in_part:
-            return f"{run} stays unreadable: {_QUIET}; {news.reason}"
+            return f"{run} stays unreadable: {self.quiet}; {news.reason}"
         command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
         return (
-            f"{run} stays incomplete: {_QUIET}, so its job may have ended while it wrote; {news.reason}. "
+            f"{run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
             f"What is readable of it: {command} --salvage"
         )
 
+    @property
+    def quiet(self) -> str:
+        """How long nothing was written."""
+        return f"its files have not grown for {self.incomplete_after}"
+
     def renew_metrics(self) -> None:
-        """Replace the file of metrics, if there is one and a run to write of. A failure is said once; the next look tries again."""
+        """Write the file of metrics, if there is one and a run to write of."""
         newest = [job.run(job.newest) for job in self.jobs if job.newest is not None]
         if self.prometheus is None or not newest:
             return
         from traceview.watch.metrics import metrics_text
 
-        before, self.unwritten = self.unwritten, None
+        self._write(self.prometheus, metrics_text(newest).encode())
+
+    def remember(self) -> None:
+        """Renew the file of the state, and let go of what was read from stores."""
+        if self.state is not None:
+            import json
+
+            from msgspec import to_builtins
+
+            own = {job.logdir: job.follower.memory for job in self.jobs}
+            # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
+            content = json.dumps(to_builtins({**self.others, **own}))
+            self._write(self.state, content.encode())
+        if any(is_remote(job.follower.logdir) for job in self.jobs):
+            from traceview.store.ranges import forget
+
+            forget()
+
+    def _write(self, path: Location, content: bytes) -> None:
+        """Replace a file. Where that fails, say so once; the next look tries again."""
+        before = self.unwritten.pop(path, None)
         try:
-            write_file(self.prometheus, [metrics_text(newest).encode()])
+            write_file(path, [content])
         except (StoreError, UsageError) as error:
-            self.unwritten = error
+            self.unwritten[path] = error
             is_new = before is None or before.message != error.message
             if is_new and not self.is_once:
                 say(f"{error.message}; trying again")
             return
         if before is not None:
-            say(f"{self.prometheus} is written again")
+            say(f"{path} is written again")
+
+
+def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
+    from traceview.report.build import check_codes
+    from traceview.watch.commands import OnFinding
+
+    commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
+    check_codes([command.code for command in commands])
+    for command in commands:
+        if not command.command.strip():
+            raise UsageError(f"--on-finding {command.code}: the command is empty")
+    return commands
 
 
 def _check_own(path: Location) -> None:
@@ -243,3 +357,20 @@ def _check_own(path: Location) -> None:
 def _first_bytes(path: Location, count: int) -> bytes:
     with path.open("rb") as file:
         return file.read(count)
+
+
+def _read_state(path: Location) -> dict[str, Memory]:
+    """What an earlier call kept, by log directory; nothing without one. Raises `TraceFormatError` for another file."""
+    import json
+
+    from msgspec import ValidationError, convert
+
+    from traceview.watch.follow import Memory
+
+    Target.of(path, force=True)
+    if not path.is_file():
+        return {}
+    try:
+        return convert(json.loads(path.read_bytes()), dict[str, Memory])
+    except (ValueError, ValidationError, RecursionError) as error:
+        raise TraceFormatError(path, f"not a state of traceview watch: {error}") from None
