@@ -597,6 +597,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing.",
     "four_healthy": "No problem found: 4 GPUs, 98% computing.",
     "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
+    "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
     "tpu_streams_weights": "TPU:0 waits 46.5 of 50.0 ms (93%) for HtoD copies.",
 }
 """The first sentence that a report of the scenario says."""
