@@ -285,13 +285,6 @@ PROGRAMS: Final = {
             ("compute", "host_ops"),
         ),
         Program(
-            "loop_unequal_lengths",
-            "one replica, by turns, has longer texts than the other",
-            ("late-by-turns",),
-            ("device_wait",),
-            "mean",
-        ),
-        Program(
             "fit_sequence_json",
             "each batch is read from lines of JSON",
             (*_INPUT, *_PYTHON),
@@ -337,12 +330,12 @@ PROGRAMS: Final = {
         Program(
             "loop_new_function",
             "every fourth step makes its `tf.function` anew",
-            ("retracing",),
+            ("retracing", "compile-in-window"),
             ("compile",),
             "mean",
         ),
         Program(
-            "loop_float64", "one layer computes in float64", ("float64-compute",), ("compute",)
+            "loop_float64", "the layers compute in float64", ("float64-compute",), ("compute",)
         ),
         Program(
             "loop_generator_and_checkpoint",
@@ -386,16 +379,10 @@ PROGRAMS: Final = {
             (*_PYTHON, "d2h-sync"),
             (*_BETWEEN_STEPS, "sync"),
         ),
-        Program(
-            "jax_resharded",
-            "each step lays out the batch by rows",
-            ("collective-exposed",),
-            ("communication", "device_wait"),
-        ),
         Program("jax_float64", "the weights are float64", ("float64-compute",), ("compute",)),
         Program(
             "keras_jax_callback",
-            "a callback counts weights in Python",
+            "a callback counts large numbers in Python",
             _PYTHON,
             _BETWEEN_STEPS,
         ),

@@ -38,7 +38,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(FEATURES)])
         model.compile(optimizer="sgd", loss="mse")
 
-    def batch_ended(_batch: int, _logs: object) -> None:
+    def batch_ended(batch: int, logs: object) -> None:
         if is_slow:
             rank(model)
         clock.step_ended()

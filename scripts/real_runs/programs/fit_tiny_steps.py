@@ -5,23 +5,22 @@ from __future__ import annotations
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
-from scripts.real_runs.training import mirrored, numbers
+from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, BATCHES = 32, 16, 8
 
-strategy = mirrored(2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
 table = numbers(BATCH, FEATURES)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensors((table, table)).cache().repeat().prefetch(16)
-    with strategy.scope():
-        layers = [tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(FEATURES)]
-        model = tf.keras.Sequential(layers)
-        steps = 1 if is_slow else BATCHES
-        model.compile(optimizer="sgd", loss="mse", steps_per_execution=steps)
+    layers = [tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(FEATURES)]
+    model = tf.keras.Sequential(layers)
+    steps = 1 if is_slow else BATCHES
+    model.compile(optimizer="sgd", loss="mse", steps_per_execution=steps)
 
-    def batch_ended(batch: int, _logs: object) -> None:
+    def batch_ended(batch: int, logs: object) -> None:
         # A step of the clock is eight batches, in one call or in eight.
         if batch % BATCHES == BATCHES - 1:
             clock.step_ended()
