@@ -16,7 +16,7 @@ columns = [f"column{place}" for place in range(COLUMNS)]
 schema = {name: tf.io.FixedLenFeature([FEATURES // COLUMNS], tf.float32) for name in columns}
 
 
-def record(row: Any) -> bytes:
+def record(row: Any) -> Any:
     parts = row.reshape(COLUMNS, -1)
     features = {
         name: tf.train.Feature(float_list=tf.train.FloatList(value=part.tolist()))

@@ -408,7 +408,7 @@ PYTHON_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            "Do less in Python between the calls: one `jax.jit` around the whole step.",
+            "Do it in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
             "Let a thread prepare batches, and copy them ahead with `jax.device_put`.",
         ),
     },

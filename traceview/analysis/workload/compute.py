@@ -314,7 +314,7 @@ CONSTANT: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time in ops of step functions that read neither variables, arguments, random numbers nor what depends "
-        "on these"
+        "on these, with what other devices wait meanwhile"
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
@@ -443,7 +443,10 @@ FACTORING: Final = Rule(
         "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
         "they are as slow as on CPUs."
     ),
-    starts_at="{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile",
+    starts_at=(
+        "{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile; not in "
+        "those of constants"
+    ),
     action="Do it every 100th step, and let the other steps use the last result.",
     advice=(
         "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
@@ -482,7 +485,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
             ("high", "" if is_shown_by_kernels else "graph"),
         ),
         _of_ops(context, CONSTANT, context.once(_constant_rows), ("high", "graph")),
-        _of_ops(context, FACTORING, context.once(_factoring_rows), ("high", "graph")),
+        # What never changes is computed once, whatever it is.
+        _of_ops(
+            context,
+            FACTORING,
+            context.once(_factoring_rows) & ~context.once(_constant_rows),
+            ("high", "graph"),
+        ),
     ]
     kind_of_row = context.once(_kind_of_row)
     for number, kind in enumerate(_KINDS):
@@ -513,7 +522,7 @@ def _of_ops(
         rows,
         arguments=arguments,
         confidence=confidence,
-        keeps_waiting=rule is FACTORING,
+        keeps_waiting=rule is not FLOAT64,
         evidence=[Evidence("op_type", type_, None, "") for type_ in types],
     )
 
