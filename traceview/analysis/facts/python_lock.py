@@ -12,6 +12,8 @@ Threads of the input pipeline do not count here; Python did not start them.
 
 Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
 meanwhile: for a batch in a queue, or for its end.
+
+A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
 """
 
 from __future__ import annotations
