@@ -354,10 +354,10 @@ PROGRAMS: Final = {
         ),
         Program(
             "fit_text_and_callback",
-            "numbers are parsed from text, and a callback ranks the weights",
-            _INPUT,
-            ("input",),
-            second=("callback-stall",),
+            "a callback ranks the weights, and numbers are parsed from text",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+            second=_INPUT,
         ),
         Program(
             "jax_static_and_numpy",
