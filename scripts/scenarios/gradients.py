@@ -369,14 +369,6 @@ def active_devices_change() -> Scenario:
         {"computed": ("GPU:0", "GPU:1", "GPU:2"), "is_single": False},
         [],
     )
-    truth["placement"] = {
-        "host0": (
-            (
-                "the devices that ran work changed once in 4 steps: steps 0 to 1 GPU:0 and GPU:1; steps 2 to 3 "
-                "with GPU:2, without GPU:1"
-            ),
-        )
-    }
     return Scenario("active_devices_change", {"host0": trace}, truth)
 
 

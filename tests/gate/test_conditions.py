@@ -40,7 +40,7 @@ MS = 10**9
         ("busy_ratio <= 150%", "<=", Fraction(3, 2)),
         ("findings.loss.gpu_time_ratio <= 5%", "<=", Fraction(1, 20)),
         ("steps.steps.used == true", "==", True),
-        ("collectives.algorithm_bytes_per_second >= 5 GB/s", ">=", Fraction(5 * 10**9)),
+        ("collectives.bus_bytes_per_second >= 5 GB/s", ">=", Fraction(5 * 10**9)),
     ],
 )
 def test_a_limit(text: str, sign: str, limit: Fraction | str | bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.exchange import balance, collectives, gradients, placement, transfers
+from traceview.analysis.exchange import balance, collectives, gradients, transfers
 from traceview.analysis.facts.idle_time import IdleOfHost, joined_idle_time
 from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.facts.of_hosts import OfHosts
@@ -133,7 +133,6 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     launches.ANALYSIS,
     precision.ANALYSIS,
     gradients.ANALYSIS,
-    placement.ANALYSIS,
     capture.ANALYSIS,
     balance.ANALYSIS,
     collectives.ANALYSIS,

@@ -59,9 +59,6 @@ H2D_EXPOSED: Final = Rule(
         ),
         "issuer": "{op}[ on {thread}] issues the copies that are exposed longest.",
         "issuing_thread": "{thread} issues the copies that are exposed longest.",
-        "round_trip": (
-            "{trip} runs on the CPU between two ops on the GPU, so its data is copied to the host and back in every step."
-        ),
     },
     action=_AHEAD,
     advice=(
@@ -136,9 +133,6 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         notes.append("issuer")
     elif "thread" in arguments:
         notes.append("issuing_thread")
-    if longest.round_trips:
-        arguments["trip"] = Ops((longest.round_trips[0].op,))
-        notes.append("round_trip")
     return H2D_EXPOSED.of_rows(
         context,
         rows,
@@ -197,10 +191,6 @@ def _reason(
 # Section
 
 
-BRIEF_ROUND_TRIPS: Final = 3
-"""Round trips in a brief document."""
-
-
 class _Row(NamedTuple):
     """The copies of a device in one direction."""
 
@@ -229,7 +219,7 @@ _COLUMNS: Final = (
 
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
-    """The copies of each device by direction, reads that block the host, round trips, and what issues copies.
+    """The copies of each device by direction, and what issues them.
 
     A brief document leaves out what issues copies, and devices whose copies cost nothing.
     """
@@ -250,7 +240,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     blocks = (
         *copies,
         *doc.remarks(_range(others)),
-        *_round_trips(view, relevant),
         *(() if view.is_brief else _sources_table(view, relevant)),
     )
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
@@ -267,8 +256,7 @@ def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
 
 
 def _is_costly(row: DeviceTransfers) -> bool:
-    ways = _with_copies([row])
-    return bool(row.round_trips) or any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in ways)
+    return any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in _with_copies([row]))
 
 
 def _lead(rows: Sequence[_Row]) -> str:
@@ -292,28 +280,6 @@ def _range(rows: Sequence[_Row]) -> str | None:
     parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
     count = len({row.of.device for row in rows})
     return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
-
-
-def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
-    """Ops on the CPU between two ops on a GPU."""
-    trips = table(
-        "CPU ops whose data is copied to the host and back",
-        [(row.device, trip) for row in rows for trip in row.round_trips],
-        (
-            Shown("device", lambda row: row[0], kind="device"),
-            Shown("CPU op", lambda row: row[1].op, kind="name"),
-            Shown("type", lambda row: row[1].op_type, 4, "name"),
-            Shown("total", lambda row: row[1].total_ps, kind="time"),
-            Shown("count", lambda row: row[1].count, 1, "count"),
-            Shown("copy to the host", lambda row: row[1].d2h_op, 3, "name"),
-            Shown("copy back", lambda row: row[1].h2d_op, 2, "name"),
-        ),
-        most_rows=BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows,
-        rest=f"{view.command('analyze')} --format json",
-    )
-    title = "CPU ops between two ops on a GPU"
-    about = "their data is copied to the host and back"
-    return (doc.Subheading(title, about), *trips) if trips else ()
 
 
 def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
