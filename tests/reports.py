@@ -224,7 +224,6 @@ def idle_of(name: str) -> IdleRow:
         longest_gap_ps=9 * MS,
         states=states,
         gaps=(longest,),
-        left_out_gap_count=16,
     )
 
 
@@ -313,11 +312,9 @@ def balance_result() -> Balance:
             1,
             reason="work",
             share=1.0,
-            is_steady=True,
-            shares_cores=False,
             kernels=("einsum",),
         ),
-        throughput=Throughput(5333.3, 2666.65, 128, "dataset", None),
+        throughput=Throughput(5333.3, 2666.65, 128),
         hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
         devices=tuple(map(device_balance, (0, 1))),
     )
@@ -327,11 +324,9 @@ def gradients_result() -> Gradients:
     """Both GPUs compute gradients."""
     return Gradients(
         computed=("GPU:0", "GPU:1"),
-        not_computed=(),
         is_single=False,
         reasons=(),
         missing=None,
-        least_replica_counts={HOST: 3},
         devices=tuple(map(phases_of, (0, 1))),
     )
 

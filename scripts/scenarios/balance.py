@@ -283,7 +283,6 @@ def gradients_on_one() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": (),
         "missing": None,
@@ -308,7 +307,6 @@ def data_parallel() -> Scenario:
     )
     gradients: Truth = {
         "computed": ("GPU:0", "GPU:1"),
-        "not_computed": (),
         "is_single": False,
         "missing": None,
     }

@@ -122,7 +122,6 @@ def _one_of_two(name: str, sidecar: Sidecar, *reasons: str) -> Scenario:
         step.kernel(1, 2, 12, op=FORWARD.format(scope=""))
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": reasons,
         "missing": None,
@@ -171,7 +170,6 @@ def hidden_gpus() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": (),
         "is_single": True,
         "reasons": ("one_replica", "visible_devices"),
     }
@@ -207,7 +205,6 @@ def batch_of_one() -> Scenario:
     sidecar = {"strategy": strategy(0, 1), "batch": {"global": 1, "found_by": "arguments"}}
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": ("small_batch",),
     }
@@ -230,10 +227,8 @@ def replicas_on_one_gpu() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": ("replicas_together",),
-        "least_replica_counts": {"host0": 2},
     }
     truth = _truth(devices, gradients, ["single-gpu-gradients", "serial-gpus"])
     return Scenario("replicas_on_one_gpu", {"host0": trace}, truth)
@@ -279,9 +274,7 @@ def replicas_reached_on_two() -> Scenario:
     devices["GPU:1"] = {**_UNUSED, "status": "memory_only"}
     gradients: Truth = {
         "computed": (),
-        "not_computed": (),
         "is_single": False,
-        "least_replica_counts": {"host0": 8},
         "missing": "not_run",
     }
     truth = _truth(devices, gradients, ["unused-gpu"])
@@ -297,7 +290,6 @@ def eager_training() -> Scenario:
             step.kernel(ordinal, 32, 37, op="ResourceApplyAdam:ResourceApplyAdam")
     gradients: Truth = {
         "computed": (),
-        "not_computed": (),
         "is_single": False,
         "missing": "before",
     }
@@ -341,11 +333,9 @@ def healthy_strategy() -> Scenario:
     gpus = [f"GPU:{ordinal}" for ordinal in range(4)]
     gradients: Truth = {
         "computed": tuple(gpus),
-        "not_computed": (),
         "is_single": False,
         "reasons": (),
         "missing": None,
-        "least_replica_counts": {"host0": 4},
     }
     sidecar = {
         "strategy": strategy(0, 1, 2, 3),

@@ -55,7 +55,6 @@ from traceview.analysis.machine.nvml import (
 from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.transfers import (
-    CopySource,
     DeviceTransfers,
     Direction,
     Directions,
@@ -369,19 +368,12 @@ def copies_of(h2d: Direction, **changes: Any) -> DeviceTransfers:
         "directions": Directions(h2d, direction(0), direction(2)),
         "link_bytes_per_second": None,
         "top_sources": (),
-        "source_count": 0,
     }
     return DeviceTransfers(**fields | changes)
 
 
 def transfers(*devices: DeviceTransfers) -> Transfers:
     return Transfers(devices)
-
-
-def source(device: str, exposed_ms: int) -> CopySource:
-    return CopySource(
-        device, "h2d", "model/x", "_Recv", "tf_Compute/9", 4, 4000, 4 * MS, exposed_ms * MS
-    )
 
 
 @pytest.mark.parametrize(
@@ -405,24 +397,6 @@ def test_copies_that_cost_nothing_are_left_out_of_a_brief_document(
     assert made is not None
     assert str(made.lead).startswith(lead)
     assert (transfers_section(BRIEF, result) is not None) == is_brief
-
-
-def test_copies_and_what_issues_them() -> None:
-    rows = (
-        copies_of(EXPOSED, top_sources=(source("GPU:0", 1),), source_count=3),
-        copies_of(
-            EXPOSED,
-            device="GPU:1",
-            top_sources=(source("GPU:1", 2),),
-            source_count=1,
-        ),
-    )
-    made = transfers_section(view_of(), transfers(*rows))
-    copies, sources = tables_of(made)
-    assert values_of(copies, "exposed") == (0.0625, 0.0, 0.0625, 0.0)
-    assert values_of(sources, "device") == ("GPU:1", "GPU:0")
-    assert (sources.hidden_count, sources.rest) == (2, "traceview show copies logs")
-    assert len(tables_of(transfers_section(BRIEF, transfers(*rows)))) == 1
 
 
 # Hosts and the capture

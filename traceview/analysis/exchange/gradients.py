@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
-from msgspec import Meta
 
 from traceview.analysis.facts.devices import devices_in_use, make_steps_together
 from traceview.analysis.measures.context import Analysis, Context, View
@@ -22,7 +21,6 @@ from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
-    Hostname,
     Integer,
     Picoseconds,
     Record,
@@ -111,22 +109,16 @@ class Gradients(Record, frozen=True):
 
     Attributes:
         computed: Keys of the devices that ran the backward pass.
-        not_computed: Keys of the devices whose ops are known and that ran no backward pass; empty where no device
-            did.
         is_single: Whether one device computed gradients though several are visible or belong to the strategy.
         reasons: Why only one did, as far as evidence shows it; empty otherwise.
         missing: Why no device is known to have computed gradients; null where one is.
-        least_replica_counts: By host, the least number of replicas that the names of its ops show; without hosts
-            where no name shows any.
         devices: The devices that computed in the window.
     """
 
     computed: tuple[DeviceKey, ...]
-    not_computed: tuple[DeviceKey, ...]
     is_single: bool
     reasons: tuple[Annotated[str, one_of(*_REASONS)], ...]
     missing: Annotated[str, one_of(*_MISSING)] | None
-    least_replica_counts: dict[Hostname, Annotated[int, Meta(ge=2, le=LARGEST)]]
     devices: tuple[DevicePhases, ...]
 
 
@@ -143,17 +135,14 @@ def compute(context: Context) -> Gradients | Skipped:
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)
     computed = tuple(row.device for row in named if row.backward and row not in empty)
-    counts = replicas.least_counts
     single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
     reasons = _reasons(trace, replicas, single) if single is not None and is_single else ()
     return Gradients(
         computed=computed,
-        not_computed=tuple(row.device for row in named if computed and row.device not in computed),
         is_single=is_single,
         reasons=tuple(dict(reasons)),
         missing=None if computed else _missing(trace, rows),
-        least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
         devices=tuple(rows),
     )
 

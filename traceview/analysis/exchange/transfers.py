@@ -21,8 +21,8 @@ from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Th
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import DEVICE, Shown, table
-from traceview.document.vocabulary import CLASSES, look_of, thread_name
+from traceview.document.columns import Shown, table
+from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -219,10 +219,7 @@ _COLUMNS: Final = (
 
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
-    """The copies of each device by direction, and what issues them.
-
-    A brief document leaves out what issues copies, and devices whose copies cost nothing.
-    """
+    """The copies of each device by direction; in a brief document without devices whose copies cost nothing."""
     relevant = [row for row in result.devices if not view.is_brief or _is_costly(row)]
     if not relevant:
         return None
@@ -240,7 +237,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     blocks = (
         *copies,
         *doc.remarks(_range(others)),
-        *(() if view.is_brief else _sources_table(view, relevant)),
     )
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
@@ -280,31 +276,6 @@ def _range(rows: Sequence[_Row]) -> str | None:
     parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
     count = len({row.of.device for row in rows})
     return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
-
-
-def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
-    sources = table(
-        "Copies by the op and thread that issue them",
-        sorted(
-            (source for row in rows for source in row.top_sources),
-            key=lambda source: (-source.exposed_ps, -source.total_ps),
-        ),
-        (
-            DEVICE,
-            Shown("direction", lambda source: look_of(CLASSES, source.direction), kind="look"),
-            Shown("op", "op"),
-            Shown("type", "op_type", 6),
-            Shown("thread", lambda source: thread_name(source.thread), 4, "name"),
-            Shown("exposed", "exposed_ps"),
-            Shown("total", "total_ps", 5),
-            Shown("count", "count", 2),
-            Shown("size", "bytes", 3),
-        ),
-        most_rows=view.most_rows,
-        row_count=sum(row.source_count for row in rows),
-        rest=view.command("show copies"),
-    )
-    return (doc.Subheading("Ops and threads that issue copies"), *sources) if sources else ()
 
 
 ANALYSIS: Final = Analysis[Transfers](

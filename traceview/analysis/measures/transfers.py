@@ -144,13 +144,11 @@ class DeviceTransfers(OfDevice, frozen=True):
         link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
             a sidecar, and where the links of the GPUs of the host differ.
         top_sources: What issued the copies, the longest exposed first.
-        source_count: Sources in all, of which top_sources holds the first.
     """
 
     directions: Directions
     link_bytes_per_second: Count | None
     top_sources: tuple[CopySource, ...]
-    source_count: Count
 
 
 class Transfers(Record, frozen=True):
@@ -201,7 +199,6 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
                 directions=_directions(context, index, span, own.row),
                 link_bytes_per_second=_link(trace, span.window.host),
                 top_sources=tuple(sources[:top]),
-                source_count=len(sources),
             )
         )
     return Transfers(tuple(rows))
