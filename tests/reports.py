@@ -326,7 +326,6 @@ def gradients_result() -> Gradients:
         computed=("GPU:0", "GPU:1"),
         is_single=False,
         reasons=(),
-        missing=None,
         devices=tuple(map(phases_of, (0, 1))),
     )
 

@@ -285,7 +285,6 @@ def gradients_on_one() -> Scenario:
         "computed": ("GPU:0",),
         "is_single": True,
         "reasons": (),
-        "missing": None,
     }
     truth = _truth(
         devices,
@@ -308,7 +307,6 @@ def data_parallel() -> Scenario:
     gradients: Truth = {
         "computed": ("GPU:0", "GPU:1"),
         "is_single": False,
-        "missing": None,
     }
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},

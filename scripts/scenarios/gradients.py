@@ -124,7 +124,6 @@ def _one_of_two(name: str, sidecar: Sidecar, *reasons: str) -> Scenario:
         "computed": ("GPU:0",),
         "is_single": True,
         "reasons": reasons,
-        "missing": None,
     }
     truth = _truth({"GPU:0": _TRAINS, "GPU:1": _FORWARD_ONLY}, gradients, ["single-gpu-gradients"])
     return Scenario(name, {"host0": trace}, truth, {"host0": sidecar})
@@ -275,7 +274,6 @@ def replicas_reached_on_two() -> Scenario:
     gradients: Truth = {
         "computed": (),
         "is_single": False,
-        "missing": "not_run",
     }
     truth = _truth(devices, gradients, ["unused-gpu"])
     return Scenario("replicas_reached_on_two", {"host0": trace}, truth)
@@ -291,7 +289,6 @@ def eager_training() -> Scenario:
     gradients: Truth = {
         "computed": (),
         "is_single": False,
-        "missing": "before",
     }
     device = device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=8)
     truth = _truth({"GPU:0": device, "GPU:1": device}, gradients, [])
@@ -307,7 +304,6 @@ def inference() -> Scenario:
     gradients: Truth = {
         "computed": (),
         "is_single": False,
-        "missing": "inference",
     }
     truth = _truth({"GPU:0": _FORWARD_ONLY, "GPU:1": _FORWARD_ONLY}, gradients, [])
     truth["findings"]["must_not"].remove("straggler-gpu")
@@ -335,7 +331,6 @@ def healthy_strategy() -> Scenario:
         "computed": tuple(gpus),
         "is_single": False,
         "reasons": (),
-        "missing": None,
     }
     sidecar = {
         "strategy": strategy(0, 1, 2, 3),

@@ -234,10 +234,7 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
         most_rows=view.most_rows,
         rest=view.command("show copies"),
     )
-    blocks = (
-        *copies,
-        *doc.remarks(_range(others)),
-    )
+    blocks: tuple[doc.Block, ...] = (*copies, *doc.remarks(_range(others)))
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
 
