@@ -231,20 +231,6 @@ class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
         yield Token(numbers.ordinal(self.value), "number")
 
 
-class Factor(Record, frozen=True, tag="factor", tag_field="is"):
-    """How many times as much.
-
-    Attributes:
-        value: The factor.
-    """
-
-    value: Ratio
-
-    def tokens(self) -> Iterator[Token]:
-        """`2.5×`."""
-        yield Token(f"{self.value:.3g}×", "number")
-
-
 class Size(Record, frozen=True, tag="size", tag_field="is"):
     """A number of bytes.
 
@@ -415,7 +401,6 @@ Argument: TypeAlias = (
     | Number
     | Among
     | Ordinal
-    | Factor
     | Size
     | Rate
     | Line
