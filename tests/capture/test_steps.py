@@ -412,69 +412,6 @@ def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
     assert f"this TensorFlow or Keras lacks {missing[0]}" in done.err
 
 
-def test_the_limit_of_events_shortens_the_window(capture: Capture) -> None:
-    # A call of the fake is one event.
-    done = capture(LOOP, "--steps=10:30", "--max-events=4")
-    assert done.code == 0
-    assert done.numbers() == [9, 10, 11, 12]
-    assert done.window["got"] == [10, 13]
-    assert "at most 4 calls are recorded instead of 22" in done.err
-    assert done.sidecar["events"]["estimated_from"] == "probe"
-    assert done.sidecar["events"]["estimated"]["host"] == 22
-
-
-GRAPH = (
-    SCRIPT_START
-    + """
-from types import SimpleNamespace
-ops = [SimpleNamespace(type="MatMul", device="", name="product")] * OPS
-graph = SimpleNamespace(get_operations=lambda: ops)
-train_step._function_cache = {0: SimpleNamespace(graph=graph)}
-tf.config.list_logical_devices = lambda kind=None: ["GPU:0"] * GPUS
-for batch in batches(30): train_step(batch)
-"""
-)
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_the_limit_holds_where_no_call_can_be_probed(capture: Capture, first: int) -> None:
-    # Four events of the host per op.
-    script = GRAPH.replace("OPS", "5").replace("GPUS", "0")
-    done = capture(script, f"--steps={first}:999", "--max-events=99")
-    assert done.numbers() == [1, 2, 3, 4]
-    assert "one call records about 20 events, estimated from its graph; to stay under" in done.err
-    assert "--max-events 99, at most 4 calls are recorded instead of" in done.err
-    events = done.sidecar["events"]
-    assert (events["estimated_from"], events["allowed_calls"]) == ("graph", 4)
-    assert events["estimated_per_call"] == {"host": 20, "callbacks": 0, "device": 0}
-
-
-def test_the_tracer_of_gpus_is_not_filled_where_no_call_can_be_probed(capture: Capture) -> None:
-    done = capture(GRAPH.replace("OPS", "300_000").replace("GPUS", "1"), "--steps=1:999999999999")
-    assert done.numbers() == [1, 2, 3]
-    assert "half of the 2097152 events that the GPU tracer can hold, at most 3 calls" in done.err
-    assert done.sidecar["events"]["estimated_per_call"]["device"] == 300_000
-
-
-@pytest.mark.parametrize("steps", ["2:9", "10:30"])
-def test_a_limit_below_the_least_window_is_said(capture: Capture, steps: str) -> None:
-    done = capture(
-        GRAPH.replace("OPS", "5").replace("GPUS", "0"), f"--steps={steps}", "--max-events=1"
-    )
-    events = 40 if steps == "2:9" else 2
-    assert (
-        f"the shortest window, 2 calls, records about {events}, more than --max-events 1"
-        in done.err
-    )
-    assert len(done.numbers()) == 2
-
-
-def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
-    done = capture(LOOP, "--steps=1:9", "--max-events=4")
-    assert done.window["got"] == [1, 9]
-    assert "the limit (--max-events 4) is not enforced" in done.err
-
-
 def test_without_synchronising(capture: Capture) -> None:
     script = LOOP + "print(tf.test.experimental.synchronised)\n"
     assert capture(script, "--without", "sync").out == "0\n"

@@ -12,11 +12,6 @@ def test_a_recorded_trace_is_counted(fixtures: Path) -> None:
     planes = XSpace.FromString(path.read_bytes()).planes
     assert contents.host_events == sum(len(line.events) for p in planes for line in p.lines)
     assert contents.device_events == contents.callbacks == 0
-    assert contents.options == {
-        "host_tracer_level": 2,
-        "device_tracer_level": 1,
-        "python_tracer_level": 0,
-    }
     assert contents.size == path.stat().st_size
 
 
@@ -36,10 +31,9 @@ def test_device_events_and_their_calls_are_counted(tmp_path: Path) -> None:
     path.write_bytes(space.SerializeToString())
     contents = read_summary(path)
     assert (contents.host_events, contents.callbacks, contents.device_events) == (2, 1, 3)
-    assert contents.options is None
     assert contents.warnings == ("dropped",)
 
 
 def test_the_fuller_buffer_counts() -> None:
-    contents = TraceSummary(9, 10, ACTIVITY_LIMIT // 4, None, (), "", 0)
+    contents = TraceSummary(9, 10, ACTIVITY_LIMIT // 4, (), "", 0)
     assert contents.fullest_ratio == 0.25

@@ -11,7 +11,6 @@ from traceview.capture.launch.variable import Request
 from traceview.capture.record.framework import framework_of
 from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.step_watch import StepWatch
-from traceview.capture.remote.serve import ProfilerServer
 from traceview.capture.sampling.python_stacks import cost_of_sampling
 from traceview.capture.sidecar.file import WindowListener
 
@@ -31,7 +30,6 @@ class ProcessCapture:
         framework: str = "tensorflow",
     ) -> None:
         self._say = say
-        self._servers = [] if request.serve is None else [ProfilerServer(request.serve, say)]
         self._hangs: HangSettings | None = None
         if request.on_hang_s is not None:
             from traceview.capture.hang.watch import hang_settings
@@ -42,7 +40,7 @@ class ProcessCapture:
             request.settings,
             say,
             step_functions=request.step_functions,
-            listeners=[*self._servers, *listeners],
+            listeners=listeners,
             counts_on=self._hangs is not None,
             launch=request.launch,
             framework=framework_of(framework),
@@ -56,8 +54,6 @@ class ProcessCapture:
     def prepare(self) -> None:
         """Make the folders; raises `CaptureError` if nothing can be written there."""
         self.watch.capture.prepare()
-        for server in self._servers:
-            server.start()
 
     def install(self) -> None:
         """Hook the framework, or wait for it to be imported."""

@@ -5,13 +5,11 @@ Another framework is another class with the same methods, named in `framework_of
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from traceview.capture.record.event_limits import ops_per_call
 from traceview.capture.record.profiler import (
     Marker,
     Profiler,
@@ -88,12 +86,6 @@ class Framework(Protocol):
     def synchronise(self) -> int:
         """Wait until the devices are idle: nanoseconds; raises `CaptureError`."""
 
-    def has_gpus(self) -> bool:
-        """Whether the script uses GPUs."""
-
-    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
-        """The ops that a call of `count` steps runs; None where that is not known."""
-
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """What adds groups to the sidecar."""
 
@@ -133,22 +125,13 @@ class TensorFlow:
         """Wait until the devices are idle: nanoseconds."""
         return synchronise()
 
-    def has_gpus(self) -> bool:
-        """Whether the script uses GPUs."""
-        tensorflow: Any = sys.modules["tensorflow"]
-        return bool(tensorflow.config.list_logical_devices("GPU"))
-
-    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
-        """By the graphs of the step functions."""
-        return ops_per_call(functions, self.step_objects, count)
-
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""
         placement = PlacementListener(self.step_objects, self.step_inputs)
         return EnvironmentListener(), placement, StopRiskListener(say)
 
     def forget(self) -> None:
-        """Let go of datasets and of the generators that were followed."""
+        """Let go of datasets."""
         self.step_inputs.forget()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -32,21 +32,15 @@ from traceview.cli.options import (
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 
-if TYPE_CHECKING:
-    from traceview.capture.remote.jobs import RemoteCapture
-
-
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
-_REMOTE_ONLY: Final = ("duration", "timeout")
-_WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
 _DEMO_ONLY: Final = ("devices", "slowdown")
 _CHECK_ONLY: Final = ("format_",)
 _WITH_CHECK: Final = ("check", "format_", "script", "arguments", "out", "without")
-_SCRIPT_ONLY: Final = ("script", "module", "step_function", "serve", "on_hang", "seconds")
+_SCRIPT_ONLY: Final = ("script", "module", "step_function", "on_hang", "seconds")
 
 
-def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_check: bool) -> None:
+def check_mode(context: typer.Context, *, is_demo: bool, is_check: bool) -> None:
     """Raise `UsageError` for a given option or argument that the mode does not take."""
     for name, shown in given_options(context):
         if is_check and name not in _WITH_CHECK:
@@ -56,54 +50,13 @@ def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_che
             )
         if not is_check and name in _CHECK_ONLY:
             raise UsageError(f"{shown} needs --check")
-        if is_remote and name not in _WITH_REMOTE:
-            raise UsageError(
-                f"{shown} cannot be combined with --remote",
-                hint="--remote records a running job for a --duration; to record steps of a script, omit --remote",
-            )
-        if not is_remote and name in _REMOTE_ONLY:
-            raise UsageError(
-                f"{shown} needs --remote", hint="--remote HOST:PORT names a running job"
-            )
         if is_demo and name in _SCRIPT_ONLY:
             raise UsageError(
                 f"{shown} cannot be combined with --demo",
                 hint="--demo runs traceview's own training script; to record another one, omit --demo",
             )
-        if not is_demo and not is_remote and name in _DEMO_ONLY:
+        if not is_demo and name in _DEMO_ONLY:
             raise UsageError(f"{shown} needs --demo", hint="--demo runs traceview's own training")
-
-
-def capture_running(
-    remote: Sequence[str],
-    *,
-    out: Path,
-    run: str | None,
-    duration: str,
-    timeout: str,
-    say: Callable[[str], None],
-) -> RemoteCapture:
-    """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
-    from traceview.capture.remote.jobs import capture_remote
-    from traceview.capture.remote.profiler_service import parse_addresses
-    from traceview.capture.window.ranges import parse_duration
-    from traceview.cli.progress import waiting
-    from traceview.cli.termination import terminable
-
-    addresses = parse_addresses(remote)
-    duration_ms = parse_duration("--duration", duration)
-    timeout_ms = parse_duration("--timeout", timeout)
-    # A batch system that ends the wait leaves no more behind than Ctrl-C does.
-    with terminable(), waiting() as show:
-        return capture_remote(
-            addresses,
-            out,
-            duration_ms=duration_ms,
-            timeout_ms=timeout_ms,
-            say=say,
-            progress=lambda text: show(sanitize(text)),
-            run=run,
-        )
 
 
 class CheckFormat(str, Enum):
@@ -147,23 +100,10 @@ def capture(
             "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks) or, with --check, tensorflow.",
         ),
     ] = None,
-    max_events: Annotated[
-        int | None, option("N", "Stop before more events than this.", min=1)
-    ] = None,
     on_hang: Annotated[
         str | None, option("TIME", "If no step ends for TIME (10m), report where it hangs.")
     ] = None,
-    serve: Annotated[
-        int | None, option("PORT", "Serve the profiler for --remote.", min=1, max=65535)
-    ] = None,
     analyze: Annotated[bool, flag("Analyze the recorded run.", "--analyze")] = False,
-    remote: Annotated[
-        list[str] | None, option("HOST:PORT", "Record a running job instead.")
-    ] = None,
-    duration: Annotated[
-        str, option("TIME", "How long --remote records.", show_default=True)
-    ] = "2s",
-    timeout: Annotated[str, option("TIME", "How long --remote waits.", show_default=True)] = "60s",
     demo: Annotated[bool, flag("Train and analyze a small model instead.", "--demo")] = False,
     devices: Annotated[int | None, option("N", "Devices of --demo.", min=1)] = None,
     slowdown: Annotated[
@@ -188,7 +128,7 @@ def capture(
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_mode(context, is_demo=demo, is_remote=remote is not None, is_check=check)
+    check_mode(context, is_demo=demo, is_check=check)
     switched = switches(without or (), also=("tensorflow",) if check else ())
     if check:
         from traceview.cli.commands.capture_check import show_checks
@@ -201,27 +141,18 @@ def capture(
             scripts, out, asks_tensorflow=has_tensorflow, as_json=format_ is CheckFormat.json
         )
         return
-    if remote is not None:
-        received = capture_running(
-            remote, out=out, run=run, duration=duration, timeout=timeout, say=_say
-        )
-        if received.problem is not None:
-            _say_error(received.problem)
-        _name([received.run], is_analyzed=analyze)
-        raise typer.Exit(received.problem.exit_code if received.problem else 0)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
     steps_asked, seconds_asked = windows(steps, seconds)
     settings = Settings(
         out=out,
         steps=steps_asked,
-        max_events=max_events,
         run=run,
         seconds=seconds_asked,
         **switched,
     )
     on_hang_s = None if on_hang is None else hang_seconds(on_hang)
-    asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
+    asked = Request(settings, tuple(step_function or ()), on_hang_s)
     if script is None:
         from traceview.capture.demo.run import demo_command
 
@@ -242,7 +173,7 @@ def _run(command: list[str], request: Request) -> NoReturn:
     from traceview.capture.launch.command import end_as, run
 
     code, runs = run(command, request)
-    _name(runs, is_analyzed=True)
+    _name(runs)
     if not runs and code == 0:
         # The process that trains has said why.
         raise typer.Exit(NOTHING_CAPTURED)
@@ -256,16 +187,9 @@ def _say(line: str) -> None:
     _print(f"traceview: {sanitize(masked_message(line))}")
 
 
-def _say_error(error: TraceviewError) -> None:
-    """Print an error and its hint."""
-    _say(error.message)
-    if error.hint:
-        _say(f"hint: {error.hint}")
-
-
-def _name(runs: Sequence[Path], *, is_analyzed: bool) -> None:
-    """Print the reports of runs if wanted, and at last their folders, for a person or a script."""
-    for run in runs if is_analyzed else ():
+def _name(runs: Sequence[Path]) -> None:
+    """Print the reports of runs, and at last their folders, for a person or a script."""
+    for run in runs:
         _print_report(run)
     if len(runs) > 1:
         _say(f"{len(runs)} runs were recorded:")
