@@ -14,76 +14,51 @@ import pytest
 
 from scripts.xspace import XSpace
 from traceview.capture import check as preflight
-from traceview.capture.check import check_output
+from traceview.capture.check import check_output, gpus
 from traceview.capture.check.check import STATUSES as KNOWN
 from traceview.capture.check.check import Check
 from traceview.capture.check.frameworks import check_framework, check_profile, check_tools, chosen
-from traceview.capture.check.gpus import Gpus, check_gpus, check_visible, read_gpus
+from traceview.capture.check.gpus import check_gpus
 from traceview.capture.check.scripts import read_scripts
 from traceview.capture.check.trial import Trial, try_profile
 from traceview.cli.app import app
 from traceview.cli.commands.capture_check import STATUSES, render, render_json
 
-FOUR = "".join(f"{n}, GPU-{n}, NVIDIA H200, 143360, 0, 570.1\n" for n in range(4))
+FOUR = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})\n" for n in range(4))
 SEES_ALL = Trial("2.21.0", 4, 4, has_events=True)
+SEES_TWO = Trial("2.21.0", 2, 2, has_events=True, reason="Cannot dlopen some GPU libraries")
+SEES_NONE = Trial("2.21.0", has_events=True)
 
 
-def smi(gpus: str, processes: str = "") -> Callable[[str], str]:
-    return lambda query: gpus if "query-gpu" in query else processes
-
-
-def by_name(gpus: Gpus) -> dict[str, Check]:
-    return {check.name: check for check in check_gpus(gpus)}
-
-
-def test_gpus_without_a_problem() -> None:
-    checks = by_name(read_gpus(smi(FOUR)))
-    assert {check.status for check in checks.values()} == {"ok"}
-    assert "4 × NVIDIA H200" in checks["gpus"].detail
-    assert check_visible(read_gpus(smi(FOUR)), "tensorflow", SEES_ALL, {}).status == "ok"
-
-
-def test_gpus_that_are_mixed_full_and_shared() -> None:
-    gpus = "0, GPU-0, NVIDIA L4, 23034, 22000, 570.1\n1, GPU-1, NVIDIA T4, [N/A], [N/A], 570.1\n"
-    checks = by_name(read_gpus(smi(gpus, "GPU-0, 77, python3\n")))
-    assert (checks["gpus"].status, "1 × NVIDIA T4" in checks["gpus"].detail) == ("warning", True)
-    assert (checks["gpu-memory"].status, "GPU 0" in checks["gpu-memory"].detail) == ("failed", True)
-    assert checks["gpu-processes"].detail == "GPU 0: process 77 python3"
-
-
-def _absent(_query: str) -> str:
+def _absent() -> str:
     raise FileNotFoundError
 
 
-def _broken(_query: str) -> str:
+def _broken() -> str:
     raise OSError("driver/library version mismatch")
 
 
 @pytest.mark.parametrize(
-    ("run", "status", "part"),
+    ("list_gpus", "trial", "environment", "status", "part"),
     [
-        (_absent, "warning", "not installed"),
-        (_broken, "failed", "mismatch"),
-        (smi("nonsense\n"), "failed", "nvidia-smi"),
-        (smi(""), "failed", "lists no GPU"),
+        (lambda: FOUR, SEES_ALL, {}, "ok", "4 of 4"),
+        (lambda: FOUR, None, {}, "ok", "4 by nvidia-smi"),
+        (lambda: FOUR, SEES_TWO, {}, "failed", "2 of 4 GPUs: Cannot dlopen"),
+        (lambda: FOUR, SEES_TWO, {"CUDA_VISIBLE_DEVICES": "0,2"}, "warning", "=0,2: "),
+        (_absent, SEES_NONE, {}, "warning", "not installed"),
+        (_absent, SEES_TWO, {}, "ok", "2 of 2"),
+        (_broken, SEES_NONE, {}, "failed", "mismatch"),
     ],
 )
-def test_no_gpus(run: Callable[[str], str], status: str, part: str) -> None:
-    (found,) = check_gpus(read_gpus(run))
+def test_gpus(
+    list_gpus: Callable[[], str],
+    trial: Trial | None,
+    environment: dict[str, str],
+    status: str,
+    part: str,
+) -> None:
+    found = check_gpus("tensorflow", trial, environment, list_gpus)
     assert (found.status, part in found.detail) == (status, True), found
-
-
-@pytest.mark.parametrize(
-    ("environment", "status", "part"),
-    [
-        ({"CUDA_VISIBLE_DEVICES": "0,2"}, "warning", "CUDA_VISIBLE_DEVICES=0,2"),
-        ({}, "failed", "Cannot dlopen"),
-    ],
-)
-def test_hidden_gpus(environment: dict[str, str], status: str, part: str) -> None:
-    trial = Trial("2.21.0", 2, 2, has_events=True, reason="Cannot dlopen some GPU libraries")
-    found = check_visible(read_gpus(smi(FOUR)), "tensorflow", trial, environment)
-    assert (found.status, part in found.detail, "2 of 4" in found.detail) == (status, True, True)
 
 
 @pytest.mark.parametrize(
@@ -281,11 +256,11 @@ def test_the_command(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(preflight, "read_gpus", lambda: read_gpus(smi(FOUR)))
+    monkeypatch.setattr(gpus, "_list_gpus", lambda: FOUR)
     monkeypatch.setattr(preflight, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
     monkeypatch.setattr(preflight, "try_profile", lambda *_: SEES_ALL)
     code, out = run(capfd)
-    assert (code, out.splitlines()[-1]) == (0, "No problem found. 8 checks: 8 ok")
+    assert (code, out.splitlines()[-1]) == (0, "No problem found. 5 checks: 5 ok")
     code, out = run(capfd, "--format", "json", "--without", "tensorflow", "absent.py")
     checks = json.loads(out)["checks"]
     failures = [check["found"] for check in checks if check["status"] == "failed"]

@@ -9,20 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
-from threading import Event, Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.around import around
-from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.window.ranges import StepRange
 
@@ -195,7 +193,6 @@ class _StepCapture:
         self._watched = watched
         self._say = say
         self._stack = ExitStack()
-        self._lock = Lock()
         self._watch: StepWatch | None = None
         self._count = 1
 
@@ -208,9 +205,7 @@ class _StepCapture:
         self._begin(self._steps)
 
     def _begin(self, window: range, *, may_be_missed: bool = False) -> StepWatch:
-        listeners: list[WindowListener] = [FitWatch(self._close)]
-        if self._recurrence is not None:
-            listeners.append(self._recurrence)
+        listeners = [] if self._recurrence is None else [self._recurrence]
         watched = self._watched(self._out, window, listeners, may_be_missed)
         self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
@@ -244,11 +239,10 @@ class _StepCapture:
         atexit.unregister(self._close)
 
     def _close(self) -> None:
-        with self._lock:
-            self._stack.close()
-            has_run = self._watch is not None and self._watch.run is not None
-            if self._recurrence is not None and has_run:
-                self._recurrence.remove_older(self._out)
+        self._stack.close()
+        has_run = self._watch is not None and self._watch.run is not None
+        if self._recurrence is not None and has_run:
+            self._recurrence.remove_older(self._out)
 
 
 def _settings(
@@ -323,45 +317,3 @@ def _line_of_user() -> tuple[str, int] | None:
     while frame is not None and not places.is_user(frame.f_code.co_filename):
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-
-
-_INTERVAL_SECONDS: Final = 0.1
-"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
-
-
-class FitWatch(WindowListener):
-    """Calls `ended`, in a thread of its own, if `fit` ends while the window is open.
-
-    It looks whether the frame of `fit` is still on the stack of its thread: an exception that is kept keeps the frame
-    alive, but not there.
-    """
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-        self._is_over = Event()
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to look."""
-        fit = _frame_of_fit()
-        if fit is not None:
-            own_thread("fit", self._look, get_ident(), fit).start()
-
-    def finished(self) -> None:
-        """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
-        self._is_over.set()
-
-    def _look(self, thread: int, fit: FrameType) -> None:
-        while not self._is_over.wait(_INTERVAL_SECONDS):
-            frame = sys._current_frames().get(thread)
-            while frame is not None and frame is not fit:
-                frame = frame.f_back
-            if frame is None:
-                self._ended()
-                return
-
-
-def _frame_of_fit() -> FrameType | None:
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "fit":
-        frame = frame.f_back
-    return frame

@@ -11,7 +11,7 @@ from typing import Final
 from traceview.base.errors import CaptureError
 from traceview.capture.check.check import Check, Subject
 from traceview.capture.check.frameworks import check_framework, check_profile, check_tools, chosen
-from traceview.capture.check.gpus import check_gpus, check_visible, read_gpus
+from traceview.capture.check.gpus import check_gpus
 from traceview.capture.check.scripts import read_scripts
 from traceview.capture.check.trial import try_profile
 from traceview.capture.record.destination import Destination
@@ -33,11 +33,9 @@ def examine(
     reading = read_scripts(scripts)
     framework, installed = chosen(reading.imports)
     trial = try_profile(framework, os.environ) if asks_tensorflow and installed else None
-    gpus = read_gpus()
     return [
         check_framework(framework, installed, trial, is_needed=framework in reading.imports),
-        *check_gpus(gpus),
-        check_visible(gpus, framework, trial, os.environ),
+        check_gpus(framework, trial, os.environ),
         check_profile(framework, trial),
         check_tools(os.environ),
         check_output(out),

@@ -10,7 +10,6 @@ from traceview.base.text import enumerated
 
 Status = Literal["ok", "warning", "failed", "not applicable"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicable")
-NO_GPU: Final = "there is no GPU"
 
 _MOST_ITEMS: Final = 6
 """In one line of a terminal."""

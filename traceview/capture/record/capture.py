@@ -29,6 +29,7 @@ from traceview.capture.record.trace_summary import (
     ACTIVITY_LIMIT,
     CALLBACK_LIMIT,
     FULL_RATIO,
+    prepare_reading,
     read_summary,
 )
 from traceview.capture.sidecar.file import Sidecar, WindowListener
@@ -133,6 +134,7 @@ class Capture:
         self._prepare_once()
         self._choice.settle(self.settings.asked, self.sidecar)
         self._notify("opening", self.sidecar)
+        prepare_reading()
         begun_ns = time.perf_counter_ns()
         self._profiler.warm_up()
         warmed_ns = time.perf_counter_ns()

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from traceview.capture.record.profiler import (
     Marker,
+    OneProfile,
     Profiler,
     check_enabled,
     open_marker,
@@ -26,23 +26,6 @@ from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.step_window import OpenMarker, StepWindow
-
-
-class Profiling(Protocol):
-    """A profiler, one profile at a time."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether our profile runs."""
-
-    def warm_up(self) -> None:
-        """Start and drop a profile; raises `CaptureError`."""
-
-    def start(self, directory: Path) -> None:
-        """Start a profile that will be one `.xplane.pb` somewhere below `directory`; raises `CaptureError`."""
-
-    def stop(self) -> None:
-        """Stop and write it; raises `CaptureError`."""
 
 
 class Watching(Protocol):
@@ -77,7 +60,7 @@ class Framework(Protocol):
     def check(self) -> None:
         """Raise `CaptureError` if no profile is possible."""
 
-    def profiler(self, say: Callable[[str], None]) -> Profiling:
+    def profiler(self, say: Callable[[str], None]) -> OneProfile:
         """Its profiler. `say` gets lines about profiles of the script."""
 
     def marker(self) -> OpenMarker:

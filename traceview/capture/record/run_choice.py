@@ -59,7 +59,7 @@ class RunChoice:
         if not place.partners:
             self._say_own_run(place)
             return
-        rendezvous = Rendezvous(self._destination.out, place, asked, self._say)
+        rendezvous = Rendezvous(self._destination.out, place, asked)
         try:
             self._meeting = rendezvous.join(self._destination.new_run)
         except OSError as error:

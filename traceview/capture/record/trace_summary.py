@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,11 @@ class TraceSummary:
     def fullest_ratio(self) -> float:
         """How full the fuller of the tracer's two buffers was."""
         return max(self.callbacks / CALLBACK_LIMIT, self.device_events / ACTIVITY_LIMIT)
+
+
+def prepare_reading() -> None:
+    """Import what reads traces; a Python that ends by Ctrl-C and imports classes then forgets that and exits with 1."""
+    import_module("traceview.xplane.read")
 
 
 def read_summary(path: Path) -> TraceSummary:
