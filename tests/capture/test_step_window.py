@@ -351,32 +351,3 @@ def test_the_end_of_the_run_waits_for_a_close_in_another_thread() -> None:
     window.finish()
     assert log.events == ["open", "close unsynchronised"]
     closing.join()
-
-
-def test_steps_chosen_by_time_are_dropped_only_before_they_are_recorded() -> None:
-    clock = Clock()
-    log = Log()
-    window = StepWindow(StepRange(10**18, 10**18 + 1), log, clock)
-    assert not window.choose_steps(1.0)
-    for _ in range(5):
-        window.begin()
-        clock.now += 100_000_000
-        window.end("step")
-    assert window.choose_steps(1.0)
-    assert str(window.steps) == "8:18"
-    assert window.choose_no_steps()
-    assert window.choose_steps(1.0)
-    for _ in range(6):
-        window.begin()
-        clock.now += 100_000_000
-        window.end("step")
-    assert log.events.count("close") == 0
-    assert not window.choose_no_steps()
-    assert not window.begin_now()
-    window.end_steps()
-    window.begin()
-    window.end("step")
-    window.begin()
-    window.end("step")
-    assert window.state == "closed"
-    assert log.events.count("open") == 1

@@ -71,6 +71,7 @@ class Capture:
         A capture that nobody has prepared prepares itself when its window is near.
         """
         self._framework.check()
+        prepare_reading()
         self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
@@ -134,7 +135,6 @@ class Capture:
         self._prepare_once()
         self._choice.settle(self.settings.asked, self.sidecar)
         self._notify("opening", self.sidecar)
-        prepare_reading()
         begun_ns = time.perf_counter_ns()
         self._profiler.warm_up()
         warmed_ns = time.perf_counter_ns()
@@ -201,11 +201,7 @@ class Capture:
         summary = read_summary(trace)
         self.sidecar.add("window", window.as_json())
         if window.recorded_s is not None:
-            recorded = {
-                "recorded_seconds": window.recorded_s,
-                "first_step_seconds": window.first_step_s,
-            }
-            self.sidecar.add("window", recorded)
+            self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
         self.sidecar.add("overhead", window.times().as_json())
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
         limit = {"callbacks": CALLBACK_LIMIT, "device": ACTIVITY_LIMIT}

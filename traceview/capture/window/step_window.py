@@ -80,10 +80,6 @@ class StepWindow:
         """What was asked for instead of steps."""
         self.recorded_s: float | None = None
         """How long was recorded without regard to steps."""
-        self.first_begun_ns: int | None = None
-        """When the first step began, None as long as none has ended."""
-        self.is_first_unended = False
-        """Whether the first step had not ended when the recording of time ended."""
         self._recording = recording
         self._clock_ns = clock_ns
         self._begun_ns = 0
@@ -127,11 +123,9 @@ class StepWindow:
             self._prepare(number, ahead)
         self._mark()
 
-    def end(self, function: str, count: int = 1, called_ns: int | None = None) -> None:
-        """The call has returned. `called_ns`: when a call was made of which only its return shows that it is a step."""
+    def end(self, function: str, count: int = 1) -> None:
+        """The call has returned."""
         number, begun_ns = self.next_number, self._begun_ns
-        if number == 0:
-            self.first_begun_ns = begun_ns or called_ns
         self.next_number = number + count
         self._begun_ns = 0
         is_traced, self._is_traced = self._is_traced, False
@@ -212,33 +206,15 @@ class StepWindow:
 
     # Called where time decides
 
-    def choose_steps(self, length_s: float) -> bool:
-        """Choose the coming steps that take about `length_s` seconds; False if no steps are known so far."""
-        step_ns = self.times().unprofiled_ns
-        if not step_ns:
-            return False
-        first = self.next_number + 3 * self._largest_count
-        self.steps = StepRange(first, first + max(1, round(length_s * 1e9 / step_ns)))
-        return True
-
-    def choose_no_steps(self) -> bool:
-        """Drop the chosen steps, which do not come; False if they are being recorded."""
-        with self._lock:
-            if self.state == "waiting":
-                self.steps = UNDECIDED
-            return self.state == "waiting"
-
-    def end_steps(self) -> None:
-        """The chosen steps take longer than expected: the one that runs is the last."""
-        self.steps = StepRange(self.steps.first, max(self.steps.first, self.next_number) + 1)
-
     def begin_now(self) -> bool:
-        """Start the profile at once; False if it does not start, or has been started for steps."""
+        """Start the profile at once; False if it does not start. Steps that begin from now on are marked."""
         with self._lock:
             if self.state != "waiting" or not self._attempt(self._recording.open):
                 return False
             self.state = "recording"
             self._opened_ns = self._clock_ns()
+            # The step that may be running is no whole one.
+            self.steps = StepRange(self.next_number + 1, UNDECIDED.last)
         return True
 
     def end_now(self) -> None:
@@ -268,25 +244,14 @@ class StepWindow:
         """Whether all requested steps were recorded."""
         return is_whole(self.calls, self.steps)
 
-    @property
-    def first_step_s(self) -> float | None:
-        """How long was recorded by time when the first step began; None if it began before, or is not known."""
-        opened_ns, first_ns = self._opened_ns, self.first_begun_ns
-        if opened_ns is None or first_ns is None or first_ns < opened_ns:
-            return None
-        return (first_ns - opened_ns) / 1e9
-
-    def now_ns(self) -> int:
-        """The time by the clock of the window."""
-        return self._clock_ns()
-
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
         return self._pace.times(self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        return described(self.calls, self.evaluations, self.steps)
+        asked = self.steps if self.seconds is None else None
+        return described(self.calls, self.evaluations, asked)
 
     # Inside
 
@@ -405,5 +370,7 @@ class StepWindow:
             self._edge_timeout.stop()
             if self._opened_ns is not None:
                 self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
-                self.is_first_unended = not self.next_number
+                if self.calls:
+                    # The devices may not have ended it.
+                    self.calls[-1].is_edge = True
             self._attempt(lambda: self._recording.close(self))
