@@ -315,6 +315,7 @@ def test_a_run_that_has_this_file_is_refused_before_the_script_runs(
     folder = tmp_path / "plugins" / "profile" / "mine"
     folder.mkdir(parents=True)
     (folder / "node_w1.xplane.pb").touch()
+    aged(folder / "node_w1.xplane.pb", 1e6)
     named, _ = choice(tmp_path, "mine")
     named.check()
     monkeypatch.setenv("TF_CONFIG", config(1))

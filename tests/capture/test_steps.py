@@ -29,7 +29,6 @@ def test_a_plain_loop(capture: Capture) -> None:
     sidecar = done.sidecar
     assert sidecar["state"] == "saved"
     assert sidecar["versions"]["tensorflow"] == "2.21.0"
-    assert sidecar["file"]["bytes"] == (done.run / "fake-host.xplane.pb").stat().st_size
     # Of 8 and 5 steps of microseconds each; one that waits for its input is not compared with the others.
     assert 4 <= sidecar["overhead"]["unprofiled_count"] <= 8
     assert 3 <= sidecar["overhead"]["profiled_count"] <= 5
@@ -518,11 +517,6 @@ def by_number(session):
         with session.step(n):
             train_step(next(data))
 
-def wrapped(session):
-    step = session.wrap(train_step)
-    for batch in batches(20):
-        step(batch)
-
 def failing(session):
     for n in range(20):
         with session.step(n):
@@ -534,7 +528,7 @@ def late(session):
         with session.step(n):
             train_step(n)
 
-print(numbers(loop(by_number)), numbers(loop(wrapped)))
+print(numbers(loop(by_number)))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     kept = []
@@ -622,7 +616,7 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     assert lines == [
-        "[4, 5, 6, 7, 8] [4, 5, 6, 7, 8]",
+        "[4, 5, 6, 7, 8]",
         "[4, 5, 6]",
         "None",
         "CaptureWarning only steps 5:6 of the requested 5:8 were recorded",

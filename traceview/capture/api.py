@@ -9,23 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
+from threading import Event, Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.around import around
+from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
-from traceview.capture.sidecar.file import WindowListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.window.ranges import StepRange
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 class CaptureWarning(UserWarning):
@@ -63,28 +61,6 @@ class Session:
             raise
         window.end("step")
 
-    def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
-        window, framework = self._window, self._watch.framework
-        name = str(getattr(train_step, "__name__", "train_step"))
-        framework.step_objects.add(name, train_step)
-
-        def before(*args: Any, **kwargs: Any) -> bool:
-            window.begin()
-            if window.state == "recording":
-                framework.step_inputs.given(args, kwargs)
-            return True
-
-        def after(_: bool, result: Any, error: BaseException | None) -> Any:
-            if error is None:
-                window.end(name)
-            else:
-                window.fail(name, error)
-            return result
-
-        step: Callable[Parameters, Result] = around(train_step, before, after)
-        return step
-
 
 @contextmanager
 def capture_steps(
@@ -106,8 +82,7 @@ def capture_steps(
                 with session.step(number):
                     train_step(next(iterator))
 
-    or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
-    cost a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
+    Outside the window this costs a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
     stacks of the threads.
     One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
     the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
@@ -193,6 +168,7 @@ class _StepCapture:
         self._watched = watched
         self._say = say
         self._stack = ExitStack()
+        self._lock = Lock()
         self._watch: StepWatch | None = None
         self._count = 1
 
@@ -205,7 +181,9 @@ class _StepCapture:
         self._begin(self._steps)
 
     def _begin(self, window: range, *, may_be_missed: bool = False) -> StepWatch:
-        listeners = [] if self._recurrence is None else [self._recurrence]
+        listeners: list[WindowListener] = [FitWatch(self._close)]
+        if self._recurrence is not None:
+            listeners.append(self._recurrence)
         watched = self._watched(self._out, window, listeners, may_be_missed)
         self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
@@ -239,10 +217,11 @@ class _StepCapture:
         atexit.unregister(self._close)
 
     def _close(self) -> None:
-        self._stack.close()
-        has_run = self._watch is not None and self._watch.run is not None
-        if self._recurrence is not None and has_run:
-            self._recurrence.remove_older(self._out)
+        with self._lock:
+            self._stack.close()
+            has_run = self._watch is not None and self._watch.run is not None
+            if self._recurrence is not None and has_run:
+                self._recurrence.remove_older(self._out)
 
 
 def _settings(
@@ -317,3 +296,45 @@ def _line_of_user() -> tuple[str, int] | None:
     while frame is not None and not places.is_user(frame.f_code.co_filename):
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+_INTERVAL_SECONDS: Final = 0.1
+"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
+
+
+class FitWatch(WindowListener):
+    """Calls `ended`, in a thread of its own, if `fit` ends while the window is open.
+
+    It looks whether the frame of `fit` is still on the stack of its thread: an exception that is kept keeps the frame
+    alive, but not there.
+    """
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._is_over = Event()
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to look."""
+        fit = _frame_of_fit()
+        if fit is not None:
+            own_thread("fit", self._look, get_ident(), fit).start()
+
+    def finished(self) -> None:
+        """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
+        self._is_over.set()
+
+    def _look(self, thread: int, fit: FrameType) -> None:
+        while not self._is_over.wait(_INTERVAL_SECONDS):
+            frame = sys._current_frames().get(thread)
+            while frame is not None and frame is not fit:
+                frame = frame.f_back
+            if frame is None:
+                self._ended()
+                return
+
+
+def _frame_of_fit() -> FrameType | None:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "fit":
+        frame = frame.f_back
+    return frame

@@ -10,7 +10,7 @@ from typing import Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.check.check import Check, Subject
-from traceview.capture.check.frameworks import check_framework, check_profile, check_tools, chosen
+from traceview.capture.check.frameworks import check_framework, check_profile, chosen
 from traceview.capture.check.gpus import check_gpus
 from traceview.capture.check.scripts import read_scripts
 from traceview.capture.check.trial import try_profile
@@ -37,7 +37,6 @@ def examine(
         check_framework(framework, installed, trial, is_needed=framework in reading.imports),
         check_gpus(framework, trial, os.environ),
         check_profile(framework, trial),
-        check_tools(os.environ),
         check_output(out),
         *reading.checks,
     ]

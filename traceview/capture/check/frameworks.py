@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Mapping
 from importlib.metadata import distributions
 from typing import Final
 
-from traceview.capture.check.check import Check, Subject, listed
+from traceview.capture.check.check import Check, Subject
 from traceview.capture.check.trial import Trial
-from traceview.capture.record.trace_summary import release
 
 _NAMES: Final = {"tensorflow": "TensorFlow", "jax": "JAX"}
 _TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 10))}
@@ -24,17 +24,6 @@ _PACKAGES: Final = {
     "jax": ("jax", "jax-", "jaxlib"),
 }
 _PARTS: Final = ("tensorflow-io", "tensorflow-estimator", "tensorflow-text", "tensorflow-hub")
-_FALSE: Final = ("", "0", "false", "no")
-_TOOLS: Final = {
-    "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
-    "NV_NSIGHT_INJECTION_PORT_BASE": "Nsight Compute",
-    "NV_NSIGHT_INJECTION_TRANSPORT_TYPE": "Nsight Compute",
-    "NVPROF_ID": "nvprof",
-    "CUDA_INJECTION64_PATH": "a tool injected into CUDA",
-}
-"""Variables that a tool sets in the programs it starts."""
-_DISABLED: Final = "TF_DISABLE_PROFILING"
-_CONCURRENT: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 
 
 def chosen(imports: Collection[str]) -> tuple[str, dict[str, str]]:
@@ -80,7 +69,7 @@ def check_framework(
             f"{packages} overwrite each other: the one installed last is imported",
             "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)",
         )
-    number = release(trial.version if trial else next(iter(installed.values())))
+    number = _release(trial.version if trial else next(iter(installed.values())))
     oldest, newest = _TESTED[framework]
     if number is None or not oldest <= number <= newest:
         tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
@@ -88,6 +77,12 @@ def check_framework(
             packages, f"use {name} {tested}: in others traceview may not recognize the steps"
         )
     return subject.ok(packages if trial else f"{packages} (import not tried)")
+
+
+def _release(version: str) -> tuple[int, int] | None:
+    """`2.21.0rc1` as (2, 21)."""
+    match = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def check_profile(framework: str, trial: Trial | None) -> Check:
@@ -98,7 +93,7 @@ def check_profile(framework: str, trial: Trial | None) -> Check:
     if not trial.has_events:
         return subject.failed(
             f"a profile of one multiplication recorded nothing: {trial.reason or 'no reason was logged'}",
-            f"unset {_DISABLED}, and run without other profilers",
+            "unset TF_DISABLE_PROFILING, and run without other profilers",
         )
     if not trial.gpus:
         return subject.ok("a profile recorded the operations of the CPU")
@@ -108,26 +103,5 @@ def check_profile(framework: str, trial: Trial | None) -> Check:
         f"a profile recorded {trial.recorded_gpus} of {trial.gpus} GPUs: {trial.reason or 'no reason was logged'}",
         f"if CUPTI is missing: {GPU_PACKAGES[framework]}. If privileges are: options nvidia "
         "NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or docker run --cap-add SYS_ADMIN. CUPTI serves one "
-        "tool at a time: pause DCGM (dcgmi profile --pause)",
+        "tool at a time: run without nsys or ncu, and pause DCGM (dcgmi profile --pause)",
     )
-
-
-def check_tools(environment: Mapping[str, str]) -> Check:
-    """Whether a variable says that profiles are off, distorted, or taken by another tool."""
-    subject = Subject("other-profiler")
-    if environment.get(_DISABLED, "").strip().lower() not in _FALSE:
-        return subject.failed(
-            f"{_DISABLED} is set: TensorFlow refuses every profile", f"unset {_DISABLED}"
-        )
-    tools = [f"{name} is set by {tool}" for name, tool in _TOOLS.items() if environment.get(name)]
-    if tools:
-        return subject.failed(
-            f"{listed(tools)}: CUPTI serves one tool at a time, so a trace would have no GPU events",
-            "run traceview capture without the other tool",
-        )
-    if environment.get(_CONCURRENT, "1").strip().lower() in _FALSE:
-        return subject.warning(
-            f"{_CONCURRENT}={environment[_CONCURRENT]}: the profiler serializes kernels",
-            f"unset {_CONCURRENT}",
-        )
-    return subject.ok("none")

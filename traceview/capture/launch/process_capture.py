@@ -10,7 +10,6 @@ from traceview.capture.launch.variable import Request
 from traceview.capture.record.framework import framework_of
 from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.step_watch import StepWatch
-from traceview.capture.sampling.python_stacks import cost_of_sampling
 from traceview.capture.sidecar.file import WindowListener
 
 if TYPE_CHECKING:
@@ -70,9 +69,6 @@ class ProcessCapture(StepWatch):
             self._say(f"note: {line}")
         if self.window.recorded_s is None:
             self._say(str(self.window.times()))
-        cost = cost_of_sampling(self.capture.sidecar)
-        if cost is not None:
-            self._say(cost)
         return None
 
     def why_nothing(self, end: End) -> CaptureError:

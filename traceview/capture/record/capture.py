@@ -25,13 +25,6 @@ from traceview.capture.record.destination import (
 from traceview.capture.record.framework import Framework
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.trace_summary import (
-    ACTIVITY_LIMIT,
-    CALLBACK_LIMIT,
-    FULL_RATIO,
-    prepare_reading,
-    read_summary,
-)
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
 from traceview.capture.window.step_window import OpenMarker, StepWindow
@@ -71,7 +64,6 @@ class Capture:
         A capture that nobody has prepared prepares itself when its window is near.
         """
         self._framework.check()
-        prepare_reading()
         self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
@@ -198,27 +190,16 @@ class Capture:
 
     def _keep(self, window: StepWindow) -> None:
         trace = self._destination.written(self._destination.private / "profile")
-        summary = read_summary(trace)
         self.sidecar.add("window", window.as_json())
         if window.recorded_s is not None:
             self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
         self.sidecar.add("overhead", window.times().as_json())
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
-        limit = {"callbacks": CALLBACK_LIMIT, "device": ACTIVITY_LIMIT}
-        self.sidecar.add("events", {"recorded": summary.counts, "limit": limit})
-        if summary.fullest_ratio > FULL_RATIO:
-            self._say(
-                f"note: the GPU tracer's buffers were {summary.fullest_ratio:.0%} full; record fewer steps"
-            )
-        for warning in summary.warnings:
-            self._note("trace", warning)
-            self._say(f"note: {warning}")
         self._choice.describe(self.sidecar)
         self._notify("closed", self.sidecar, trace)
         # After the listeners, whose failures are among them.
         self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
-        self.sidecar.add("file", {"bytes": summary.size, "sha256": summary.sha256})
         self.kept = self._moved(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()

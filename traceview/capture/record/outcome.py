@@ -25,7 +25,7 @@ def shortcomings(
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
     if window.recorded_s is not None:
-        yield _recorded_by_time(window, window.recorded_s, sidecar)
+        yield _recorded_by_time(window, window.recorded_s)
     elif got is None:
         yield f"no step of {steps} was recorded completely"
     elif got[0] > steps.first or got[1] < steps.last:
@@ -64,10 +64,8 @@ def shortcomings(
     yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
-def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -> str:
+def _recorded_by_time(window: StepWindow, recorded_s: float) -> str:
     asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
-    if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
-        return f"{asked}, and no operation ended in them: choose other --seconds"
     if window.got is None:
         return f"{asked}; no whole step is marked in them"
     return f"{asked}, with steps {window.got[0]}:{window.got[1]}"
