@@ -1,7 +1,7 @@
 """Lets several workers agree on one run when the user names none.
 
 The workers of a cluster share only the output folder. There they meet in a folder named after the cluster and the
-steps: the link `<number>` points to the name of the run of one capture, and the file `<number>.<task>` says that a task has
+steps: the file `<number>` holds the name of the run of one capture, and the file `<number>.<task>` says that a task has
 joined it. Both are made at once, by one process, and nobody waits for another, so that a killed process holds nobody up. A
 task joins the newest meeting, or makes the next one if the newest
 
@@ -95,23 +95,25 @@ class Rendezvous:
 
     def _begin(self, number: int, run: Path) -> None:
         """Make a meeting, unless another process has just made it."""
-        link = self.folder / str(number)
+        candidate = self._candidate(run.name)
         try:
             with suppress(FileExistsError):
-                link.symlink_to(run.name)
+                os.link(candidate, self.folder / str(number))
                 self._forget()
         finally:
-            with suppress(OSError):
-                # A network file system may repeat a request that succeeded, and say that the link exists.
-                if not link.is_symlink() or link.readlink().name != run.name:
+            candidate.unlink(missing_ok=True)
+            # A network file system may repeat a request that succeeded, and say that the file exists.
+            if self._run_of(number, 0) != run.name:
+                with suppress(OSError):
                     run.rmdir()
 
     def _run_of(self, number: int, oldest_s: float) -> str | None:
         """The run of a meeting, None if it is not a meeting of this capture."""
-        link = self.folder / str(number)
+        path = self.folder / str(number)
         try:
-            return link.readlink().name if link.lstat().st_mtime >= oldest_s else None
-        except OSError:
+            is_recent = path.stat().st_mtime >= oldest_s
+            return Path(path.read_text("utf-8")).name if is_recent else None
+        except (OSError, ValueError):
             return None
 
     def _joins(self, number: int) -> bool:
@@ -123,12 +125,16 @@ class Rendezvous:
         return True
 
     def _now_s(self) -> float:
-        candidate = self.folder / f".{uuid4().hex}"
-        candidate.touch()
+        candidate = self._candidate("")
         try:
             return candidate.stat().st_mtime
         finally:
             candidate.unlink(missing_ok=True)
+
+    def _candidate(self, text: str) -> Path:
+        path = self.folder / f".{uuid4().hex}"
+        path.write_text(text, "utf-8")
+        return path
 
     def _forget(self) -> None:
         """Remove what old captures of any cluster left; running captures never reuse a number."""
@@ -137,7 +143,7 @@ class Rendezvous:
             with suppress(OSError):
                 is_old = folder.stat().st_mtime < oldest_s
                 for path in folder.iterdir():
-                    if path.lstat().st_mtime < oldest_s:
+                    if path.stat().st_mtime < oldest_s:
                         path.unlink()
                 if is_old:
                     folder.rmdir()
