@@ -223,6 +223,15 @@ def test_the_statuses_are_those_of_the_checks() -> None:
     assert tuple(STATUSES) == KNOWN
 
 
+@pytest.mark.parametrize("name", ["tensorflow_cpu", "TensorFlow-CPU", "tf.nightly", "tensorflow"])
+def test_a_package_is_known_however_it_is_spelled(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = SimpleNamespace(metadata={"Name": name}, version="2.21.0")
+    monkeypatch.setattr("traceview.capture.check.frameworks.distributions", lambda: [package])
+    assert list(chosen(())[1].values()) == ["2.21.0"]
+
+
 def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as end:
         app(["capture", "--check", *arguments], prog_name="traceview")

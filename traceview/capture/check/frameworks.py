@@ -38,7 +38,11 @@ def chosen(imports: Collection[str]) -> tuple[str, dict[str, str]]:
 
 def _installed(framework: str) -> dict[str, str]:
     whole, *beginnings = _PACKAGES[framework]
-    found = {str(package.metadata["Name"]).lower(): package.version for package in distributions()}
+    found = {
+        # As PEP 503 compares them: the wheel of TensorFlow 2.21 for CPUs calls itself tensorflow_cpu.
+        re.sub(r"[-_.]+", "-", str(package.metadata["Name"])).lower(): package.version
+        for package in distributions()
+    }
     return {
         name: version
         for name, version in sorted(found.items())
