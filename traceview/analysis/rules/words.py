@@ -269,9 +269,10 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
     line: SourceLine
 
     def tokens(self) -> Iterator[Token]:
-        """`on_train_batch_end, train.py:87`."""
+        """`on_train_batch_end, train.py:87`; without names that Python makes up, such as `<module>` and `<listcomp>`."""
         place, _, function = self.line.partition(" in ")
-        yield Token(f"{function}, {place}" if function else place, "name")
+        is_named = function and not function.startswith("<")
+        yield Token(f"{function}, {place}" if is_named else place, "name")
 
 
 class _Names(Record, frozen=True, tag_field="is"):
