@@ -22,7 +22,7 @@ _SPOILS: Final = (
         "script-profiler",
         re.compile(
             r"profiler\.experimental\.(?:start|Profile|server\.start|client\.trace)\b"
-            r"|\bprofiler\.(?:start_trace|trace|start_server)\(|\btrace_on\(.*profiler\s*="
+            r"|\bprofiler\.(?:start_trace|trace|start_server)\(|\btrace_on\([^\n]{0,200}profiler\s{0,9}="
         ),
         f"the script profiles itself, and {_ONE_PROFILE}",
         "remove it, or choose --steps in which it does not run: inside the window it records nothing",
