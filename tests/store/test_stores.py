@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import traceview
 from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
+from traceview.base.errors import StoreError
 from traceview.store import ranges, service
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
@@ -176,7 +176,7 @@ def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
 
     def full(self: service.Service, path: str, file: str) -> None:
         if path.endswith(".md"):
-            raise traceview.base.errors.StoreError("memory://out: the store is full")
+            raise StoreError("memory://out: the store is full")
         put(self, path, file)
 
     monkeypatch.setattr(service.Service, "put", full)
