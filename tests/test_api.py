@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 import traceview
-from scripts.cuda_trace import Ref
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.xspace import XSpace
@@ -145,10 +144,8 @@ def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
 
 def test_frames_are_described_by_their_columns() -> None:
     """The docstring of each frame names its columns, in order."""
-    from traceview.trace.frames import frames
-
     for frame_name, columns in COLUMNS.items():
-        text = getattr(frames, f"{frame_name}_frame").__doc__
+        text = getattr(Trace, frame_name).__doc__
         places = [text.index(f"`{column}`") for column in columns]
         assert places == sorted(places), frame_name
 
@@ -224,14 +221,8 @@ def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
     assert cpu_run.ops["kernel"].isna().all()
     assert cpu_run.ops["count"].sum() == len(cpu_run.device_events)
     markers = cpu_run.host_events[cpu_run.host_events["name"] == "train"]
-    assert list(cpu_run.steps["recorded_number"]) == sorted(
-        stat.value
-        for row in markers.index
-        for stat in cpu_run.stats(
-            int(cpu_run.host_columns.line[row]), int(cpu_run.host_columns.position[row])
-        )
-        if stat.name == b"step_num"
-    )
+    numbers = cpu_run.host_columns.stat("step_num").at(markers.index.to_numpy(), -1)
+    assert list(cpu_run.steps["recorded_number"]) == sorted(numbers.tolist())
 
 
 def test_rows_of_a_gpu_run(busy: Trace) -> None:
@@ -379,76 +370,6 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
 
 
 # Stats
-
-
-def recorded_stats(space: Any) -> dict[tuple[bytes, int, bytes, int, int], list[tuple[bytes, Any]]]:
-    """By plane, line id, event name, start and duration: every stat, references resolved."""
-    found = {}
-    for plane in space.planes:
-        for line in plane.lines:
-            for event in line.events:
-                name = plane.event_metadata[event.metadata_id].name
-                start = line.timestamp_ns * 1000 + event.offset_ps
-                stats = []
-                for stat in event.stats:
-                    member = stat.WhichOneof("value")
-                    value = getattr(stat, member) if member else 0
-                    if member == "ref_value":
-                        value = plane.stat_metadata[value].name
-                    stats.append((plane.stat_metadata[stat.metadata_id].name, value))
-                found[plane.name, line.id, name, start, event.duration_ps] = stats
-    return found
-
-
-def check_stats(trace: Trace, expected: dict[Any, Any]) -> int:
-    count = 0
-    for columns in (trace.device_columns, trace.host_columns):
-        for row in range(0, columns.count, 1 + columns.count // 300):
-            line = trace.lines[columns.line[row]]
-            key = (
-                line.plane.encode(),
-                line.id,
-                trace.names[columns.name[row]],
-                int(columns.start_ps[row]),
-                int(columns.duration_ps[row]),
-            )
-            stats = trace.stats(int(columns.line[row]), int(columns.position[row]))
-            assert [(stat.name, stat.value) for stat in stats] == expected[key]
-            count += len(stats)
-    return count
-
-
-def test_every_stat_of_a_gpu_event(tmp_path: Path) -> None:
-    trace = new_trace()
-    extra = {
-        "unsigned": Ref(b"\xff not UTF-8"),
-        "text": "in place",
-        "negative": -(2**63),
-        "ratio": 0.1,
-        b"\xfe": 1,
-    }
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42, stats=extra)
-        step.copy(0, "H2D", 1, 2, size=9)
-    path = trace.write(tmp_path)
-    expected = recorded_stats(XSpace.FromString(path.read_bytes()))
-    # In each step: the kernel's, the copy's, two of each launch and of the marker.
-    assert check_stats(traceview.load(path), expected) == 4 * (10 + 3 + 2 * 2 + 2)
-
-
-def test_every_stat_of_a_recorded_run(cpu_run: Trace) -> None:
-    expected = recorded_stats(XSpace.FromString(cpu_run.files[0].path.read_bytes()))
-    assert check_stats(cpu_run, expected) > 500
-
-
-def test_stats_of_a_file_that_changed_are_refused(busy: Trace) -> None:
-    columns = busy.device_columns
-    path = Path(str(busy.files[0].path))
-    path.write_bytes(path.read_bytes() + b"\0\0")
-    with pytest.raises(
-        traceview.TraceFormatError, match="the file has changed since it was loaded"
-    ):
-        busy.stats(int(columns.line[0]), int(columns.position[0]))
 
 
 # Analyze

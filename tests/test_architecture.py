@@ -393,7 +393,6 @@ CLI = "    from traceview.cli import main; main()"
         pytest.param(
             CLI, ["gate", str(FIXTURE), "--require", "busy_ratio >= 0"], id="traceview gate"
         ),
-        pytest.param(CLI, ["gate", "--baselines"], id="traceview gate --baselines"),
     ],
 )
 def test_a_start_is_light(code: str, arguments: list[str], traps: Path) -> None:

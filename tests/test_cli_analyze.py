@@ -238,7 +238,7 @@ def test_the_ending_of_the_file_chooses_the_format(
     [
         ("analyze", "csv", ".json, .txt"),
         ("analyze", "html", ".json, .txt"),
-        ("show ops", "xlsx", ".csv, .parquet, .json, .txt"),
+        ("show ops", "xlsx", ".csv, .json, .parquet, .txt"),
     ],
 )
 def test_an_ending_that_is_no_format(

@@ -75,7 +75,7 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
     assert done.code == 0
     assert lines[0].startswith("54% slower: 29.1 → 44.9 ms per step (95% interval ")
     assert len(lines) <= 24
-    assert lines[-1].startswith("traceview compare ")  # never broken, however long
+    assert lines[-1] == "Everything: -o comparison.html, .md or .json."
     assert max(map(len, lines[:-1])) <= 80
 
 
@@ -182,18 +182,15 @@ def test_a_capture_that_is_given_again_counts_once(
 ) -> None:
     before, after = runs
     again = ("--before", before, "--before", saved[0], "--after", after)
-    asked = ("--require", "step_time:+5%", "--format", "json")
+    asked = ("--format", "json")
     alone = json.loads(command("compare", *runs, *asked).out)
     done = command("compare", *runs, *again, *asked)
     data = json.loads(done.out)
-    said = [
-        "3 captures before are of 1 run, which counts once",
-        "2 captures after are of 1 run, which counts once",
-    ]
-    assert data["limits"][:2] == said
+    said = "A capture that is given again counts once"
+    assert data["limits"][0] == said
     assert data | {"limits": alone["limits"]} == alone
     screen = " ".join(command("compare", *runs, *again).out.split())
-    assert said[0] in screen
+    assert said in screen
 
 
 def test_a_run_on_both_sides(
@@ -385,61 +382,6 @@ def test_the_schema_describes_every_key(command: Command) -> None:
         assert set(meanings(record)) == set(record.__struct_fields__)
 
 
-def test_conditions_judge_what_is_after(command: Command, saved: tuple[str, str]) -> None:
-    """The baseline is what is before; a document on standard output stays whole."""
-    done = command("compare", *saved, "--require", "step_time:+200%")
-    assert done.code == 0
-    assert "Gate passed: the condition holds." in done.out
-    done = command("compare", *saved, "--require", "state.input_ratio:+5%")
-    assert done.code == 10
-    assert "Gate failed: the condition fails." in done.out
-    done = command("compare", *saved, "--require", "state.input_ratio:+5%", "--format", "json")
-    assert done.code == 10
-    first, second = done.err.splitlines()
-    assert first == "traceview: Gate failed: the condition fails."
-    assert re.fullmatch(
-        r"traceview: state\.input_ratio:\+5%: GPU:0: \S+ \(\+\S+%\), allowed <= \S+, \S+ points over; .*",
-        second,
-    )
-    assert json.loads(done.out)["schema_version"]
-    for document in ("markdown", "html"):
-        asked = ("step_time_ms <= 5", "step_time_ms <= 500", "outside_view.devices.power_watts < 3")
-        done = command(
-            *("compare", *saved, "--format", document),
-            *(part for text in asked for part in ("--require", text)),
-        )
-        assert done.code == 10
-        shown = done.err.splitlines()
-        assert shown[:2] == [
-            "traceview: Gate failed: 1 of 3 conditions fails, 1 cannot be judged.",
-            "traceview: step_time_ms <= 5: 44.9 ms, allowed <= 5.00 ms, 39.9 ms over (799%)",
-        ]
-        assert shown[2].startswith(
-            "traceview: outside_view.devices.power_watts < 3: cannot be judged: "
-        )
-        assert len(shown) == 3
-    done = command("compare", *saved, "--require", "step_tim <= 5 ms")
-    assert (done.code, done.out) == (2, "")
-
-
-def test_json_has_the_conditions_and_documents_show_them(
-    command: Command, saved: tuple[str, str]
-) -> None:
-    asked = ("--require", "step_time:+5%", "--require", "step_time_ms <= 500")
-    done = command("compare", *saved, *asked, "--format", "json")
-    made = json.loads(done.out)
-    check_schema(made)
-    assert (done.code, made["gate"]["outcome"], made["gate"]["exit_code"]) == (10, "failed", 10)
-    changed, limited = made["gate"]["judgements"]
-    assert (changed["outcome"], limited["outcome"]) == ("fails", "holds")
-    assert changed["rows"][0]["margin_ratio"] < 0 < limited["rows"][0]["margin_ratio"]
-    assert changed["rows"][0]["change_ratio"] == made["step"]["ratio"]
-    assert json.loads(command("compare", *saved, "--format", "json").out)["gate"] is None
-    for document in ("markdown", "html"):
-        shown = command("compare", *saved, *asked, "--format", document).out
-        assert "Gate failed: 1 of 2 conditions fails." in shown
-
-
 def test_scaling_does_not_replace_what_it_reads(
     command: Command, saved: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -451,17 +393,6 @@ def test_scaling_does_not_replace_what_it_reads(
     assert own.read_bytes() == Path(saved[0]).read_bytes()
 
 
-def test_force_judges_changes_between_other_machines(
-    command: Command, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    one = str(_one_gpu(tmp_path / "one"))
-    asked = (runs[0], one, "--require", "step_time:+1%", "--format", "json")
-    assert command("compare", *asked).code == 7
-    forced = command("compare", *asked, "--force")
-    (judgement,) = json.loads(forced.out)["gate"]["judgements"]
-    assert (forced.code, judgement["outcome"]) == (10, "fails")
-
-
 def test_output_that_cannot_be_written_is_one_exit_code(
     command: Command, saved: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -471,7 +402,6 @@ def test_output_that_cannot_be_written_is_one_exit_code(
     for arguments in (
         ("report", saved[0], "-o", "{}/out.md"),
         ("compare", *saved, "-o", "{}/out.md"),
-        ("compare", *saved, "--require", "step_time_ms <= 1", "-o", "{}/out.json"),
         ("gate", saved[0], "--require", "step_time_ms <= 500", "-o", "{}/out.json"),
         ("history", str(Path(saved[0]).parent), "-o", "{}/out.csv"),
         ("gate", saved[0], "--save", "main", "--dir", "{}/baselines"),
@@ -506,7 +436,6 @@ def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     ("arguments", "code", "error"),
     [
         (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
-        (("{0}", "{1}", "--require", "step_time:+5%", "--redact"), 2, "--require names devices"),
         (("{0}", "{1}", "--scaling", "--redact"), 2, "--scaling takes runs only"),
         (("{0}", "{1}", "--scaling"), 7, "nothing to compare: runs on two or more numbers"),
         (("--scaling",), 7, "nothing to compare: runs on two or more numbers"),

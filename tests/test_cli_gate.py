@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from scripts.scenarios.model import marked_steps, new_trace
 from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.hostile import HOSTILE
@@ -37,20 +36,16 @@ def test_the_exit_codes(command: Command, slow: str) -> None:
     done = command("gate", slow, "--require", "step_time_ms <= 66")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Gate passed: the condition holds.")
-    assert re.search(
-        r"ok +step_time_ms <= 66 +65\.4 ms +<= 66\.0 ms +561 µs left \(0\.9%\)", done.out
-    )
+    assert re.search(r"ok +step_time_ms <= 66 +65\.4 ms +<= 66\.0 ms *\n", done.out)
     done = command("gate", slow, "--require", "step_time_ms <= 65")
     assert done.code == 10
-    assert re.search(
-        r"FAIL +step_time_ms <= 65 +65\.4 ms +<= 65\.0 ms +4\d\d µs over \(0\.7%\)", done.out
-    )
+    assert re.search(r"FAIL +step_time_ms <= 65 +65\.4 ms +<= 65\.0 ms *\n", done.out)
     assert "What costs most: Both replicas wait 41.2 of 65.4 ms (63%) for input" in " ".join(
         done.out.split()
     )
-    done = command("gate", slow, "--require", "outside_view.devices.power_watts <= 300")
+    done = command("gate", slow, "--require", "memory_peak_gb <= 300")
     assert done.code == 7
-    assert "Switched off (--without nvml, or nvml=False)." in done.out
+    assert "Its allocator was not recorded." in done.out
 
 
 def test_conditions_and_a_budget_together(command: Command, slow: str, tmp_path: Path) -> None:
@@ -98,13 +93,6 @@ def test_against_a_baseline(command: Command, slow: str, fixtures: Path, tmp_pat
     assert "hint: did you mean main?" in done.err
 
 
-def test_strict(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "report.json").write_text(to_json(full_report()), encoding="utf-8")
-    asked = ("gate", "report.json", "--require", "findings.loss.gpu_time_ratio <= 0.9")
-    assert command(*asked).code == 0
-    assert command(*asked, "--strict").code == 7
-
-
 def test_files(command: Command, slow: str, tmp_path: Path) -> None:
     asked = ("gate", slow, "--require", "step_time_ms <= 60", "--junit", "gate.xml")
     assert command(*asked, "-o", "gate.md").code == 10
@@ -115,8 +103,6 @@ def test_files(command: Command, slow: str, tmp_path: Path) -> None:
     assert (done.code, "exists" in done.err) == (6, True)
     assert command(*asked, "-o", "gate.json").code == 10
     assert json.loads(Path("gate.json").read_text("utf-8"))["outcome"] == "failed"
-    assert command(*asked, "-o", "again.xml").code == 10
-    assert ET.parse("again.xml").getroot().tag == "testsuites"
 
 
 def test_github(
@@ -145,7 +131,7 @@ def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path:
         to_json(replace(report, results=type(report.results)())), "utf-8"
     )
     out = ""
-    for text in ("findings absent", "finding:critical absent"):
+    for text in ("finding:info absent", "finding:critical absent"):
         done = command("gate", "report.json", "--require", text, "--github")
         if done.code == 10:
             out = done.out
@@ -166,7 +152,7 @@ def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path:
         (["--baseline", "", "--require", "step_time_ms <= 3"], 2, "the baseline has an empty name"),
         (["--budget", ""], 2, "the path is empty"),
         (["--baseline", "main", "--dir", ""], 2, "the name of the folder is empty"),
-        (["--baseline", "main.json"], 2, "'main.json' cannot name a baseline"),
+        (["--baseline", "main~2"], 2, "'main~2' cannot name a baseline"),
         (["--budget", "nowhere.toml"], 3, "nowhere.toml: no such file"),
         (["--baseline", "main"], 3, "no baseline is called main in .traceview/baselines"),
         (["--baseline", "damaged.json"], 4, "damaged.json: byte 21: not JSON"),
@@ -196,34 +182,9 @@ def test_a_wrong_path(name: str, code: int, message: str, command: Command) -> N
     Path("empty").mkdir()
     Path("damaged.json").write_text('{"schema_version": 1,')
     Path("newer.json").write_text('{"schema_version": 3, "traceview_version": "9.9"}')
-    done = command("gate", name, "--require", "findings absent")
+    done = command("gate", name, "--require", "finding:info absent")
     assert (done.code, done.out) == (code, "")
     assert message in done.err
-
-
-def test_a_condition_on_ops_names_each_op_and_its_limit_at_40_columns(
-    command: Command, tmp_path: Path
-) -> None:
-    """The rows stand below their condition; a share of the baseline is a column of its own."""
-    trace = new_trace()
-    for step in marked_steps(trace, count=4):
-        step.kernel(0, 5, 15, name="gemm", op="dense:MatMul")
-        step.kernel(0, 20, 30, name="relu", op="relu:Relu")
-        step.kernel(0, 35, 45, name="sum", op="relu:Relu")
-    trace.write(tmp_path / "run")
-    condition = "ops.rows[GPU:0].total_ms <= 1"
-    asked = ("gate", str(tmp_path / "run"), "--require", condition)
-    shown = command(*asked, "--width", "80").out
-    for name in ("  GPU:0, dense ", "  GPU:0, relu, relu ", "  GPU:0, relu, sum "):
-        assert re.search(f"FAIL  {name} +40.0 ms  <= 1.00 ms  39.0 ms over \\(40×\\)", shown), shown
-    narrow = command(*asked, "--width", "40").out.splitlines()
-    assert sum("40.0 ms  <= 1.00 ms" in line for line in narrow) == 3
-    saved = command(*asked, "--format", "json")
-    assert [row["where"] for row in json.loads(saved.out)["judgements"][0]["rows"]] == [
-        "GPU:0, dense",
-        "GPU:0, relu, relu",
-        "GPU:0, relu, sum",
-    ]
 
 
 def test_no_steps(command: Command) -> None:
@@ -246,7 +207,7 @@ def test_a_file_beside_that_cannot_be_written_does_not_change_a_verdict(
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", place)
     for condition, code in (
         ("step_time_ms <= 65", 10),
-        ("outside_view.devices.power_watts <= 300", 7),
+        ("memory_peak_gb <= 300", 7),
         ("step_time_ms <= 66", 2),
     ):
         done = command("gate", slow, "--require", condition, *asked)

@@ -209,12 +209,10 @@ def test_an_option_without_a_meaning_is_one_clear_error(
     [
         (("gap", "."), "TABLE gap: no such choice\nhint: did you mean gaps? "),
         (("gaps", ".", "--state", "compute"), "--state compute: no such choice"),
-        (("gaps", ".", "--workers", "0"), "--workers 0: neither a number nor an address"),
+        (("gaps", ".", "--workers", "0"), "--workers 0: not an address"),
         (("gaps", ".", "--min", "50"), "--min 50: not a length of time"),
-        (("gaps", ".", "--columns", ","), "--columns: no column is given"),
-        (("gaps", ".", "--columns", "step,step"), "--columns: step is given twice"),
         (("gaps", ".", "--top", "0"), "invalid value for '--top'"),
-        (("gaps", ".", "--format", "xml"), "invalid value for '--format'"),
+        (("gaps", ".", "--format", "xml"), "--format xml: no such choice"),
         (("hang", ".", "--format", "csv"), "show hang writes no csv"),
     ],
 )
@@ -254,20 +252,6 @@ def test_parquet_needs_pyarrow_and_a_file(
     done = command("show", "gaps", waiting, "-o", str(file))
     assert (done.code, done.out, file.exists()) == (2, "", False)
     assert done.err.splitlines()[1] == "hint: pip install 'traceview[parquet]'"
-
-
-def test_columns_can_be_chosen(command: Command, waiting: str) -> None:
-    chosen = ("--columns", "duration_ps,device", "--columns", "host_event", "--top", "1")
-    done = command("show", "gaps", waiting, "--format", "csv", *chosen)
-    length = str(25 * MS)
-    assert done.out.splitlines() == [
-        "duration_ps,device,host_event",
-        f"{length},GPU:1,IteratorGetNext:IteratorGetNext",
-    ]
-    out = command("show", "gaps", waiting, "--columns", "device,duration").out
-    assert out.splitlines()[3:5] == ["device  duration", "GPU:1    25.0 ms"]
-    wrong = command("show", "gaps", waiting, "--columns", "durations_ps")
-    assert (wrong.code, "did you mean duration_ps?" in wrong.err) == (2, True)
 
 
 def test_the_tables_are_those_of_the_library(

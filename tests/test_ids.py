@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from traceview.base.ids import (
     groups_of,
-    in_order,
-    is_dense,
     is_in,
     labels,
     order_by,
@@ -49,17 +47,6 @@ def test_occurring_and_distinct_are_the_sorted_set(ids: npt.NDArray[Any]) -> Non
     assert [values[i] for i in index.tolist()] == ids.tolist()
 
 
-@pytest.mark.parametrize("count", [1 << 21, (1 << 21) + 1, 1 << 16])
-def test_long_ranges_are_counted_where_there_are_as_many_ids(count: int) -> None:
-    """From 2 ** 22 places on, on both sides of the limit."""
-    ids = (np.arange(count, dtype=np.int64) * 2)[::-1]
-    ids[0], ids[1] = _SPARSE + 1, 4
-    values, index = unique_inverse(ids)
-    expected = sorted(set(ids.tolist()))
-    assert values.tolist() == unique_ids(ids).tolist() == expected
-    assert (values[index] == ids).all()
-
-
 @given(*[st.sampled_from(["i1", "u1", "i2", "i4", "i8"]).flatmap(_ids_of)] * 2)
 def test_membership_and_counts_are_those_of_sets(
     ids: npt.NDArray[Any], known: npt.NDArray[Any]
@@ -82,14 +69,6 @@ def test_labels_and_groups_follow_the_order_of_the_keys(rows: list[tuple[int, in
     assert groups == [[i for i, row in enumerate(rows) if row == key] for key in distinct]
 
 
-@pytest.mark.parametrize(
-    ("ids", "dense"),
-    [([], True), ([0], True), ([_SPARSE - 1], True), ([_SPARSE], False), ([5, -1], False)],
-)
-def test_dense_ids_are_small_and_not_negative(ids: list[int], dense: bool) -> None:
-    assert is_dense(np.array(ids, dtype=np.int64)) is dense
-
-
 @pytest.mark.parametrize("row_count", [1, 10, 10_000])
 @pytest.mark.parametrize("spread", [3, 1 << 20, 1 << 45])
 def test_rows_are_ordered_by_one_key_after_the_other(row_count: int, spread: int) -> None:
@@ -100,12 +79,6 @@ def test_rows_are_ordered_by_one_key_after_the_other(row_count: int, spread: int
     third = random.integers(0, spread, row_count)
     order = order_by(first, second, third)
     assert order.tolist() == np.lexsort((third, second, first)).tolist()
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=5))
-def test_rows_in_order_are_recognized(rows: list[tuple[int, int]]) -> None:
-    keys = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    assert in_order(keys[:, 0], keys[:, 1]) is (rows == sorted(rows))
 
 
 def test_the_largest_numbers_are_ordered_too() -> None:

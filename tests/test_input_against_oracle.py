@@ -18,7 +18,7 @@ from tests.oracle.reading import Host, read_hosts
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.trace.host.input_waits import recorded_stages
+from traceview.trace.host.pipeline import recorded_stages
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "common_source"]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
-from types import ModuleType
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceview.base import sweeps_reference
 from traceview.base.intervals import Int64Array, difference, nesting, places, union
-from traceview.base.sweeping import SWEEPS
 
 _SPAN = 24
 Pairs = list[tuple[int, int]]
@@ -89,19 +84,6 @@ def test_difference_is_the_cells_of_one_and_not_of_the_other(
     assert found.end.tolist() == edges[1::2].tolist()
 
 
-@given(_intervals, st.randoms(use_true_random=False))
-def test_union_does_not_depend_on_order_and_changes_no_input(pairs: Pairs, random: Random) -> None:
-    expected = union(*_columns(sorted(pairs)))
-    random.shuffle(pairs)
-    start, end = _columns(pairs)
-    found = union(start, end)
-    assert (found.start.tolist(), found.end.tolist()) == (
-        expected.start.tolist(),
-        expected.end.tolist(),
-    )
-    assert list(zip(start.tolist(), end.tolist(), strict=True)) == pairs
-
-
 def _opened_before(pairs: Pairs) -> list[int]:
     """The numbers of the intervals in the order in which they open: longer first, then as given."""
     return sorted(range(len(pairs)), key=lambda i: (pairs[i][0], -pairs[i][1]))
@@ -139,12 +121,6 @@ def test_nesting_is_what_a_loop_over_all_pairs_says(pairs: Pairs, shift: int) ->
     assert nest.innermost(times[::-1] + shift).tolist() == expected[::-1]
 
 
-def test_innermost_of_no_instant_is_nothing() -> None:
-    none = np.empty(0, dtype=np.int64)
-    assert nesting(none, none).innermost(np.array([3], dtype=np.int64)).tolist() == [-1]
-    assert nesting(*_columns([(0, 4)])).innermost(none).size == 0
-
-
 @pytest.mark.parametrize("depth", [1, 2, 3, 1023, 1024, 1025])
 def test_deep_and_wide_nests(depth: int) -> None:
     # Each interval holds the next, and an empty-handed sibling stands in front of each.
@@ -169,29 +145,3 @@ def test_places_are_those_of_a_binary_search(
     found = places(known, asked, right=right)
     assert found.dtype == np.int64
     assert found.tolist() == [sum(v < t or (right and v == t) for v in values) for t in times]
-
-
-_EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
-
-
-@pytest.mark.parametrize("sweeps", _EVERY_SWEEPS)
-@given(_intervals, st.lists(st.integers(-16, 47), max_size=30), _far)
-def test_sweeps_compiled_or_not_count_cells(
-    sweeps: ModuleType, pairs: Pairs, times: list[int], shift: int
-) -> None:
-    start, end = _columns(pairs, shift)
-    filled = [a for a, b in zip(start.tolist(), end.tolist(), strict=True) if b > a]
-    assert (sweeps.merged(start, end) is None) is (filled != sorted(filled))
-    order = np.argsort(start, kind="stable")
-    starts, totals = sweeps.merged(start[order], end[order])
-    ends = starts + np.diff(totals)
-    cells = np.concatenate(([0], np.cumsum(_covered(pairs))))
-    edges = np.flatnonzero(np.diff(_covered(pairs).astype(np.int8))) + 1 - 16 + shift
-    assert np.stack((starts, ends), axis=1).reshape(-1).tolist() == edges.tolist()
-    assert totals[0] == 0
-    asked = np.array(times, dtype=np.int64)
-    before = sweeps.covered_before(starts, totals, asked + shift)
-    assert before.tolist() == cells[asked + 16].tolist()
-    for right in (False, True):
-        found = sweeps.places(starts, asked + shift, right).tolist()
-        assert found == [int((starts < t + right).sum()) for t in (asked + shift).tolist()]

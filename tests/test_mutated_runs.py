@@ -13,10 +13,9 @@ from scripts.cuda_trace import MS, U64, CudaTrace
 from scripts.mutated_runs import check_saved, follow, show, sources_in, write_damaged
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from scripts.xspace import XSpace
 from tests.command import Command
 from tests.sidecars import write_sidecar
-from traceview.base.errors import UsageError
+from traceview.base.errors import TraceFormatError, UsageError
 from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
@@ -215,16 +214,10 @@ def test_more_devices_than_a_run_can_have(tmp_path: Path, monkeypatch: pytest.Mo
         trace.gpu(ordinal)
     for step in marked_steps(trace, count=2):
         step.kernel(0, 1, 20)
-    path = trace.write(tmp_path / "logs")
-    space = XSpace.FromString(path.read_bytes())
-    space.planes.add(name=b"/device:GPU:2").stats.add(metadata_id=1, int64_value=7)
-    space.planes[-1].stat_metadata[1].name = b"core_count"
-    path.write_bytes(space.SerializeToString())
-    loaded = load(path)
-    assert len(loaded.device_list) == 5
-    assert loaded.device_list[2].stats["core_count"] == 7
-    assert [row.code for row in loaded.problems] == ["damaged-file"]
-    assert follow(tmp_path / "logs", random.Random(0))
+    trace.write(tmp_path / "logs")
+    for salvage in (False, True):
+        with pytest.raises(TraceFormatError, match="more than 32,768 devices"):
+            load(tmp_path / "logs", salvage=salvage)
 
 
 def test_a_sidecar_with_impossible_numbers(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Do the sweeps, compiled and not, say what a loop in Python says?"""
+"""The compiled sweeps say what the reference says, and that of gaps and walks is what a loop over instants says."""
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -19,87 +19,249 @@ from traceview.base.sweeping import SWEEPS
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
 both = pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
 
-_DTYPES = ("u1", "i2", "i4", "i8")
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_numbers = st.integers(_LEAST, _MOST) | st.integers(-12, 12)
+_Call = Callable[[ModuleType], Any]
 
 
-def _ids(dtype: str) -> st.SearchStrategy[npt.NDArray[Any]]:
-    low = 0 if dtype == "u1" else -9
-    return st.lists(st.integers(low, 30), max_size=12).map(
-        lambda found: np.array(found, dtype=dtype)
+def i64(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)
+
+
+def columns(rows: Sequence[tuple[int, ...]], *dtypes: str) -> list[npt.NDArray[Any]]:
+    """The columns of rows, each of its type."""
+    table = np.array(rows, dtype=np.int64).reshape(-1, len(dtypes))
+    return [table[:, place].astype(dtype) for place, dtype in enumerate(dtypes)]
+
+
+_small = st.integers(-3, 12)
+_numbers = st.integers(_LEAST, _MOST) | _small
+_ids = st.sampled_from(("u1", "i2", "i4", "i8")).flatmap(
+    lambda dtype: st.lists(st.integers(0 if dtype == "u1" else -9, 30), max_size=12).map(
+        lambda ids: np.array(ids, dtype=dtype)
+    )
+)
+_bounds = st.sets(st.integers(-2, 40), max_size=6).map(sorted)
+_gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).map(
+    lambda steps: [
+        (sum(map(sum, steps[:at])) + wait, sum(map(sum, steps[: at + 1])))
+        for at, (wait, _) in enumerate(steps)
+    ]
+)
+
+
+@st.composite
+def covered_before(draw: st.DrawFn) -> _Call:
+    edges = i64(sorted(draw(st.sets(st.integers(-(2**61), 2**61) | _small, max_size=12))))
+    start, end = edges[: edges.size // 2 * 2].reshape(-1, 2).T.copy()
+    covered, times = np.append(0, np.cumsum(end - start)), i64(draw(st.lists(_numbers, max_size=9)))
+    return lambda sweeps: sweeps.covered_before(start, covered, times)
+
+
+@st.composite
+def places(draw: st.DrawFn) -> _Call:
+    values, times = i64(sorted(draw(st.lists(_numbers, max_size=12)))), draw(st.lists(_numbers))
+    right = draw(st.booleans())
+    return lambda sweeps: sweeps.places(values, i64(times), right)
+
+
+@st.composite
+def merged(draw: st.DrawFn) -> _Call:
+    rows = draw(st.lists(st.tuples(_small, st.integers(-2, 9))))
+    start, length = columns(sorted(rows) if draw(st.booleans()) else rows, "i8", "i8")
+    return lambda sweeps: sweeps.merged(start, start + length)
+
+
+@st.composite
+def last_open(draw: st.DrawFn) -> _Call:
+    ends = draw(st.lists(st.integers(0, 20), max_size=14))
+    limits, times = columns(
+        draw(st.lists(st.tuples(st.integers(0, len(ends)), st.integers(-1, 21)))), "i8", "i8"
+    )
+    if draw(st.booleans()):
+        limits, times = np.sort(limits), np.sort(times)
+    return lambda sweeps: sweeps.last_open(i64(ends), limits, times)
+
+
+@st.composite
+def touching(draw: st.DrawFn) -> _Call:
+    # Many events, so that some are skipped in blocks.
+    repeats = draw(st.sampled_from((1, 700)))
+    events = st.tuples(st.integers(0, 40), st.integers(0, 9) | st.just(40))
+    start, length = columns(sorted(draw(st.lists(events, max_size=9)) * repeats), "i8", "i8")
+    end, edges = start + length, draw(_bounds)
+    first, last = i64(edges[: len(edges) // 2 * 2]).reshape(-1, 2).T.copy()
+    return lambda sweeps: sweeps.touching(start, end, sweeps.reaches(end), first, last)
+
+
+@st.composite
+def clearest(draw: st.DrawFn) -> _Call:
+    row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 3))
+    start, length, shows = columns(sorted(draw(st.lists(row, max_size=9))), "i8", "i8", "u2")
+    begin, size, wanted = columns(sorted(draw(st.lists(row, max_size=9))), "i8", "i8", "u2")
+    end, finish = start + length, begin + size + 1
+    return lambda sweeps: sweeps.clearest(
+        start, end, sweeps.reaches(end), shows, begin, finish, wanted, 0.8
     )
 
 
-_small_ids = st.sampled_from(_DTYPES).flatmap(_ids)
+@st.composite
+def overlapping(draw: st.DrawFn) -> _Call:
+    start, end = columns(draw(st.lists(st.tuples(_small, _small))), "i8", "i8")
+    first, last = draw(_small), draw(_small)
+    return lambda sweeps: sweeps.overlapping(start, end, first, last)
 
 
-@both
-@given(st.lists(_numbers, min_size=2, max_size=12, unique=True), st.lists(_numbers, max_size=12))
-@example([_LEAST, _LEAST + 2, _MOST - 1, _MOST], [_LEAST, 0, _MOST])
-def test_covered_time_is_exact_up_to_the_limits_of_int64(
-    sweeps: ModuleType, edges: list[int], times: list[int]
+@st.composite
+def tables_of_ids(draw: st.DrawFn) -> _Call:
+    ids, asked = draw(_ids), draw(_ids | st.lists(_numbers, max_size=9).map(i64))
+    least, most = min([0, *ids.tolist()]), max([0, *ids.tolist()])
+    # A column of a table is no contiguous array.
+    asked = np.stack((asked, asked), axis=1)[:, 1]
+    low = draw(st.sampled_from((least, _LEAST, _MOST)))
+
+    def call(sweeps: ModuleType) -> Any:
+        marks = sweeps.marked(ids, least, most - least + 1)
+        known = sweeps.are_marked(marks.view(np.uint8), asked, low)
+        return marks, known, sweeps.looked_up(np.arange(marks.size), asked, low, -7)
+
+    return call
+
+
+@st.composite
+def earliest(draw: st.DrawFn) -> _Call:
+    ids, times = columns(
+        draw(st.lists(st.tuples(st.integers(-4, 9), st.integers(0, 3)))), "i8", "i8"
+    )
+    return lambda sweeps: sweeps.earliest(ids, times, -4, 14)
+
+
+@st.composite
+def totals(draw: st.DrawFn) -> _Call:
+    rows = draw(
+        st.lists(st.tuples(st.integers(-2, 5), st.integers(-(2**40), 2**40), st.booleans()))
+    )
+    where, values, chosen = columns(rows, draw(st.sampled_from(("i2", "i4", "i8"))), "i8", "u1")
+    marks = None if draw(st.booleans()) else chosen
+    cuts = draw(st.sets(st.integers(0, len(rows)), max_size=4))
+    first = i64(sorted({0, *cuts, len(rows)}))
+    return lambda sweeps: (
+        sweeps.totals(where, values, 6, marks),
+        sweeps.totals_between(values, chosen, first),
+    )
+
+
+@st.composite
+def in_both(draw: st.DrawFn) -> _Call:
+    marks = st.lists(st.integers(0, 1), min_size=5, max_size=5)
+    of_first, of_second = (np.array(draw(marks), dtype=np.uint8) for _ in range(2))
+    first, second = columns(
+        draw(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 3)))), "u1", "i4"
+    )
+    return lambda sweeps: sweeps.in_both(first, of_first, second, of_second)
+
+
+@st.composite
+def lines_of(draw: st.DrawFn) -> _Call:
+    cells = draw(st.lists(st.binary(max_size=4), min_size=1, max_size=4))
+    width = draw(st.integers(1, 3))
+    row = st.lists(
+        st.tuples(st.integers(-1, len(cells) - 1), _numbers), min_size=width, max_size=width
+    )
+    table = i64(draw(st.lists(row, max_size=5))).reshape(-1, width, 2)
+    codes = np.ascontiguousarray(table[:, :, 0].T, dtype=np.int32)
+    numbers = np.ascontiguousarray(table[:, :, 1].T)
+    begin, packed = np.cumsum([0, *map(len, cells)]), np.frombuffer(b"".join(cells), dtype=np.uint8)
+    return lambda sweeps: sweeps.lines_of(codes, numbers, packed, begin)
+
+
+@st.composite
+def codes_of(draw: st.DrawFn) -> _Call:
+    values = draw(st.lists(st.sampled_from([None, "a", "b", "", "a b"])))
+
+    def call(sweeps: ModuleType) -> Any:
+        known: dict[Any, int] = {"b": 0}
+        codes = sweeps.codes_of(np.array(values, dtype=np.object_), known)
+        return codes, np.array(list(known.values()), dtype=np.int64), repr(list(known)).encode()
+
+    return call
+
+
+@st.composite
+def labels_and_groups(draw: st.DrawFn) -> _Call:
+    spread = draw(st.sampled_from((2, 60)))
+    # Many rows, so that the table of labels grows.
+    row = st.tuples(st.integers(-1, spread), st.integers(-1, spread), st.integers(0, 2))
+    rows = draw(st.lists(row, max_size=30)) * draw(st.sampled_from((1, 90)))
+    if draw(st.booleans()):
+        rows += [(number % 70, number // 70, number % 3) for number in range(2500)]
+    keys = columns(rows, "i4", "i4", "u1")
+    return lambda sweeps: (*sweeps.labelled(*keys), *sweeps.grouped(keys[2], 3))
+
+
+@st.composite
+def gaps_between(draw: st.DrawFn) -> _Call:
+    row = st.tuples(st.integers(0, 12), st.integers(-1, 4), st.integers(0, 1), st.integers(-1, 3))
+    events = sorted(draw(st.lists(row, max_size=8)), key=lambda event: event[0])
+    arguments = columns(events, "i8", "i8", "u1", "i4")
+    launched_at = i64(draw(st.lists(st.integers(0, 9), min_size=4, max_size=4)))
+    first, last = draw(st.integers(-1, 8)), draw(st.integers(4, 16))
+    return lambda sweeps: sweeps.gaps_between(*arguments, launched_at, first, last)
+
+
+@st.composite
+def late_until(draw: st.DrawFn) -> _Call:
+    row = st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-1, 2))
+    start, length, after = columns(draw(st.lists(row, max_size=8)), "i8", "i8", "i4")
+    launch = np.array(draw(st.lists(st.integers(-1, 2), min_size=3, max_size=3)), dtype=np.int32)
+    call = st.tuples(st.integers(-2, 16), st.integers(0, 4))
+    calls = columns(draw(st.lists(call, min_size=3, max_size=3)), "i8", "i8")
+    return lambda sweeps: sweeps.late_until(start, start + length, after, launch, *calls, 2)
+
+
+@st.composite
+def cut(draw: st.DrawFn) -> _Call:
+    spans, bounds = draw(_gaps), i64(draw(_bounds))
+    marks = draw(st.lists(st.integers(0, 1), min_size=len(spans), max_size=len(spans)))
+    chosen = None if draw(st.booleans()) else np.array(marks, dtype=np.uint8)
+    return lambda sweeps: sweeps.cut(*columns(spans, "i8", "i8"), bounds, chosen)
+
+
+@st.composite
+def exclusive(draw: st.DrawFn) -> _Call:
+    row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2))
+    events = columns(sorted(draw(st.lists(row, max_size=10))), "i8", "i8", "u1")
+    return lambda sweeps: sweeps.exclusive(*events, 3)
+
+
+@st.composite
+def layered(draw: st.DrawFn) -> _Call:
+    layers = draw(st.lists(_gaps, min_size=1, max_size=4))
+    spans = columns([span for layer in layers for span in layer], "i8", "i8")
+    begin, bounds = np.cumsum([0, *map(len, layers)]), i64(draw(_bounds))
+    first, last = draw(st.integers(-2, 20)), draw(st.integers(-2, 40))
+    return lambda sweeps: sweeps.layered(*spans, begin, bounds, first, last)
+
+
+def plain(found: Any) -> Any:
+    """What a sweep gives, with the types of its arrays."""
+    if isinstance(found, np.ndarray):
+        return found.dtype, found.tolist()
+    return tuple(map(plain, found)) if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        covered_before, places, merged, last_open, touching, clearest, overlapping, tables_of_ids, earliest, totals, in_both,
+        lines_of, codes_of, labels_and_groups, gaps_between, late_until, cut, exclusive, layered,
+    ],
+)  # fmt: skip
+@given(data=st.data())
+def test_compiled_sweeps_are_those_of_the_reference(
+    calls: Callable[[], st.SearchStrategy[_Call]], data: st.DataObject
 ) -> None:
-    edges = sorted(edges)[: len(edges) // 2 * 2]
-    spans = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True)]
-    while sum(high - low for low, high in spans) > _MOST:
-        spans.remove(max(spans, key=lambda span: span[1] - span[0]))
-    start = np.array([low for low, _ in spans], dtype=np.int64)
-    covered = np.array([0, *accumulate(high - low for low, high in spans)], dtype=np.int64)
-    found = sweeps.covered_before(start, covered, np.array(times, dtype=np.int64))
-    assert found.tolist() == [
-        sum(max(min(high, time) - low, 0) for low, high in spans) for time in times
-    ]
-
-
-@both
-@given(
-    st.lists(st.integers(0, 20), max_size=14),
-    st.lists(st.tuples(st.integers(0, 14), st.integers(-1, 21)), max_size=14),
-    st.booleans(),
-)
-@example([5, 3, 4], [(0, 0), (3, 3), (3, 4)], True)
-@example([5, 5], [(2, 4), (1, 4)], False)
-def test_last_open_is_the_last_that_ends_later(
-    sweeps: ModuleType, ends: list[int], queries: list[tuple[int, int]], rises: bool
-) -> None:
-    limits = [min(limit, len(ends)) for limit, _ in queries]
-    times = [time for _, time in queries]
-    if rises:
-        limits, times = sorted(limits), sorted(times)
-    end, limit, time = (np.array(values, dtype=np.int64) for values in (ends, limits, times))
-    found = sweeps.last_open(end, limit, time)
-    if limits != sorted(limits) or times != sorted(times):
-        assert found is None
-        return
-    expected = [
-        max((place for place in range(at) if ends[place] > moment), default=-1)
-        for at, moment in zip(limits, times, strict=True)
-    ]
-    assert found.tolist() == expected
-
-
-@both
-@pytest.mark.parametrize("stretched", [1, 700])
-@given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9) | st.just(40)), max_size=14),
-    st.lists(st.integers(-1, 50), max_size=8, unique=True),
-)
-def test_touching_events_are_those_of_a_loop(
-    sweeps: ModuleType, stretched: int, events: list[tuple[int, int]], edges: list[int]
-) -> None:
-    # Many events, so that some are skipped in blocks.
-    events = sorted((begin, begin + size) for begin, size in events for _ in range(stretched))
-    edges = sorted(edges)[: len(edges) // 2 * 2]
-    spans = list(zip(edges[::2], edges[1::2], strict=True))
-    start, end = np.array(events, dtype=np.int64).reshape(-1, 2).T.copy()
-    first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
-    found = sweeps.touching(start, end, sweeps.reaches(end), first, last)
-    assert found.tolist() == [
-        place
-        for place, (begin, finish) in enumerate(events)
-        if any(begin < high and finish > low for low, high in spans)
-    ]
+    call = data.draw(calls())
+    assert plain(call(SWEEPS)) == plain(call(sweeps_reference))
 
 
 @given(
@@ -111,401 +273,6 @@ def test_the_largest_between_two_places(values: list[int], spans: list[tuple[int
     first, last = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
     found = largest_between(np.array(values, dtype=np.int64), first, last, -2)
     assert found.tolist() == [max(-2, *values[low:high], -2) for low, high in spans]
-
-
-@both
-@given(
-    st.lists(st.tuples(st.integers(-3, 12), st.integers(-3, 12)), max_size=12),
-    st.integers(-4, 13),
-    st.integers(-4, 13),
-)
-@example([(3, 3), (5, 5), (2, 3)], 3, 5)
-def test_overlapping_events_are_those_of_a_loop(
-    sweeps: ModuleType, events: list[tuple[int, int]], first: int, last: int
-) -> None:
-    table = np.array(events, dtype=np.int64).reshape(-1, 2)
-    found = sweeps.overlapping(table[:, 0].copy(), table[:, 1].copy(), first, last)
-    assert found.tolist() == [
-        place
-        for place, (start, end) in enumerate(events)
-        if start < last and (end > first or start == end >= first)
-    ]
-
-
-@both
-@given(_small_ids, _small_ids)
-def test_tables_of_ids_are_those_of_sets(
-    sweeps: ModuleType, ids: npt.NDArray[Any], asked: npt.NDArray[Any]
-) -> None:
-    least, most = min([0, *ids.tolist()]), max([0, *ids.tolist()])
-    marks = sweeps.marked(ids, least, most - least + 1)
-    assert marks.dtype == np.bool_
-    assert (np.flatnonzero(marks) + least).tolist() == sorted(set(ids.tolist()))
-    found = sweeps.are_marked(marks.view(np.uint8), asked, least)
-    assert found.dtype == np.bool_
-    assert found.tolist() == [number in set(ids.tolist()) for number in asked.tolist()]
-    # A column of a table is no contiguous array.
-    strided = np.stack((asked, asked), axis=1)[:, 1]
-    assert sweeps.are_marked(marks.view(np.uint8), strided, least).tolist() == found.tolist()
-    table = np.arange(100, 100 + marks.size)
-    looked_up = sweeps.looked_up(table, asked, least, -7)
-    assert looked_up.tolist() == [
-        100 + number - least if least <= number <= most else -7 for number in asked.tolist()
-    ]
-
-
-@both
-@given(st.lists(st.tuples(st.integers(-4, 9), st.integers(0, 3)), max_size=14))
-def test_earliest_is_the_first_of_the_least(
-    sweeps: ModuleType, events: list[tuple[int, int]]
-) -> None:
-    table = np.array(events, dtype=np.int64).reshape(-1, 2)
-    found = sweeps.earliest(table[:, 0].copy(), table[:, 1].copy(), -4, 14)
-    expected = [
-        min(
-            (place for place, (id_, _) in enumerate(events) if id_ == wanted),
-            key=lambda place: events[place][1],
-            default=-1,
-        )
-        for wanted in range(-4, 10)
-    ]
-    assert found.tolist() == expected
-
-
-_valued = st.lists(
-    st.tuples(st.integers(-2, 5), st.integers(-(2**40), 2**40), st.booleans()), max_size=14
-)
-
-
-@both
-@given(_valued, st.sampled_from(_DTYPES[1:]), st.booleans())
-def test_totals_are_sums(
-    sweeps: ModuleType, rows: list[tuple[int, int, bool]], dtype: str, is_every: bool
-) -> None:
-    places = np.array([place for place, *_ in rows], dtype=dtype)
-    values = np.array([value for _, value, _ in rows], dtype=np.int64)
-    chosen = np.array([mark for *_, mark in rows], dtype=np.uint8)
-    found = sweeps.totals(places, values, 6, *(() if is_every else (chosen,)))
-    expected = [
-        sum(value for at, value, mark in rows if at == place and (is_every or mark))
-        for place in range(6)
-    ]
-    assert found.tolist() == expected
-
-
-@both
-@given(_valued, st.sets(st.integers(0, 14), max_size=4))
-def test_totals_between_are_sums(
-    sweeps: ModuleType, rows: list[tuple[int, int, bool]], cuts: set[int]
-) -> None:
-    first = [0, *sorted(cut for cut in cuts if cut <= len(rows)), len(rows)]
-    found = sweeps.totals_between(
-        np.array([value for _, value, _ in rows], dtype=np.int64),
-        np.array([mark for *_, mark in rows], dtype=np.uint8),
-        np.array(first, dtype=np.int64),
-    )
-    expected = [
-        sum(value for _, value, mark in rows[low:high] if mark) for low, high in pairwise(first)
-    ]
-    assert found.tolist() == expected
-
-
-@both
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=9),
-    st.lists(st.booleans(), min_size=4, max_size=4),
-    st.lists(st.booleans(), min_size=5, max_size=5),
-)
-def test_rows_are_marked_by_both_numbers(
-    sweeps: ModuleType, rows: list[tuple[int, int]], of_first: list[bool], of_second: list[bool]
-) -> None:
-    found = sweeps.in_both(
-        np.array([first for first, _ in rows], dtype=np.uint8),
-        np.array(of_first, dtype=np.uint8),
-        np.array([second for _, second in rows], dtype=np.int32),
-        np.array(of_second, dtype=np.uint8),
-    )
-    assert found.dtype == np.bool_
-    assert found.tolist() == [of_first[a] and of_second[b + 1] for a, b in rows]
-
-
-@both
-@given(st.lists(st.sampled_from([None, "a", "b", "", "a b", ("1.5",)]), max_size=20))
-def test_codes_go_on_from_what_is_known(sweeps: ModuleType, values: list[Any]) -> None:
-    known: dict[Any, int] = {"b": 0}
-    array = np.empty(len(values), dtype=np.object_)
-    array[:] = values
-    codes = sweeps.codes_of(array, known)
-    assert codes.dtype == np.int32
-    names = list(known)
-    assert [names[code] for code in codes.tolist()] == values
-    assert names == list(dict.fromkeys(["b", *values]))
-    assert list(known.values()) == list(range(len(known)))
-
-
-@both
-@given(
-    st.lists(st.binary(max_size=4), min_size=1, max_size=4),
-    st.integers(1, 3).flatmap(
-        lambda columns: st.lists(
-            st.lists(st.tuples(st.integers(-1, 3), _numbers), min_size=columns, max_size=columns),
-            max_size=5,
-        )
-    ),
-)
-@example([b"x"], [[(-1, _LEAST)], [(-1, _MOST)], [(-1, 0)], [(-1, -10)]])
-def test_lines_are_cells_with_commas(
-    sweeps: ModuleType, cells: list[bytes], lines: list[list[tuple[int, int]]]
-) -> None:
-    lines = [[(min(code, len(cells) - 1), number) for code, number in line] for line in lines]
-    width = len(lines[0]) if lines else 2
-    table = np.array(lines, dtype=np.int64).reshape(-1, width, 2)
-    codes = np.ascontiguousarray(table[:, :, 0].T, dtype=np.int32)
-    numbers = np.ascontiguousarray(table[:, :, 1].T)
-    begin = np.cumsum([0, *map(len, cells)], dtype=np.int64)
-    packed = np.frombuffer(b"".join(cells), dtype=np.uint8)
-    expected = b"".join(
-        b",".join(str(number).encode() if code < 0 else cells[code] for code, number in line)
-        + b"\n"
-        for line in lines
-    )
-    assert sweeps.lines_of(codes, numbers, packed, begin) == expected
-
-
-@both
-@given(st.lists(st.integers(0, 4), max_size=20))
-def test_places_are_grouped_by_code(sweeps: ModuleType, codes: list[int]) -> None:
-    places, begin = sweeps.grouped(np.array(codes, dtype=np.uint8), 5)
-    assert (places.dtype, begin.dtype) == (np.int64, np.int64)
-    found = [places[low:high].tolist() for low, high in pairwise(begin.tolist())]
-    assert found == [[at for at, code in enumerate(codes) if code == wanted] for wanted in range(5)]
-
-
-def _labelled(sweeps: ModuleType, rows: list[tuple[int, int, int]]) -> None:
-    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    label, begin = sweeps.labelled(
-        table[:, 0].astype(np.int32), table[:, 1].astype(np.int32), table[:, 2].astype(np.uint8)
-    )
-    assert (label.dtype, begin.dtype) == (np.int32, np.int64)
-    distinct = list(dict.fromkeys(rows))
-    assert label.tolist() == [distinct.index(row) for row in rows]
-    assert begin.tolist() == [rows.index(row) for row in distinct]
-
-
-@both
-@given(st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(0, 2)), max_size=30))
-@example([(0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 0, 0)])
-def test_rows_are_labelled_as_they_first_occur(
-    sweeps: ModuleType, rows: list[tuple[int, int, int]]
-) -> None:
-    _labelled(sweeps, rows)
-
-
-@both
-def test_labels_stay_when_their_table_grows(sweeps: ModuleType) -> None:
-    rows = [(number % 70, number // 70, number % 3) for number in range(2500)]
-    _labelled(sweeps, rows[::2] + rows[:300] + rows)
-    # Where only the last column differs, some of so many meet in the table.
-    _labelled(sweeps, [(0, 0, number) for number in range(256)])
-
-
-_device_events = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(-1, 4), st.booleans(), st.integers(-1, 3)),
-    max_size=8,
-).map(lambda events: sorted(events, key=lambda event: event[0]))
-
-
-@both
-@given(
-    _device_events,
-    st.integers(-1, 8),
-    st.integers(4, 16),
-    st.lists(st.integers(0, 9), min_size=4, max_size=4),
-)
-@example(
-    [(0, 2, False, 0), (1, 1, True, 1), (5, 1, False, 0), (5, 1, False, 1)], 0, 9, [4, 3, 0, 0]
-)
-@example(
-    [(0, 2, False, 0), (0, 2, False, 1), (5, 1, False, -1), (5, 1, False, 1)], 2, 6, [4, 3, 0, 0]
-)
-@example([(0, 2, True, 0), (1, 1, False, 1), (1, 1, True, 0), (1, 1, True, 0)], 0, 6, [4, 3, 0, 0])
-def test_gaps_are_what_no_event_covers(
-    sweeps: ModuleType,
-    events: list[tuple[int, int, bool, int]],
-    first: int,
-    last: int,
-    launched_at: list[int],
-) -> None:
-    start, duration, wins, launch = (
-        np.array(column, dtype=dtype)
-        for column, dtype in zip(
-            zip(*events, strict=True) if events else ((),) * 4,
-            ("i8", "i8", "u1", "i4"),
-            strict=True,
-        )
-    )
-    found = sweeps.gaps_between(start, duration, wins, launch, np.array(launched_at), first, last)
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
-    real = [at for at, (_, length, _, _) in enumerate(events) if length > 0]
-    free = [
-        moment
-        for moment in range(first, last)
-        if not any(events[at][0] <= moment < events[at][0] + events[at][1] for at in real)
-    ]
-    expected = []
-    for begin in (moment for moment in free if moment - 1 not in free):
-        end = next(moment + 1 for moment in free if moment >= begin and moment + 1 not in free)
-        before = [at for at in real if events[at][0] + events[at][1] == begin]
-        after = [at for at in real if events[at][0] == end < last]
-        expected.append(
-            (
-                begin,
-                end,
-                min(before, key=lambda at: (not events[at][2], -events[at][0]), default=-1),
-                min(
-                    after,
-                    key=lambda at: launched_at[events[at][3]] if events[at][3] >= 0 else 99,
-                    default=-1,
-                ),
-            )
-        )
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-
-
-@both
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-1, 2)), max_size=8),
-    st.lists(st.integers(-1, 2), min_size=3, max_size=3),
-    st.lists(st.tuples(st.integers(-2, 16), st.integers(0, 4)), min_size=3, max_size=3),
-)
-@example([(2, 4, 0), (2, 4, 1)], [0, 1, 2], [(3, 2), (3, 1), (0, 0)])
-def test_the_host_is_late_until_it_launches(
-    sweeps: ModuleType,
-    gaps: list[tuple[int, int, int]],
-    launch: list[int],
-    calls: list[tuple[int, int]],
-) -> None:
-    table = np.array(gaps, dtype=np.int64).reshape(-1, 3)
-    start, end = table[:, 0].copy(), table[:, 0] + table[:, 1]
-    late, launches = sweeps.late_until(
-        start,
-        end,
-        table[:, 2].astype(np.int32),
-        np.array(launch, dtype=np.int32),
-        *np.array(calls, dtype=np.int64).T.copy(),
-        2,
-    )
-    expected = []
-    for begin, length, after in gaps:
-        row = launch[after] if after >= 0 else -1
-        until = begin + length if after < 0 else begin
-        if row >= 0:
-            at, took = calls[row]
-            until = min(max(at + (took if took >= 2 else 0), begin), begin + length)
-        expected.append((until, row))
-    assert list(zip(late.tolist(), launches.tolist(), strict=True)) == expected
-
-
-_gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).map(
-    lambda steps: [
-        (sum(map(sum, steps[:at])) + wait, sum(map(sum, steps[: at + 1])))
-        for at, (wait, _) in enumerate(steps)
-    ]
-)
-
-
-@both
-@given(
-    _gaps,
-    st.sets(st.integers(-1, 40), max_size=6),
-    st.none() | st.lists(st.booleans(), min_size=6, max_size=6),
-)
-@example([(0, 5), (7, 9)], {0, 2, 5, 8}, None)
-@example([(0, 5), (7, 9)], {0, 2, 5, 8}, [False, True])
-def test_spans_are_cut_at_the_bounds_inside_them(
-    sweeps: ModuleType, spans: list[tuple[int, int]], bounds: set[int], marks: list[bool] | None
-) -> None:
-    start, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
-    known = sorted(bounds)
-    chosen = None if marks is None else np.array(marks[: len(spans)], dtype=np.uint8)
-    found = sweeps.cut(start, end, np.array(known, dtype=np.int64), chosen)
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
-    expected = []
-    for number, (begin, finish) in enumerate(spans):
-        inside = [bound for bound in known if begin < bound < finish]
-        if marks is not None and not marks[number]:
-            inside = []
-        for low, high in pairwise([begin, *inside, finish]):
-            expected.append((low, high, number, sum(bound <= low for bound in known)))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
-
-
-def runs(owners: dict[int, int]) -> list[tuple[int, int, int]]:
-    """Start, end and owner of stretches of instants with one owner."""
-    result: list[tuple[int, int, int]] = []
-    for instant, owner in sorted(owners.items()):
-        if result and result[-1][1:] == (instant, owner):
-            result[-1] = (result[-1][0], instant + 1, owner)
-        else:
-            result.append((instant, instant + 1, owner))
-    return result
-
-
-@both
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2)), max_size=10).map(
-        sorted
-    )
-)
-@example([(0, 3, 0), (1, 5, 0), (2, 2, 0), (2, 2, 2)])
-def test_of_events_of_a_class_the_first_begun_has_an_instant(
-    sweeps: ModuleType, events: list[tuple[int, int, int]]
-) -> None:
-    columns = np.array(events, dtype=np.int64).reshape(-1, 3).T.copy()
-    *found, begin = sweeps.exclusive(columns[0], columns[1], columns[2].astype(np.uint8), 3)
-    assert [column.dtype for column in (*found, begin)] == [np.int64, np.int64, np.int32, np.int64]
-    spans = list(zip(*(column.tolist() for column in found), strict=True))
-    for class_, (low, high) in enumerate(pairwise(begin.tolist())):
-        owners: dict[int, int] = {}
-        for number, (start, length, own) in reversed(list(enumerate(events))):
-            if own == class_:
-                owners.update(dict.fromkeys(range(start, start + length), number))
-        assert spans[low:high] == runs(owners)
-
-
-@both
-@given(
-    st.lists(_gaps, min_size=1, max_size=4),
-    st.sets(st.integers(-2, 40), max_size=6),
-    st.integers(-2, 20),
-    st.integers(-2, 40),
-)
-@example([[(1, 9)], [(0, 5), (5, 12)], [(0, 20)]], {0, 7, 9}, 1, 15)
-def test_of_spans_of_layers_the_first_layer_counts(
-    sweeps: ModuleType, layers: list[list[tuple[int, int]]], bounds: set[int], first: int, last: int
-) -> None:
-    spans = [span for layer in layers for span in layer]
-    start, end = np.array(spans, dtype=np.int64).reshape(-1, 2).T.copy()
-    known = sorted(bounds)
-    found = sweeps.layered(
-        start,
-        end,
-        np.cumsum([0, *map(len, layers)]),
-        np.array(known, dtype=np.int64),
-        first,
-        last,
-    )
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int32, np.int32]
-    owners: dict[int, int] = {}
-    for number, (begin, finish) in reversed(list(enumerate(spans))):
-        owners.update(dict.fromkeys(range(max(begin, first), min(finish, last)), number))
-    expected = []
-    for begin, finish, owner in runs(owners):
-        for low, high in pairwise(
-            [begin, *(bound for bound in known if begin < bound < finish), finish]
-        ):
-            expected.append((low, high - low, owner, sum(bound <= low for bound in known)))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
 
 
 _HOSTS = (0, 0, 1, 1)
@@ -678,14 +445,3 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
         assert (pieces.dtype, lengths.dtype) == (np.int32, np.int64)
         assert pieces.tolist() == list(expected[cause])
         assert lengths.tolist() == list(expected[cause].values())
-
-
-@both
-def test_numbers_too_far_from_the_least_are_not_in_a_table(sweeps: ModuleType) -> None:
-    ids = np.array([_LEAST, _LEAST + 1, -3, 4, 5, _MOST], dtype=np.int64)
-    table = np.array([10, 20], dtype=np.int64)
-    assert sweeps.looked_up(table, ids, 4, -1).tolist() == [-1, -1, -1, 10, 20, -1]
-    assert sweeps.looked_up(table, ids, _LEAST, -1).tolist() == [10, 20, -1, -1, -1, -1]
-    assert sweeps.looked_up(table, ids, _MOST, -1).tolist() == [-1] * 5 + [10]
-    marks = np.array([1, 1], dtype=np.uint8)
-    assert sweeps.are_marked(marks, ids, _MOST).tolist() == [False] * 5 + [True]

@@ -17,6 +17,7 @@ from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
 from traceview.report import build, formats, model, saved
 from traceview.trace import model as trace_model
+from traceview.trace.frames import event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from traceview.ledger.table import Ledger
+    from traceview.trace.device.table import Table
     from traceview.trace.windows import StepRange, WindowKind
 
 
@@ -42,45 +44,65 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """One row per device; see `traceview.trace.frames.frames.devices_frame`."""
-        from traceview.trace.frames import frames
+        """One row per device, also of those that did nothing.
 
-        return frames.devices_frame(self)
+        Columns: `device` (key as in the report), `host`, `ordinal` (int64), `kind`, `model`, `event_count`
+        (int64), `memory_held_bytes`, `memory_peak_bytes`, `memory_capacity_bytes` (Int64, missing where not
+        recorded).
+        """
+        return _frame_of(event_tables.devices(self))
 
     @cached_property
     def device_events(self) -> pd.DataFrame:
-        """One row per device event; see `traceview.trace.frames.frames.device_events_frame`."""
-        from traceview.trace.frames import frames
+        """One row per device event that counts as activity, sorted by device and start.
 
-        return frames.device_events_frame(self)
+        Columns: `device`, `stream`, `class`, `name`, `op` (categories; `op` as recorded, missing without);
+        `start_ps`, `duration_ps` (int64, picoseconds since the origin of the run); `bytes`, `correlation_id`,
+        `launch` (Int64; `launch` is the row in `host_events` of the call that launched it, of a replica that of the op), `step` (Int64: the
+        number of the step in which it starts), `p2p`, `opaque` (bool).
+        """
+        return _frame_of(event_tables.device_events(self)).drop(columns="row")
 
     @cached_property
     def copies(self) -> pd.DataFrame:
-        """One row per copy; see `traceview.trace.frames.frames.copies_frame`."""
-        from traceview.trace.frames import frames
+        """One row per copy between host and device or among devices, sorted by device and start.
 
-        return frames.copies_frame(self)
+        Columns: `device`, `direction` (h2d, d2h, d2d), `stream` (categories); `start_ps`, `duration_ps` (int64,
+        picoseconds since the origin of the run); `bytes` (Int64); `host_memory` (category: pageable, pinned,
+        missing where not recorded); `p2p` (bool: to another GPU); `op` (category: the op that issued it, as
+        recorded or around its launch), `thread` (category: the thread that did), `step` (Int64: the number of the step in which it starts).
+        """
+        return _frame_of(event_tables.copies(self)).drop(columns="row")
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """One row per collective and device; see `traceview.trace.frames.frames.collectives_frame`."""
-        from traceview.trace.frames import frames
+        """One row per collective and device that took part, sorted by collective and device.
 
-        return frames.collectives_frame(self)
+        Columns: `collective` (int64, numbered in the order in which they began); `device`, `kind` (all_reduce …),
+        `name`, `op` (categories; `op` missing where not recorded); `start_ps`, `duration_ps` (int64, of a replica
+        from where it hands the op over), `wait_ps` (Int64: longer than the shortest; missing where a device is), `last`
+        (bool: started after all others), `bytes` (Int64, of the collective), `step` (Int64), `by_keys` (bool:
+        matched by recorded keys).
+        """
+        return _frame_of(event_tables.collectives(self))
 
     @cached_property
     def host_events(self) -> pd.DataFrame:
-        """One row per host event; see `traceview.trace.frames.frames.host_events_frame`."""
-        from traceview.trace.frames import frames
+        """One row per host event, in the order of hosts, threads and file; `device_events.launch` points here.
 
-        return frames.host_events_frame(self)
+        Columns: `host`, `thread`, `name` (categories); `start_ps`, `duration_ps` (int64, picoseconds since the
+        origin of the run); `correlation_id` (Int64), `step` (Int64: the number of the step in which it starts).
+        """
+        return _frame_of(event_tables.host_events(self)).drop(columns="row")
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.frames.steps_frame`."""
-        from traceview.trace.frames import frames
+        """One row per step and host, in time order.
 
-        return frames.steps_frame(self)
+        Columns: `host`, `number` (int64), `recorded_number` (Int64), `kind`, `start_ps`, `duration_ps` (int64),
+        `used` (bool: takes part in statistics), `excluded` (why not).
+        """
+        return _frame_of(event_tables.steps(self))
 
     @cached_property
     def gaps(self) -> pd.DataFrame:
@@ -93,32 +115,40 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         from traceview.analysis.facts.selection import select
         from traceview.analysis.measures.context import Context
         from traceview.ledger.gaps import gap_events
-        from traceview.trace.frames.frames import frame_of
 
         context = Context(self, select(self))
         rows = gap_events(context.ledger, context.idle.gaps)
-        return frame_of(rows).astype({"thread": "string"})
+        return _frame_of(rows).astype({"thread": "string"})
 
     @cached_property
     def ops(self) -> pd.DataFrame:
-        """One row per device, op and kernel; see `traceview.trace.frames.frames.ops_frame`."""
-        from traceview.trace.frames import frames
+        """One row per device, class, op and kernel over the whole recording, by device and falling total.
 
-        return frames.ops_frame(self)
+        Columns: `device`, `class`, `op`, `op_type`, `kernel`; `count`, `total_ps`, `self_ps`, `mean_ps`,
+        `median_ps`, `p95_ps` (int64); `share_ratio` (float64, of the device's compute; missing for other
+        classes), `bytes` (Int64).
+        """
+        frame = _frame_of(event_tables.ops(self))
+        return frame.astype({"device": "string", "class": "string"})
 
     @cached_property
     def active_devices(self) -> pd.DataFrame:
-        """One row per step; see `traceview.trace.frames.frames.active_devices_frame`."""
-        from traceview.trace.frames import frames
+        """One row per step of each host: which of its devices computed or communicated in it.
 
-        return frames.active_devices_frame(self)
+        Columns: `host`, `step` (int64, its number), `start_ps` (int64), `device_count` (int64); `devices`, `joined`,
+        `left` (text: keys of devices with commas between; what changed against the step before it).
+        """
+        return _frame_of(event_tables.active_devices(self))
 
     @cached_property
     def input_stages(self) -> pd.DataFrame:
-        """One row per stage of the input pipelines; see `traceview.trace.frames.frames.input_stages_frame`."""
-        from traceview.trace.frames import frames
+        """One row per stage of the input pipelines over the whole recording, by host and falling self time.
 
-        return frames.input_stages_frame(self)
+        Columns are the fields of `traceview.trace.host.pipeline.InputStage`: `host`, `name`, `threads` (text);
+        `blocking`, `injected` (bool); `calls`, `total_ps`, `self_ps`, `waiting_ps`, `slow_count`, `parallelism`,
+        `buffer_limit`, `buffered_median` (Int64); `empty_ratio` (float64).
+        """
+        return _frame_of(event_tables.input_stages(self))
 
 
 def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> Trace:
@@ -264,6 +294,12 @@ def _listed(side: Source | Sequence[Source]) -> list[Source]:
     if isinstance(side, (list, tuple)):
         return list(side)
     return [cast("Source", side)]
+
+
+def _frame_of(table: Table) -> pd.DataFrame:
+    from traceview.trace.frames.frames import frame_of
+
+    return frame_of(table)
 
 
 def _frame(rows: Iterable[Any]) -> pd.DataFrame:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import re
 from pathlib import Path
 
 import pytest
@@ -12,15 +10,14 @@ import pytest
 from tests.command import Command
 from tests.reports import bare_report, full_report
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.comparison.baselines import baseline_called, checked_name, paths_called, reduced
+from traceview.comparison.baselines import baseline_called, checked_name, file_content
 from traceview.comparison.build import compare
-from traceview.document.json_text import encoded
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.saved import load_report
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
-MOST_BYTES = 100_000
+MOST_BYTES = 30_000
 
 
 @pytest.fixture
@@ -31,27 +28,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["slow-input-2", "keras-fit-4", "no-markers-2", "plain-1"])
-def test_a_reduced_report_compares_as_the_whole_one(
-    name: str, fixtures: Path, tmp_path: Path
-) -> None:
+def test_a_baseline_compares_as_its_run(name: str, fixtures: Path, tmp_path: Path) -> None:
     whole = analyze(fixtures / name, lanes=True)
-    small = reduced(whole)
-    path = tmp_path / "small.json"
-    path.write_bytes(encoded(small))
+    path = tmp_path / "small.json.gz"
+    path.write_bytes(file_content(whole))
     assert path.stat().st_size <= MOST_BYTES
-    assert small.reduced
     again = load_report(path)
-    assert again == small
+    assert file_content(again) == file_content(whole)
     other = analyze(fixtures / "custom-loop-2")
     assert compare([again], [other], force=True) == compare([whole], [other], force=True)
     assert compare([other], [again], force=True) == compare([other], [whole], force=True)
-    assert reduced(again) == small
 
 
 def test_a_damaged_compressed_report_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = gzip.compress(encoded(reduced(full_report())))
+    content = file_content(full_report())
     path = tmp_path / "r.json.gz"
     for damaged, problem in (
         (content[:-30], "ends too early"),
@@ -67,27 +59,16 @@ def test_a_damaged_compressed_report_is_refused(
         load_report(path)
 
 
-def test_saving_listing_showing_and_removing(
-    command: Command, fixtures: Path, folder: Path
-) -> None:
+def test_saving_and_showing(command: Command, fixtures: Path, folder: Path) -> None:
     logs = str(fixtures / "slow-input-2")
-    assert "No baseline" in command("gate", "--baselines").out
     done = command("gate", logs, "--save", "main")
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("traceview: saved .traceview/baselines/main.json (")
-    assert re.search(r"main .* 2 × replica +1 +65\.4 ms +5 ", command("gate", "--baselines").out)
-    (row,) = json.loads(command("gate", "--baselines", "--format", "json").out)["baselines"]
-    assert (row["name"], row["bytes"]) == ("main", (folder / "main.json").stat().st_size)
-    assert "(63%)" in command("analyze", str(folder / "main.json")).out
-    full = command("analyze", str(folder / "main.json"), "--full").out
-    assert "A reduced report, as baselines are, without timeline, idle, " in full
+    assert done.err.startswith("traceview: saved .traceview/baselines/main (")
+    assert "(63%)" in command("analyze", str(folder / "main" / "1.json.gz")).out
+    assert "1 report" in command("history", str(folder)).out
     done = command("gate", logs, "--save", "main")
-    assert (done.code, ".traceview/baselines/main.json exists" in done.err) == (6, True)
+    assert (done.code, ".traceview/baselines/main/1.json.gz exists" in done.err) == (6, True)
     assert command("gate", logs, "--save", "main", "--force").code == 0
-    done = command("gate", "--remove", "main")
-    assert done.err == "traceview: removed .traceview/baselines/main.json\n"
-    done = command("gate", "--remove", "main")
-    assert (done.code, "no baseline is called main" in done.err) == (3, True)
 
 
 def test_a_baseline_of_several_captures(
@@ -96,30 +77,17 @@ def test_a_baseline_of_several_captures(
     """Each capture has a file; fewer captures leave none behind; one that is given again counts once."""
     captures = [str(fixtures / name) for name in ("slow-input-2", "plain-1", "custom-loop-2")]
     assert command("gate", *captures, captures[0], "--save", "main").code == 0
-    names = ["main.json", "main~2.json", "main~3.json"]
-    assert sorted(path.name for path in folder.iterdir()) == names
-    runs = [report.source.run for report in baseline_called(folder, "main").reports]
+    names = ["1.json.gz", "2.json.gz", "3.json.gz"]
+    assert sorted(path.name for path in (folder / "main").iterdir()) == names
+    runs = [report.source.run for report in baseline_called(folder, "main")]
     assert runs == [analyze(capture).source.run for capture in captures]
-    assert re.search(r"main .* +3 +", command("gate", "--baselines").out)
-    (folder / "main~2.json").write_text("{")
-    assert "main cannot be read" in command("gate", "--baselines").out
+    (folder / "main" / "2.json.gz").write_text("{")
     assert command("gate", captures[0], "--baseline", "main").code == 4
     assert command("gate", *captures[:2], "--save", "main", "--force", "--redact").code == 0
-    assert sorted(path.name for path in folder.iterdir()) == names[:2]
-    assert not any(b"vm-" in path.read_bytes() for path in folder.iterdir())
-    assert len(command("gate", "--remove", "main").err.splitlines()) == 2
-
-
-def test_what_cannot_be_read_is_listed_with_the_reason(
-    command: Command, fixtures: Path, folder: Path
-) -> None:
-    assert command("gate", str(fixtures / "plain-1"), "--save", "main").code == 0
-    (folder / "cut.json").write_text('{"schema_version": 1')
-    (folder / "notes.txt").write_text("no baseline")
-    done = command("gate", "--baselines")
-    assert done.code == 0
-    assert "cut cannot be read: byte 20: not JSON: the file ends too early" in done.out
-    assert "notes" not in done.out
+    assert sorted(path.name for path in (folder / "main").iterdir()) == names[:2]
+    assert not any(
+        b"vm-" in gzip.decompress(path.read_bytes()) for path in (folder / "main").iterdir()
+    )
 
 
 def test_a_run_without_steps_is_no_baseline(command: Command, folder: Path, tmp_path: Path) -> None:
@@ -134,7 +102,7 @@ def test_a_run_without_steps_is_no_baseline(command: Command, folder: Path, tmp_
 def test_names() -> None:
     for name in ("main", "v1.2", "4-gpus", "a_b+c"):
         assert checked_name(name) == name
-    for name in ("../x", "a/b", "", ".hidden", "-x", "a b", "x.json", "a~2", "a" * 65, "é"):
+    for name in ("../x", "a/b", "", ".hidden", "-x", "a b", "a~2", "a" * 65, "é"):
         with pytest.raises(UsageError, match="cannot name a baseline"):
             checked_name(name)
 
@@ -143,18 +111,16 @@ def test_names() -> None:
     ("name", "hint"),
     [
         ("mian", "did you mean main?"),
-        ("MAIN", "did you mean main?"),
         ("v1", "did you mean v1.2?"),
         ("else", "there is main, v1.2"),
-        ("main.json", "the file is named after it: main"),
     ],
 )
 def test_an_unknown_name_leads_to_the_nearest(name: str, hint: str, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for known in ("main", "v1.2"):
-        (folder / f"{known}.json").write_text("{}")
+        (folder / known).mkdir(parents=True)
+        (folder / known / "1.json.gz").write_text("{}")
     with pytest.raises(TraceviewError) as caught:
-        paths_called(folder, name)
+        baseline_called(folder, name)
     assert caught.value.hint == hint
 
 
@@ -163,13 +129,9 @@ def test_an_unknown_name_leads_to_the_nearest(name: str, hint: str, folder: Path
     [
         (["gate", "--save", "main"], "missing argument 'LOGDIR'"),
         (["gate", "a", "b", "--run", "x"], "--run goes with one LOGDIR"),
-        (["gate", "logs", "--remove", "main"], "LOGDIR and --remove exclude each other"),
-        (["gate", "logs", "--save", "a", "--strict"], "--strict and --save exclude each other"),
-        (["gate", "--baselines", "--remove", "a"], "--remove and --baselines exclude each other"),
-        (["gate", "--baselines", "--format", "junit"], "--baselines writes no junit"),
+        (["gate", "logs", "--save", "a", "--github"], "--github and --save exclude each other"),
         (["gate", "logs", "--redact", "--require", "busy_ratio >= 0"], "--redact needs --save"),
-        (["gate", "--baselines", "--dir", "nowhere"], "nowhere is no folder"),
-        (["gate", "--baselines", "--dir", ""], "the name of the folder is empty"),
+        (["gate", "logs", "--save", "a", "--dir", ""], "the name of the folder is empty"),
         (["history", ""], "the name of the folder is empty"),
         (["compare", "", "logs"], "the path is empty"),
     ],

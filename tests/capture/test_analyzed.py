@@ -58,15 +58,10 @@ def test_the_sidecar_is_read_whole(name: str, reports: dict[str, traceview.Repor
     assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
     assert report.results.environment is not None
     (host,) = report.results.environment.hosts
-    assert host.state == "saved"
     assert host.command.script[0].endswith(".py")
     assert (host.versions.tensorflow or "").startswith("2.")
-    assert host.options.asked is not None
-    assert host.options.in_force in (None, report.capture.hosts[0].tracer_levels)
-    assert host.events.recorded is not None
-    assert host.overhead.profiled_ns is not None
+    assert host.overhead.ratio is not None
     assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
-    assert host.links.missing["gpus"]
     assert "options-ignored" not in [finding.code for finding in report.findings]
 
 

@@ -16,7 +16,7 @@ from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {
     *("--module", "--remote", "--duration", "--timeout", "--demo", "--devices", "--slowdown"),
-    *("--analyze", "--check", "--format", "--help", "-m", "-h"),
+    *("--analyze", "--check", "--help", "-m", "-h"),
 }
 """Options of the command that make no sense in a process that trains anyway."""
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,12 @@ from scripts.scenarios import SCENARIOS
 from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
-from traceview.analysis.parallel import Answer
 from traceview.base.errors import WorkerError
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading import cluster as reading
-from traceview.trace.reading.load import Answering, load
+from traceview.trace.reading.load import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("no_terminal")]
 
@@ -105,35 +104,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.end()
 
 
-def report_by(cluster: Cluster, logdir: Path) -> str:
-    with reading.Cluster(cluster.address, keeps=True) as readers:
-        return report_of(logdir, readers)
-
-
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
-    with reading.Cluster(cluster.address) as readers:
-        return load(logdir, readers=readers)
+    return load(logdir, readers=reading.Cluster(cluster.address))
+
+
+def report_by(cluster: Cluster, logdir: Path) -> str:
+    return to_json(analyze(loaded_by(cluster, logdir)))
 
 
 # The same report
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_fixtures(name: str, two_workers: Cluster, fixtures: Path) -> None:
-    assert report_by(two_workers, fixtures / name) == report_of(fixtures / name)
 
 
 @pytest.mark.parametrize("name", OF_SEVERAL_HOSTS)
 def test_scenarios_of_several_hosts(name: str, two_workers: Cluster, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
     assert report_by(two_workers, tmp_path) == report_of(tmp_path)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
-def test_shared_traces(name: str, two_workers: Cluster, shared_traces: Path) -> None:
-    logdir = shared_traces / name
-    assert report_by(two_workers, logdir) == report_of(logdir)
 
 
 def test_commands_on_sixteen_hosts_of_eight_gpus(
@@ -146,18 +131,6 @@ def test_commands_on_sixteen_hosts_of_eight_gpus(
         alone = command(*words)
         assert alone.code == 0, alone.err
         assert command(*words, "--workers", two_workers.address) == alone
-
-
-def test_an_unreadable_host_is_a_problem_as_in_one_process(
-    two_workers: Cluster, tmp_path: Path
-) -> None:
-    logdir = write_hosts(tmp_path, 3)
-    files = sorted(logdir.rglob("*.xplane.pb"))
-    files[1].write_bytes(b"\x1f\x8b gzip")
-    files[2].write_bytes(files[2].read_bytes()[:-1])
-    trace = loaded_by(two_workers, logdir)
-    assert [problem.code for problem in trace.problems] == ["damaged-file", "damaged-file"]
-    assert report_by(two_workers, logdir) == report_of(logdir)
 
 
 # What a cluster may lack
@@ -274,50 +247,6 @@ def test_what_stopped_before_ends_the_command(
     _, said = process.communicate(timeout=60)
     assert process.returncode == WorkerError.exit_code
     assert b"does not answer" in said.splitlines()[0]
-
-
-def test_what_a_killed_worker_kept_is_read_again(cluster: Cluster, tmp_path: Path) -> None:
-    first, logdir = cluster.add_worker(), write_hosts(tmp_path, 4)
-    answers: list[tuple[int, object]] = []
-    with reading.Cluster(cluster.address, keeps=True) as readers:
-        trace = load(logdir, readers=readers)
-        first.kill()
-        cluster.add_worker()
-        answers += ask_hosts_of(trace, readers)
-        assert sorted(number for number, answer in answers if isinstance(answer, Answer)) == [
-            *range(4)
-        ]
-
-
-def ask_hosts_of(trace: Trace, readers: reading.Cluster) -> list[tuple[int, object]]:
-    """What the hosts answer, from which the same report is made as without them."""
-    alone, ask, answers = to_json(analyze(trace)), readers.ask, []
-
-    class Asked:
-        read = readers.read
-
-        def ask(
-            self, answering: Answering, questions: Mapping[int, object]
-        ) -> Iterator[tuple[int, object]]:
-            for answer in ask(answering, questions):
-                answers.append(answer)
-                yield answer
-
-    assert to_json(analyze(trace, readers=Asked())) == alone
-    return answers
-
-
-@pytest.mark.parametrize("gone", ["worker", "scheduler"])
-def test_what_no_worker_answers_is_computed_here(
-    gone: str, cluster: Cluster, tmp_path: Path
-) -> None:
-    worker, logdir = cluster.add_worker(), write_hosts(tmp_path, 3)
-    with reading.Cluster(cluster.address, keeps=True) as readers:
-        trace = load(logdir, readers=readers)
-        process = worker if gone == "worker" else cluster.scheduler
-        process.kill()
-        process.wait()
-        assert ask_hosts_of(trace, readers) == []
 
 
 def test_ctrl_c_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, new_trace
 from tests.reports import environment, finding, full_report, ledger_sums, loss, of_run
 from traceview.analysis.gpu_time.device_states import DeviceStates, StepStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.environment import Environment
-from traceview.analysis.rules.finding import Evidence, Skipped
+from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
-from traceview.comparison.build import compare, reports_of
-from traceview.comparison.document import aligned_steps, document_of, screen_of, sections_of
+from traceview.comparison.build import compare
+from traceview.comparison.document import document_of, screen_of, sections_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import Level, RunSpread
 from traceview.comparison.parts import finding_differences, op_differences
 from traceview.comparison.sides import capture_steps, whole
 from traceview.comparison.verdict import percent, ratio_words, verdict_of
 from traceview.document import markdown, terminal
-from traceview.document.figures import AlignedSteps
 from traceview.document.html import printer
-from traceview.document.html.figures_svg import drawn
 from traceview.report.model import Report
 
 MS = 10**9
@@ -225,18 +220,17 @@ def state(key: str, difference_ps: int, direction: Any) -> StateDifference:
 
 
 @pytest.mark.parametrize(
-    ("difference_ms", "direction", "severity", "is_shown", "is_within_noise"),
+    ("difference_ms", "direction", "severity", "is_shown"),
     [
-        (5, "slower", "info", True, False),
-        (5, "slower", "warning", True, False),
-        (5, "none", "info", False, False),
-        (5, "none", "warning", True, True),
-        (1, "slower", "warning", False, False),
-        (5, "unknown", "info", True, False),
+        (5, "slower", "info", True),
+        (5, "slower", "warning", True),
+        (5, "none", "warning", False),
+        (1, "slower", "warning", False),
+        (5, "unknown", "info", True),
     ],
 )
 def test_a_finding_is_new_where_its_states_are_longer(
-    difference_ms: int, direction: str, severity: Any, is_shown: bool, is_within_noise: bool
+    difference_ms: int, direction: str, severity: Any, is_shown: bool
 ) -> None:
     about = finding(code="input-bound", severity=severity, loss=loss(0.2, "input", ps=8 * MS))
     with_it, without = replace(report(10), findings=(about,)), report(10)
@@ -244,7 +238,6 @@ def test_a_finding_is_new_where_its_states_are_longer(
     came = finding_differences([without], [with_it], 100 * MS, states)
     went = finding_differences([with_it], [without], 100 * MS, states)
     assert [row.status for row in (*came, *went)] == (["came", "went"] if is_shown else [])
-    assert {row.is_within_noise for row in (*came, *went)} <= {is_within_noise}
 
 
 def test_a_finding_that_costs_another_time_has_changed() -> None:
@@ -566,51 +559,6 @@ def test_names_of_ops_are_hostile() -> None:
         assert "\x1b[31m" not in text
     for text in (in_markdown, on_page):
         assert "<img" not in text
-
-
-def test_the_median_steps_are_drawn_from_one_start(tmp_path: Path) -> None:
-    folders = []
-    for name, length in (("before", 30), ("after", 40)):
-        trace = new_trace()
-        for step in marked_steps(trace, count=3, period_ms=length, marker_ms=length - 1):
-            step.kernel(0, 10, length - 2, name="dense", op="dense:MatMul")
-        trace.write(tmp_path / name)
-        folders.append(tmp_path / name)
-    before, after = (reports_of([folder], lanes=True) for folder in folders)
-    figure = aligned_steps(before, after, states=[state("compute", 10 * MS, "slower")])
-    assert isinstance(figure, AlignedSteps)
-    assert [lane.marked for lane in figure.lanes] == [{"compute"}, {"compute"}]
-    assert [(lane.label, lane.step_ps // MS, lane.note) for lane in figure.lanes] == [
-        ("before GPU:0", 30, ""),
-        ("after GPU:0", 40, "+10.0 ms"),
-    ]
-    for lane, end in zip(figure.lanes, (28, 38), strict=True):
-        compute = [(start, stop) for start, stop, look in lane.pieces if look.key == "compute"]
-        assert compute == [(10 * MS, end * MS)]
-        assert max(stop for _, stop, _ in lane.pieces) == lane.step_ps
-    svg = drawn(figure, lambda _, drawing: drawing)
-    # 740 of 1040 pixels are the longer step.
-    assert 'width="555.0"' in svg
-    assert "+10.0 ms" in svg
-    # Compute, which differs, stands out.
-    assert svg.count('height="26.0"') == 2
-    assert "higher: what differs beyond noise" in svg
-    unmarked = aligned_steps(before, after)
-    assert isinstance(unmarked, AlignedSteps)
-    assert 'height="26.0"' not in drawn(unmarked, lambda _, drawing: drawing)
-
-
-def test_why_median_steps_are_not_drawn_stands_on_the_page(tmp_path: Path) -> None:
-    SCENARIOS["plain"]().write(tmp_path)
-    with_lanes, without = (reports_of([tmp_path], lanes=lanes) for lanes in (True, False))
-    missing = aligned_steps(with_lanes, without)
-    assert isinstance(missing, Skipped)
-    page = printer.render(lambda _: document_of(compare(with_lanes, without), missing))
-    assert "Not drawn: the saved report after holds no timeline." in page
-    SCENARIOS["slow_map"]().write(tmp_path / "host")
-    bare = aligned_steps(with_lanes, reports_of([tmp_path / "host"], lanes=True))
-    assert isinstance(bare, Skipped)
-    assert bare.reason == "no device was recorded in the median step after"
 
 
 def test_a_side_without_devices_has_nothing_gone() -> None:

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("no_terminal")
 LOST = "not in the saved report"
 
 SAID_BY_COMPARE = {
-    "device_time": "does not hold the devices in use, so these are not compared",
     "ledger": f"The difference is not explained by states: the states of {{run}}: {LOST}",
     "op_steps": f"Ops are not compared: those of {{run}} are {LOST}",
     "environment": f"of {{run}}: {LOST}",
@@ -24,10 +23,7 @@ SAID_BY_COMPARE = {
 CONDITIONS = {
     "device_time": "busy_ratio >= 0",
     "ledger": "state.input_ratio <= 1",
-    "path": "path.input_ratio <= 1",
     "balance": "examples_per_second >= 0",
-    "ops": "ops.rows.total_ms <= 10 s",
-    "collectives": "collectives.count >= 0",
 }
 
 

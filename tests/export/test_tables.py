@@ -21,7 +21,7 @@ from traceview.export.formats import TABLES
 from traceview.export.tables import window_tables
 from traceview.ledger.gaps import gap_events
 from traceview.trace.device.table import Table, category, flag, texts, whole
-from traceview.trace.frames import frames
+from traceview.trace.frames.frames import frame_of
 from traceview.trace.windows import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
@@ -55,14 +55,14 @@ def test_tables_are_the_frames_of_the_window(trace: Trace) -> None:
     assert tuple(tables) == TABLES
     selection = select(trace, "trace")
     context = Context(trace, selection)
-    events = frames.device_events_frame(trace).reset_index(names="row")
-    host_events = frames.host_events_frame(trace).reset_index(names="row")
+    events = trace.device_events.reset_index(names="row")
+    host_events = trace.host_events.reset_index(names="row")
     whole_frames = {
         "device_events": events,
         "host_events": host_events,
-        "copies": frames.copies_frame(trace),
-        "gaps": frames.frame_of(gap_events(context.ledger, context.idle.gaps)),
-        "ops": frames.ops_frame(trace),
+        "copies": trace.copies,
+        "gaps": frame_of(gap_events(context.ledger, context.idle.gaps)),
+        "ops": trace.ops,
     }
     for name, frame in whole_frames.items():
         made = as_parquet(tables[name])

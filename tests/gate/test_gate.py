@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from scripts.step_noise import RECORDED, recorded
 from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, loss, of_run, step, step_states
-from traceview.analysis.registry import RULES
 from traceview.comparison.conditions import condition_of
 from traceview.comparison.gate import Subject, judged, outcome_of
 from traceview.comparison.gate_document import message
@@ -58,33 +57,23 @@ def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
         ("step_time_ms < 24", "fails"),
         ("step_time_ms >= 24", "holds"),
         ("step_time_ms > 24", "fails"),
-        ("step_time_ms == 24", "holds"),
-        ("step_time_ms != 24", "fails"),
-        ("steps.median_ms <= 23.999", "fails"),
         ("busy_ratio >= 0.75", "holds"),
         ("busy_ratio >= 0.7501", "fails"),
         ("busy_ratio[GPU:1] >= 75%", "holds"),
-        ("busy_ratio[GPU:2] >= 75%", "unknown"),
-        ("device_time.devices.busy_ratio >= 0.75", "fails"),
-        ("device_time.devices[GPU:0].busy_ratio >= 0.75", "holds"),
-        ("device_time.devices[gpu].busy_ratio >= 0", "holds"),
-        ("device_time.devices[GPU:9].busy_ratio >= 0", "unknown"),
-        ("device_time.devices[GPU:0].d2d_bytes <= 1 MB", "unknown"),
-        ("ledger.devices.states.compile <= 0 ms", "holds"),
-        ("ledger.devices[GPU:0].states.compile > 0 ms", "fails"),
-        ("path.input_ratio <= 1", "unknown"),
+        ("busy_ratio[GPU:9] >= 0", "unknown"),
+        ("memory_peak[GPU:0] <= 7 GB", "holds"),
+        ("memory_peak_gb <= 6", "fails"),
+        ("state.compile_ms <= 0", "holds"),
+        ("state.compile_ms > 0", "fails"),
         ("state.device_wait_ms <= 2", "holds"),
         ("state.device_wait_ms <= 1.9", "fails"),
         ("state.input_ratio[GPU:0] <= 12.5%", "holds"),
-        ("state.no_work_ms == 0", "holds"),
-        ("capture.quality == degraded", "holds"),
-        ("capture.quality == ok", "fails"),
-        ("outside_view.devices.power_watts <= 300", "unknown"),
-        ("results.outside_view absent", "holds"),
-        ("findings absent", "fails"),
+        ("absent_hosts <= 0", "holds"),
         ("finding:few-steps absent", "fails"),
         ("finding:retracing absent", "holds"),
+        ("finding:retracing <= 0", "holds"),
         ("finding:critical absent", "fails"),
+        ("finding:critical <= 0.1%", "fails"),
         ("examples_per_second >= 1", "holds"),
     ],
 )
@@ -95,16 +84,13 @@ def test_both_sides_of_a_limit(text: str, outcome: str) -> None:
 
 def test_what_a_row_says() -> None:
     _, row = only("step_time_ms <= 20")
-    assert (row.measured, row.allowed, row.margin) == (
-        "24.0 ms",
-        "<= 20.0 ms",
-        "4.00 ms over (20.0%)",
-    )
-    assert (row.value, row.limit, row.margin_ratio) == (24 * MS, 20 * MS, -0.2)
-    _, row = only("step_time_ms <= 30")
-    assert row.margin == "6.00 ms left (20.0%)"
+    assert (row.measured, row.allowed) == ("24.0 ms", "<= 20.0 ms")
+    assert (row.value, row.limit) == (24 * MS, 20 * MS)
     _, row = only("busy_ratio >= 80%")
-    assert (row.where, row.margin) == ("GPU:0", "5 points short")
+    assert (row.where, row.measured, row.allowed) == ("GPU:0", "75.0%", ">= 80.0%")
+    _, row = only("finding:critical absent")
+    assert (row.measured, row.allowed) == ("present", "absent")
+    assert str(row.reason).endswith(" (and 1 more)") or row.reason == FULL.findings[0].title
 
 
 def test_a_limit_is_met_by_the_same_number() -> None:
@@ -119,7 +105,6 @@ def test_a_limit_is_met_by_the_same_number() -> None:
         "busy_ratio >= 0.7",
         "busy_ratio >= 70%",
         "busy_ratio <= 0.70",
-        "busy_ratio == 0.7",
     ):
         assert only(text, report=report)[0].outcome == "holds"
 
@@ -138,25 +123,14 @@ def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
     assert (judgement.outcome, row.where) == ("holds", "GPU:1")
 
 
-def test_a_row_without_a_value_is_passed_over_unless_strict() -> None:
-    judgement, _ = only("findings.loss.gpu_time_ratio <= 0.9")
-    assert judgement.outcome == "holds"
-    assert [row.outcome for row in judgement.rows] == ["holds", "unknown", "unknown"]
-    judgement, row = only("findings.loss.gpu_time_ratio <= 0.9", strict=True)
-    assert (judgement.outcome, row.outcome) == ("unknown", "unknown")
-    assert row.where == FULL.findings[1].code
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("step_time_ms <= 3", "no steps: nothing repeats"),
-        ("steps.median_ms <= 3", "no steps: nothing repeats"),
         ("busy_ratio >= 0.1", "no device computed"),
         ("finding:unused-gpu absent", "the capture is unusable"),
-        ("ops.rows.count >= 1", "no events"),
-        ("source.files[a.xplane.pb].sha256 == x", "sha256 is null"),
-        ("outside_view.devices.power_watts <= 1", "not in the saved report"),
+        ("memory_peak_gb <= 1", "its allocator was not recorded"),
+        ("state.input_ratio <= 1", "not in the saved report"),
     ],
 )
 def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
@@ -183,7 +157,7 @@ def test_a_severity_means_the_more_severe_ones_too() -> None:
     mild = replace(FULL, findings=(finding(code="few-steps", severity="info"),))
     assert only("finding:warning absent", report=mild)[0].outcome == "holds"
     assert only("finding:info absent", report=mild)[0].outcome == "fails"
-    assert only("finding:warning absent")[0].rows[0].measured == "critical (and 1 more)"
+    assert str(only("finding:warning absent")[1].reason).endswith(" (and 1 more)")
 
 
 def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subject:
@@ -237,10 +211,6 @@ def test_a_change_of_the_step_on_both_sides_of_its_limit(
     if outcome == "no_verdict":
         assert "the 95% interval of the change is -" in str(row.reason)
         assert str(row.reason).endswith("give 3 captures of each side") == (len(after) < 3)
-    # Strictly, the change decides whatever the noise.
-    strict = judged(side(*after), [condition_of(text)], side(*before), strict=True)
-    is_past = (row.margin_ratio or 0) < 0
-    assert strict.judgements[0].outcome == ("fails" if is_past else "holds")
 
 
 @pytest.mark.parametrize(
@@ -355,20 +325,9 @@ def test_what_the_baseline_lacks_cannot_be_judged() -> None:
         replace(row, device="GPU:7") if row.device == "GPU:1" else row for row in times.devices
     )
     other = replace(FULL, results=replace(FULL.results, device_time=replace(times, devices=rows)))
-    judgement, row = only("busy_ratio:-5%", baseline=other, strict=True)
-    assert (judgement.outcome, row.reason) == ("unknown", "the baseline has no GPU:1")
+    judgement, _ = only("busy_ratio:-5%", baseline=other)
+    assert [row.reason for row in judgement.rows][-1] == "the baseline has no GPU:1"
     assert only("step_time:+5%")[1].reason == "no baseline is given"
-
-
-def test_rows_of_one_name_are_not_paired() -> None:
-    """Which of them is which in the baseline, nobody can tell."""
-    table = FULL.results.ops
-    assert table is not None
-    row = table.rows[0]
-    twice = replace(table, rows=(row, replace(row, total_ps=2 * row.total_ps)))
-    report = replace(FULL, results=replace(FULL.results, ops=twice))
-    rows = only("ops.rows.total_ms:+5%", report=report, baseline=FULL)[0].rows
-    assert {row.reason for row in rows} == {"several rows have this name"}
 
 
 def test_runs_on_other_hardware_are_not_compared() -> None:
@@ -384,49 +343,19 @@ def test_runs_on_other_hardware_are_not_compared() -> None:
     assert result.judgements[1].outcome == "holds"
 
 
-@pytest.mark.parametrize("name", ["input-bound", "critical"])
-def test_a_condition_on_a_finding_holds_without_it(name: str) -> None:
-    clean = replace(
-        FULL, findings=(finding(code="retracing", severity="info", loss=loss(0.2, "compile")),)
-    )
-    judgement, row = only(f"findings[{name}].loss.gpu_time_ratio <= 0.1", report=clean, strict=True)
-    assert (judgement.outcome, row.measured, row.allowed) == ("holds", "absent", "<= 10.0%")
-    assert row.reason == f"no finding {name}"
-    assert (
-        only("findings[retracing].loss.gpu_time_ratio <= 0.1", report=clean)[0].outcome == "fails"
-    )
-    none = replace(FULL, findings=())
-    judgement, row = only("findings.loss.gpu_time_ratio <= 0.1", report=none, strict=True)
-    assert (judgement.outcome, row.reason) == ("holds", "no finding")
-
-
-def test_a_finding_that_nothing_is_known_of_is_not_judged() -> None:
-    text = "findings[input-bound].loss.gpu_time_ratio <= 0.1"
+def test_what_a_finding_costs() -> None:
+    costly = replace(FULL, findings=(finding(code="retracing", loss=loss(0.2, "compile")),))
+    assert only("finding:retracing <= 10%", report=costly)[0].outcome == "fails"
+    assert only("finding:retracing <= 20%", report=costly)[0].outcome == "holds"
+    assert only("finding:input-bound <= 10%", report=costly)[0].outcome == "holds"
     left_out = replace(FULL, findings=(), left_out_findings=("input-bound",))
-    judgement, row = only(text, report=left_out)
+    judgement, row = only("finding:input-bound <= 10%", report=left_out)
     assert (judgement.outcome, row.reason) == (
         "unknown",
         "the report leaves out the finding input-bound, which was made",
     )
-    assert only(text, report=bare_report())[1].reason == (
-        "the capture is unusable: the trace holds no device event"
-    )
-    misspelt = replace(FULL, findings=(finding(code="retracing"),))
-    judgement, row = only("findings[inptu-bound].loss.gpu_time_ratio <= 0.1", report=misspelt)
-    assert (judgement.outcome, row.reason) == (
-        "unknown",
-        "there is no row inptu-bound in findings, which has retracing",
-    )
-
-
-def test_a_list_of_rows_that_is_cut_says_so() -> None:
-    made = tuple(finding(code=code) for code in sorted(RULES)[:10])
-    codes = sorted(RULES)
-    # A single short one takes no more room than a note that there is one more.
-    for count, end in ((8, codes[7]), (9, codes[8]), (10, f"{codes[7]}, …")):
-        report = replace(FULL, findings=made[:count])
-        _, row = only("findings[nothing].loss.gpu_time_ratio <= 0.1", report=report)
-        assert str(row.reason).endswith(f", {end}")
+    free = replace(FULL, findings=(finding(code="retracing", loss=None),))
+    assert only("finding:retracing <= 10%", report=free)[1].reason == "it costs no time"
 
 
 def test_a_message_names_eight_rows_and_counts_the_others() -> None:

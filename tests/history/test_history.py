@@ -146,7 +146,7 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
     assert done.code == 0
     assert "14 reports" in text
     assert "cut.json is left out: byte 1: not JSON: the file ends too early." in text
-    assert "Left out, for another file has a report on the same trace: copy.json." in text
+    assert "copy.json is left out: another file has a report on its trace." in text
     assert "host.traceview.json" not in text
 
 

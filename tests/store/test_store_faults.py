@@ -184,7 +184,6 @@ SECRET = "wJalr/XUt+nFEMI"  # a slash, as half of all secrets of AWS have one
         f"s3a://AKIAKEY:{SECRET}@bucket/logs",
         f"gs://AKIAKEY:{SECRET}@bucket/logs",
         f"az://AKIAKEY:{SECRET}@container/logs",
-        f"hf://AKIAKEY:{SECRET}@datasets/ann/runs",
         f"https://AKIAKEY:{SECRET}@127.0.0.1:1/logs",
         "s3://AKIAKEY@bucket/logs",
     ],

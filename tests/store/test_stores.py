@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
@@ -17,10 +15,7 @@ import traceview
 from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
-from traceview.cli.progress import reading
-from traceview.cli.tables import TABLES
 from traceview.store import ranges, service
-from traceview.store.address import location_of
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
@@ -51,14 +46,13 @@ def test_a_report_from_memory_is_the_local_one(
     assert report_of(command, f"{in_memory}/{TRACE}") == local_report
 
 
-def test_several_processes_read_hosts_in_a_store(command: Command, s3: Any, tmp_path: Path) -> None:
+def test_several_hosts_in_a_store(command: Command, s3: Any, tmp_path: Path) -> None:
     logdir = write_hosts(tmp_path / "logs", 4)
     for path in sorted(logdir.rglob("*.xplane.pb")):
         key = path.relative_to(tmp_path).as_posix()
         s3.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
     alone = command("analyze", "s3://bucket/logs", "--format", "json")
     assert (alone.code, alone.err) == (0, "")
-    assert command("analyze", "s3://bucket/logs", "--format", "json", "--workers", "2") == alone
     assert report_of(command, "s3://bucket/logs") == report_of(command, str(logdir))
 
 
@@ -126,39 +120,6 @@ def test_only_the_newest_run_is_looked_into(
     assert "2026_01_04_00_00_00 is newer and not readable" in done.out
 
 
-def test_what_is_read_anew_is_new(memory: Any, in_memory: str, recorded: dict[str, bytes]) -> None:
-    """A program that lives on sees what has come since."""
-    assert traceview.load(in_memory).other_runs == ()
-    memory.pipe_file("/logs/plugins/profile/later/host-a.xplane.pb", recorded[TRACE])
-    assert len(traceview.load(in_memory).other_runs) == 1
-    memory.pipe_file(f"/logs/{TRACE}", recorded[TRACE][:1000])
-    with pytest.raises(traceview.TraceFormatError, match="cut off"):
-        traceview.load(f"{in_memory}/{TRACE}")
-
-
-def test_events_are_read_again(in_memory: str, fixtures: Path) -> None:
-    trace, local = traceview.load(in_memory), traceview.load(fixtures / FIXTURE)
-    line, position = int(local.host_columns.line[0]), int(local.host_columns.position[0])
-    assert trace.stats(line, position) == local.stats(line, position)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [f"show {name}" for name in (*TABLES, "runs")],
-)
-def test_every_command_takes_an_address(words: str, command: Command, in_memory: str) -> None:
-    done = command(*words.split(), in_memory)
-    assert (done.code, "error" in done.err) == (0, False)
-    assert "2026_11_21_07_57_19" in done.out
-
-
-def test_two_runs_are_compared_across_places(
-    command: Command, in_memory: str, fixtures: Path
-) -> None:
-    done = command("compare", str(fixtures / FIXTURE), in_memory, "--force")
-    assert done.code == 0, done.err
-
-
 # Writing
 
 
@@ -207,18 +168,6 @@ def test_a_file_in_a_store_is_the_local_one(
     assert command(*words.split(), logs, "-o", f"memory://out/{name}", "--force").code == 0
 
 
-def test_tables_replace_those_of_another_report(
-    command: Command, memory: Any, fixtures: Path
-) -> None:
-    memory.pipe_file("/out/gaps.csv", b"old")
-    memory.pipe_file("/out/notes.txt", b"mine")
-    assert command("export", str(fixtures / FIXTURE), "--to", "csv", "-o", "memory://out").code == 6
-    forced = ("export", str(fixtures / FIXTURE), "--to", "csv", "-o", "memory://out", "--force")
-    assert command(*forced).code == 0
-    assert memory.cat_file("/out/gaps.csv") != b"old"
-    assert memory.cat_file("/out/notes.txt") == b"mine"
-
-
 def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
     command: Command, memory: Any, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,20 +183,6 @@ def test_no_part_of_a_report_stays_where_the_rest_cannot_be_written(
     done = command("report", str(fixtures / FIXTURE), "-o", "memory://out")
     assert (done.code, done.err) == (11, "traceview: error: memory://out: the store is full\n")
     assert memory.find("/") == ["/out/mine"]
-
-
-@pytest.mark.parametrize("name", ["host-a.xplane.pb", "host-a.traceview.json"])
-def test_no_recorded_file_is_replaced(name: str, command: Command, in_memory: str) -> None:
-    place = f"{in_memory}/{TRACE.rpartition('/')[0]}/{name}"
-    done = command("analyze", in_memory, "-o", place, "--format", "json", "--force")
-    assert (done.code, "is a recorded trace" in done.err) == (2, True)
-
-
-def test_nothing_is_written_to_a_web_server(command: Command, fixtures: Path) -> None:
-    for words in ("analyze", "report", "export --to csv"):
-        logs = str(fixtures / FIXTURE)
-        done = command(*words.split(), logs, "-o", "http://127.0.0.1:1/report.json")
-        assert (done.code, "a web server takes no files" in done.err) == (2, True)
 
 
 # What goes wrong
@@ -306,16 +241,6 @@ def test_nothing_there_in_s3(
         assert f"traceview: error: {place}: {said}" in done.err
 
 
-def test_a_bucket_that_is_not_there_takes_no_report(
-    command: Command, s3: Any, fixtures: Path
-) -> None:
-    done = command("show", "gaps", str(fixtures / FIXTURE), "-o", "s3://no-such-bucket/gaps.csv")
-    assert (done.code, done.err) == (
-        2,
-        "traceview: error: cannot write s3://no-such-bucket/gaps.csv: no bucket is called no-such-bucket\n",
-    )
-
-
 def test_a_server_that_is_not_there(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "PAUSES_S", (0.01,))
     done = command("analyze", "http://127.0.0.1:9/logs")
@@ -357,13 +282,6 @@ def test_addresses_of_nothing(address: str, said: str, command: Command) -> None
     assert (done.code, said in done.err) == (2, True)
 
 
-def test_a_path_is_no_address(tmp_path: Path) -> None:
-    for name in ("logs", "c:/logs", "a:b", "./s3:x", "http:x"):
-        assert isinstance(location_of(name), Path)
-    assert location_of(f"file://{tmp_path}") == tmp_path
-    assert str(location_of(Path("s3://bucket/logs"))) == "s3://bucket/logs"
-
-
 # Hostile stores
 
 
@@ -376,19 +294,6 @@ def test_names_of_files_reach_no_terminal(
         done = command(*words.split(), "memory://logs")
         assert done.code == 0, done.err
         assert not {"\x1b", "\x07"} & set(done.out + done.err)
-
-
-def test_a_viewer_gets_a_copy_inside_its_own_folder(
-    memory: Any, recorded: dict[str, bytes]
-) -> None:
-    from traceview.export.run_copy import copied_run
-    from traceview.trace.reading.locate import choose_run, find_runs
-
-    memory.pipe_file("/logs/plugins/profile/..\\x/..a.xplane.pb", recorded[TRACE])
-    with copied_run(choose_run(find_runs(location_of("memory://logs")), None)) as copy:
-        (file,) = copy.files
-        assert file.resolve().is_relative_to(copy.logdir.resolve())
-        assert file.read_bytes() == recorded[TRACE]
 
 
 class Endless:
@@ -455,60 +360,4 @@ def test_links_out_of_a_web_server_are_not_followed(
     assert other.requests.lines == []
 
 
-def test_only_what_lies_in_a_folder_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_filesystem", lambda *_: Endless(2))
-    assert set(service.Service("memory", "").entries("/logs")) == {"0", "1"}
-
-
-def test_only_links_to_what_lies_in_a_folder_are_listed(
-    serve: Callable[..., FileServer],
-) -> None:
-    server = serve()
-    links = (
-        "a%20b.pb ./c.pb d/ a%2fb.pb %2e%2e/ .. ../x http://127.0.0.1:1/e.pb /f.pb ?C=N #top g/h.pb"
-    )
-    page = "".join(f'<a href="{link}">x</a>' for link in links.split())
-    (server.folder / "index.html").write_text(page, encoding="utf-8")
-    (server.folder / "logs").mkdir()
-    (server.folder / "logs" / "index.html").write_text(page, encoding="utf-8")
-    scheme, _, authority = server.address.partition("://")
-    listed = service.Service(scheme, authority).entries("/logs")
-    assert {name: entry.is_folder for name, entry in listed.items()} == {
-        "a b.pb": False,
-        "c.pb": False,
-        "d": True,
-    }
-
-
 # On a terminal
-
-
-def test_progress_is_shown_on_a_terminal(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr("traceview.cli.progress.PATIENCE_SECONDS", 0)
-    monkeypatch.setattr("traceview.cli.progress._write", shown.append)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with reading(location_of(in_memory), None):
-        traceview.load(in_memory)
-    assert any("reading 234 kB of 234 kB" in text for text in shown)
-    assert shown[-1].isspace()
-
-
-@pytest.mark.parametrize(
-    ("missing", "address"), [("s3fs", "s3://bucket"), ("fsspec", "memory://logs")]
-)
-def test_a_missing_extra_is_named(missing: str, address: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from traceview.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "analyze", address],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        [
-            f"traceview: error: {address.partition(':')[0]}:// needs {missing}",
-            "hint: pip install 'traceview[cloud]'",
-        ],
-    )

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.trace.model import NONE, UNKNOWN_BYTES
+from traceview.trace.model import UNKNOWN_BYTES
 from traceview.trace.strategy.collectives import (
     CollectiveKind,
     Collectives,
@@ -113,38 +111,6 @@ def test_a_late_device_stays_with_its_peers_over_the_bound_of_a_step(tmp_path: P
     assert found.wait_ps.sum() == ms(5)
 
 
-@given(st.permutations(range(3)), st.lists(st.integers(0, 5), min_size=3, max_size=3))
-def test_of_devices_that_start_at_once_none_is_last(order: list[int], starts: list[int]) -> None:
-    start = np.array(starts, dtype=np.int64)[order]
-    zeros = np.zeros(3, dtype=np.int64)
-    found = Collectives(
-        collective=zeros,
-        row=np.arange(3),
-        device=np.arange(3, dtype=np.int16),
-        start_ps=start,
-        duration_ps=10 - start,
-        step=zeros,
-        bytes=zeros,
-        name=zeros.astype(np.int32),
-        op=np.full(3, NONE, dtype=np.int32),
-        kind=zeros.astype(np.uint8),
-        by_keys=zeros.astype(np.bool_),
-        group=zeros,
-        host=zeros,
-        spread_ps=zeros,
-    )
-    last = found.last_among(np.ones(3, dtype=np.bool_))
-    alone = (start == start.max()).sum() == 1
-    assert last.tolist() == [alone and one == start.max() for one in start.tolist()]
-    assert found.wait_ps.min() == 0
-    assert not found.last_among(np.array([True, False, False])).any()
-
-
-def test_no_collective(fixtures: Path) -> None:
-    found = collectives_of(traceview.load(fixtures / "plain-1"))
-    assert (found.count, found.transfer_ps.size, found.wait_ps.size) == (0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -166,19 +132,6 @@ def test_no_collective(fixtures: Path) -> None:
 )
 def test_kinds(name: bytes, kind: str) -> None:
     assert collective_kind(name).name == kind
-
-
-def test_as_a_frame(tmp_path: Path) -> None:
-    SCENARIOS["cut_collectives"]().write(tmp_path)
-    frame = traceview.load(tmp_path).collectives
-    assert frame["wait_ps"].isna().tolist() == [True] + [False] * 14
-    waited = frame[frame["device"] == "GPU:0"]
-    assert waited["wait_ps"].tolist()[1:] == [ms(1)] + [0, ms(1)] * 3
-    assert frame[frame["last"]]["device"].tolist() == ["GPU:1"] * 4
-    assert set(frame["kind"]) == {"all_reduce"}
-    assert set(frame["op"]) == {"allreduce/NcclAllReduce:NcclAllReduce"}
-    assert frame["bytes"].isna().all()
-    assert frame["step"].tolist() == [0] * 3 + [1] * 4 + [2] * 4 + [3] * 4
 
 
 def test_steps_count_for_more_than_the_clocks_of_two_hosts(tmp_path: Path) -> None:

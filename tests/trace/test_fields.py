@@ -98,12 +98,6 @@ def test_another_type_is_left_out_and_named(key: str, value: Any, path: str) -> 
     assert read == Outer(**structs.asdict(NOTHING) | expected)
 
 
-def test_the_largest_numbers_are_kept() -> None:
-    wrong: list[str] = []
-    assert read_as(Outer, {"numbers": [LARGEST, -LARGEST]}, wrong).numbers == (LARGEST, -LARGEST)
-    assert wrong == []
-
-
 @pytest.mark.parametrize("value", [[], "text", 3, True])
 def test_what_is_no_object_at_all_is_said(value: Any) -> None:
     wrong: list[str] = []

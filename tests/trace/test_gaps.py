@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
-from scripts.scenarios import SCENARIOS
 from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
@@ -133,40 +131,6 @@ def test_each_cause_is_shown_by_its_event(cause: str, tmp_path: Path) -> None:
     assert causes(small, tmp_path) == [expected]
 
 
-@pytest.mark.parametrize("cause", EVENTS)
-def test_in_a_graph_call_the_executors_show_it(cause: str, tmp_path: Path) -> None:
-    small = Small(190)
-    small.event("FunctionRun", 120, 185)
-    small.event(EVENTS[cause], 100, 185, thread=small.trace.thread("worker", 2))
-    if cause == "launch":
-        expected: Causes = {"unknown": 20, "launch": 80}
-    else:
-        expected = {"unknown": 20, cause: 65, "launch": 5, "latency": 10}
-    assert causes(small, tmp_path) == [expected]
-
-
-@pytest.mark.parametrize(("first", "second"), list(combinations(STRONG, 2)))
-def test_of_two_causes_at_one_instant_the_first_counts(
-    first: str, second: str, tmp_path: Path
-) -> None:
-    small = Small(190)
-    small.event(EVENTS[second], 100, 190)
-    small.event(EVENTS[first], 120, 160)
-    assert causes(small, tmp_path) == [{first: 40, second: 50, "latency": 10}]
-
-
-def test_what_the_thread_does_itself_comes_before_what_others_do(tmp_path: Path) -> None:
-    small = Small(190)
-    small.event("FunctionRun", 100, 190)
-    small.event(EVENTS["checkpoint"], 100, 140)
-    small.event(EVENTS["input"], 100, 190, thread=small.trace.thread("worker", 2))
-    assert causes(small, tmp_path) == [{"checkpoint": 40, "input": 50, "latency": 10}]
-
-
-def test_nothing_recorded_shows_nothing(tmp_path: Path) -> None:
-    assert causes(Small(190), tmp_path) == [{"unknown": 90, "latency": 10}]
-
-
 def test_between_markers_is_callback(tmp_path: Path) -> None:
     small = Small(190)
     small.marker(0, 0, 120)
@@ -186,18 +150,6 @@ def test_between_markers_is_callback(tmp_path: Path) -> None:
 
 
 # Launches
-
-
-def test_launch_after_the_end_of_the_gap(tmp_path: Path) -> None:
-    small = Small(210)
-    small.event(EVENTS["input"], 150, 230)
-    assert causes(small, tmp_path) == [{"unknown": 50, "input": 50}]
-
-
-def test_launch_before_the_gap(tmp_path: Path) -> None:
-    small = Small(50)
-    small.event(EVENTS["input"], 100, 200)
-    assert causes(small, tmp_path) == [{"dependency": 100}]
 
 
 @pytest.mark.parametrize(
@@ -245,40 +197,10 @@ def test_queued_behind_a_copy_is_h2d(tmp_path: Path) -> None:
     assert causes(small, tmp_path) == [{"h2d": 90}]
 
 
-def test_behind_a_copy_and_a_kernel_that_end_together_is_h2d(tmp_path: Path) -> None:
-    small = Small(60)
-    small.trace.copy(0, "H2D", 20 * US, 100 * US, size=8)
-    small.trace.device_event(0, "Memset", 100 * US, 100 * US, stream=25)
-    assert causes(small, tmp_path) == [{"h2d": 100}]
-
-
-def test_another_copy_did_not_wait_for_the_copy(tmp_path: Path) -> None:
-    trace = Small().trace
-    trace.copy(0, "H2D", 90 * US, 110 * US, size=8)
-    trace.copy(0, "H2D", 150 * US, 160 * US, size=8, launch_ps=60 * US)
-    small = Small()
-    small.trace = trace
-    assert causes(small, tmp_path) == [{"dependency": 40}, {"unknown": 40}]
-
-
-def test_no_launch_recorded(tmp_path: Path) -> None:
-    small = Small()
-    small.event(EVENTS["input"], 100, 200)
-    assert causes(small, tmp_path) == [{"unknown": 100}]
-
-
-def test_of_events_that_begin_together_the_one_launched_first_ends_the_gap(tmp_path: Path) -> None:
-    small = Small(195)
-    small.launch(120, small.trace.kernel(0, 200 * US, 210 * US, stream=21))
-    small.trace.device_event(0, "Memset", 150 * US, 150 * US, stream=22, launch_ps=110 * US)
-    small.event(EVENTS["input"], 100, 200)
-    assert causes(small, tmp_path) == [{"input": 20, "dependency": 80}]
-
-
 # Threads
 
 
-def chained(*, linked: bool) -> Small:
+def chained() -> Small:
     """The caller runs a graph at 130; worker 1 goes on at 140, worker 2 at 150, and launches at 185."""
     small = Small()
     first, second = (small.trace.thread("worker", n) for n in (2, 3))
@@ -287,7 +209,7 @@ def chained(*, linked: bool) -> Small:
     small.event(EVENTS["checkpoint"], 100, 120, thread=second)
     # Between the graph calls only the timeline of worker 2 shows it.
     small.event(EVENTS["checkpoint"], 140, 144, thread=second)
-    small.event("FunctionRun", 130, 140, {"_pt": 2, "_p": 1} if linked else None)
+    small.event("FunctionRun", 130, 140, {"_pt": 2, "_p": 1})
     small.event(
         "ExecutorState::Process", 140, 150, {"_ct": 2, "_c": 1, "_pt": 3, "_p": 2}, thread=first
     )
@@ -298,23 +220,8 @@ def chained(*, linked: bool) -> Small:
 
 
 def test_a_chain_over_two_hand_overs_leads_to_the_caller(tmp_path: Path) -> None:
-    (found,) = causes(chained(linked=True), tmp_path)
+    (found,) = causes(chained(), tmp_path)
     assert found == {"input": 30, "checkpoint": 4, "launch": 66}
-
-
-def test_without_a_chain_the_last_call_handed_it_over(tmp_path: Path) -> None:
-    (found,) = causes(chained(linked=False), tmp_path)
-    assert found == {"input": 30, "launch": 70}
-
-
-def test_without_any_call_before_it_the_thread_itself_was_late(tmp_path: Path) -> None:
-    small = Small(185, launch_thread=None)
-    worker = small.trace.thread("worker", 2)
-    small.trace.thread().events.clear()
-    small.launch(185, 2, thread=worker)
-    small.event(EVENTS["checkpoint"], 100, 120, thread=worker)
-    small.event(EVENTS["input"], 100, 185)
-    assert causes(small, tmp_path) == [{"checkpoint": 20, "unknown": 65, "latency": 15}]
 
 
 def test_an_iterator_on_a_data_thread_counts_where_a_call_waits_for_it(tmp_path: Path) -> None:
@@ -344,19 +251,6 @@ def test_a_read_that_no_call_shows(tmp_path: Path) -> None:
         other.event("busy", ends, ends + 1)
         (found,) = causes(other, tmp_path / f"other{ends}")
         assert found.get("sync", 0) == (45 if expected else 0)
-
-
-def test_two_gpus_of_one_executor_thread(tmp_path: Path) -> None:
-    small = Small()
-    worker = small.trace.thread("tf_gpu_0", 2)
-    small.launch(190, 2, thread=worker)
-    small.trace.kernel(1, 0, 100 * US)
-    small.launch(150, small.trace.kernel(1, 155 * US, 300 * US), thread=worker)
-    small.event(EVENTS["host_ops"], 100, 150, thread=worker)
-    small.event("python", 0, 1)
-    # The hole between the two launches is launching for GPU:0.
-    assert causes(small, tmp_path / "0") == [{"host_ops": 50, "launch": 40, "latency": 10}]
-    assert causes(small, tmp_path / "1", device=1) == [{"host_ops": 50, "latency": 5}]
 
 
 # Ends and bounds
@@ -393,42 +287,6 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     assert len(trace.steps_by_host[0].steps) == 2
 
 
-def test_idle_spans_fill_the_pieces_of_the_gaps_that_are_asked_for(tmp_path: Path) -> None:
-    SCENARIOS["late_by_turns"]().write(tmp_path)
-    trace = load(tmp_path)
-    for gaps in attribute_idle_time(trace, select(trace)).gaps.values():
-        assert gaps.gap.size > gaps.count > 2
-        spans = gaps.idle_spans
-        begins = np.flatnonzero(np.diff(spans.piece, prepend=np.int32(-1)))
-        ends = np.append(begins[1:], spans.piece.size) - 1
-        assert spans.piece[begins].tolist() == list(range(gaps.gap.size))
-        assert spans.start_ps[begins].tolist() == gaps.start_ps.tolist()
-        assert spans.end_ps[ends].tolist() == gaps.end_ps.tolist()
-        assert spans.end_ps[:-1][np.diff(spans.piece) == 0].tolist() == (
-            spans.start_ps[1:][np.diff(spans.piece) == 0].tolist()
-        )
-        assert (spans.end_ps > spans.start_ps).all()
-        for chosen in ([], [0, 2], range(gaps.count)):
-            numbers = np.array(chosen, dtype=np.int64)
-            assert np.unique(cause_spans(gaps, numbers[::-1]).gap).tolist() == list(chosen)
-
-
-def test_gaps_keep_no_more_than_their_columns(tmp_path: Path) -> None:
-    """A part of an array keeps all of it, so what is made beside a column must not be in one array with it."""
-    SCENARIOS["late_by_turns"]().write(tmp_path)
-    trace = load(tmp_path)
-    for gaps in attribute_idle_time(trace, select(trace)).gaps.values():
-        columns = [getattr(gaps, key) for key in gaps.__struct_fields__]
-        arrays = [column for column in columns if isinstance(column, np.ndarray)]
-        arrays += [array for pair in gaps.by_cause.values() for array in pair]
-        owners = {id(owner): owner for array in arrays for owner in [_owner(array)]}
-        assert sum(owner.nbytes for owner in owners.values()) <= sum(a.nbytes for a in arrays)
-
-
-def _owner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return _owner(array.base) if isinstance(array.base, np.ndarray) else array
-
-
 def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
     small = Small(190)
     steps = small.trace.gpu(0).line(0xDEADBEEF, "Steps")
@@ -455,19 +313,6 @@ def test_a_device_without_a_kernel_is_unused(direction: str | None, tmp_path: Pa
     assert set(spans.cause.tolist()) == {Cause.NO_WORK}
 
 
-def test_a_host_without_threads_shows_nothing(tmp_path: Path) -> None:
-    small = Small()
-    small.trace.kernel(1, 0, 120 * US)
-    assert causes(small, tmp_path / "0") == [{"unknown": 100}]
-    assert causes(small, tmp_path / "1", device=1) == [{"unknown": 180}]
-
-
-def test_no_gap_at_all(tmp_path: Path) -> None:
-    small = Small()
-    small.trace.kernel(0, 100 * US, 200 * US)
-    assert causes(small, tmp_path) == []
-
-
 # Other devices and hosts
 
 
@@ -477,16 +322,6 @@ def test_another_device_in_a_collective(tmp_path: Path) -> None:
     small.trace.kernel(1, 105 * US, 160 * US, name=NCCL_NAME)
     small.trace.kernel(1, 170 * US, 200 * US)
     assert causes(small, tmp_path) == [{"input": 10, "device_wait": 50, "dependency": 40}]
-
-
-def test_the_other_host_does_not_explain_but_its_collectives_do(tmp_path: Path) -> None:
-    small, other = Small(150, host="a"), Small(host="b")
-    small.marker(0, 0, 300)
-    other.marker(0, 0, 300)
-    other.event(EVENTS["input"], 100, 200)
-    other.trace.kernel(0, 180 * US, 190 * US, name=NCCL_NAME)
-    other.trace.write(tmp_path)
-    assert causes(small, tmp_path) == [{"unknown": 50, "device_wait": 10, "dependency": 40}]
 
 
 def test_replicas_wait_for_each_other(tmp_path: Path) -> None:

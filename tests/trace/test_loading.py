@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,6 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import TraceFormatError, TraceNotFoundError, load
 from traceview.trace.model import Trace
-from traceview.trace.reading.locate import find_runs, summarize
 
 SECOND_NS = 1_000_000_000
 
@@ -65,29 +61,6 @@ def test_every_form_of_path(
         assert trace.logdir.resolve() == tmp_path / "my logs/fit/train"
 
 
-@pytest.mark.parametrize("given", [".", "run1"])
-def test_inside_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    folder = recording().write(tmp_path).parent
-    monkeypatch.chdir(folder if given == "." else folder.parent)
-    assert load(given).run == "run1"
-
-
-def test_a_run_outside_of_a_log_directory(tmp_path: Path) -> None:
-    path = recording().write(tmp_path / "logs")
-    shutil.move(path, tmp_path / "host0.xplane.pb")
-    shutil.rmtree(tmp_path / "logs")
-    trace = load(tmp_path)
-    assert (trace.run, trace.logdir) == (tmp_path.name, tmp_path)
-
-
-def test_only_traces_are_read(tmp_path: Path) -> None:
-    """What viewers leave beside a trace is neither read nor in the way."""
-    folder = recording().write(tmp_path).parent
-    for name in ("host0.op_stats.pb", "host0.trace.json.gz", "host0.xplane.pb.bak", "xplane.pb"):
-        (folder / name).write_bytes(b"not a trace")
-    assert [file.name for file in load(tmp_path).files] == ["host0.xplane.pb"]
-
-
 # Which run
 
 
@@ -97,13 +70,6 @@ def test_the_newest_run_is_the_one_whose_profile_began_last(tmp_path: Path) -> N
     trace = load(tmp_path)
     assert (trace.run, len(trace.device_list)) == ("a", 2)
     assert trace.other_runs == ("b", "c")
-
-
-def test_without_start_times_the_newest_is_the_last_by_name(tmp_path: Path) -> None:
-    recording(start_ns=PROFILE_START_NS).write(tmp_path, "2026_01_02")
-    recording(start_ns=None).write(tmp_path, "2026_01_03")
-    recording(start_ns=None).write(tmp_path, "2026_01_01")
-    assert load(tmp_path).run == "2026_01_03"
 
 
 def test_a_run_by_name(tmp_path: Path) -> None:
@@ -127,21 +93,6 @@ def test_log_directories_below_one_path(tmp_path: Path) -> None:
     with pytest.raises(TraceNotFoundError, match="several runs called 'run1'") as caught:
         load(tmp_path, run="run1")
     assert caught.value.hint == "available runs: worker_0/run1, worker_1/run1"
-
-
-def test_a_listing_tells_runs_apart_without_reading_events(tmp_path: Path) -> None:
-    trace = recording(gpus=2)
-    trace.gpu(2)
-    path = trace.write(tmp_path, "good")
-    recording().write(tmp_path, "broken").write_bytes(b"<html>")
-    broken, good = (summarize(run) for run in find_runs(tmp_path))
-    assert (broken.name, broken.files[0].damage) == ("broken", "not a trace: an HTML page")
-    assert broken.profile_start_ns is None
-    (file,) = good.files
-    assert good.profile_start_ns == PROFILE_START_NS
-    assert (file.host, file.bytes, file.damage) == ("host0", path.stat().st_size, None)
-    assert file.device_names == ("GPU:0", "GPU:1", "GPU:2")
-    assert file.device_names_with_lines == ("GPU:0", "GPU:1")
 
 
 # Nothing there
@@ -188,25 +139,6 @@ def test_a_path_that_does_not_exist(tmp_path: Path, name: str) -> None:
         load(tmp_path / name)
 
 
-@pytest.mark.parametrize("deeper", [False, True])
-def test_a_directory_that_may_not_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deeper: bool
-) -> None:
-    """Tests may run as root, who reads everything: the refusal is made up."""
-    recording().write(tmp_path)
-    closed = tmp_path / "plugins" if deeper else tmp_path
-    scandir = os.scandir
-
-    def refusing(path: Any) -> Iterator[os.DirEntry[str]]:
-        if Path(path) == closed:
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(TraceNotFoundError, match=f"{closed.name}: Permission denied"):
-        load(tmp_path)
-
-
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are none here")
 
 
@@ -221,31 +153,7 @@ def test_only_regular_files_count(tmp_path: Path, name: str) -> None:
         load(folder / name)
 
 
-@needs_pipes
-def test_what_only_is_called_a_trace_is_named(tmp_path: Path) -> None:
-    for form in ("directory", "pipe"):
-        folder = tmp_path / form
-        path = folder / "a.xplane.pb"
-        folder.mkdir()
-        path.mkdir() if form == "directory" else os.mkfifo(path)
-        for given in (folder, path) if form == "directory" else (folder,):
-            with pytest.raises(TraceNotFoundError) as caught:
-                load(given)
-            kind = "a directory" if form == "directory" else "not a regular file"
-            assert caught.value.hint == f"{path} is {kind}"
-
-
 # Links, copies, damage
-
-
-def test_files_that_are_links(tmp_path: Path) -> None:
-    stored = recording().write(tmp_path / "store")
-    folder = tmp_path / "logs/plugins/profile/run1"
-    folder.mkdir(parents=True)
-    (folder / "worker.xplane.pb").symlink_to(stored)
-    trace = load(tmp_path / "logs")
-    assert [host.name for host in trace.hosts] == ["worker"]
-    assert trace.device_columns.count == 4
 
 
 @pytest.mark.parametrize("beside", [True, False])
@@ -283,14 +191,6 @@ def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
         load(tmp_path, run="run1")
 
 
-def test_runs_of_which_none_can_be_read_are_named(tmp_path: Path) -> None:
-    for path in three_runs(tmp_path):
-        path.write_bytes(b"<html>")
-    with pytest.raises(TraceFormatError, match="an HTML page") as caught:
-        load(tmp_path)
-    assert caught.value.hint == "none of the 3 runs is readable: run0, run1, run2"
-
-
 def test_copies_count_once(tmp_path: Path) -> None:
     """Equal bytes are one host; equal size alone means nothing."""
     path = recording("host0").write(tmp_path)
@@ -317,15 +217,6 @@ def test_one_damaged_host_of_two_is_salvaged(tmp_path: Path) -> None:
     assert [trace.device_key(i) for i in range(3)] == ["host0/GPU:0", "host0/GPU:1", "host1/GPU:0"]
     assert [host.name for host in trace.hosts] == ["host0", "host1"]
     assert trace.device_columns.count == 12
-
-
-def test_a_copy_of_a_damaged_file_is_a_copy(tmp_path: Path) -> None:
-    cut = damaged(recording("host0").write(tmp_path))
-    shutil.copy(cut, cut.with_name("host1.xplane.pb"))
-    recording("host2", gpus=2).write(tmp_path)
-    trace = load(tmp_path)
-    assert problems(trace) == [("damaged-file", "host0"), ("duplicate-host-file", "host1")]
-    assert [host.name for host in trace.hosts] == ["host0", "host2"]
 
 
 def test_a_host_of_which_nothing_is_readable_is_named(tmp_path: Path) -> None:
@@ -400,11 +291,6 @@ def test_a_host_without_a_start_keeps_its_own_clock_and_is_named(tmp_path: Path)
         1_000_000 + ms(2),
         1_005_000 + ms(2),
     ]
-
-
-def test_a_host_alone_without_a_start_is_no_problem(tmp_path: Path) -> None:
-    recording(start_ns=None).write(tmp_path)
-    assert load(tmp_path).problems == ()
 
 
 def test_a_start_of_months_ago_is_not_believed(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.analysis.facts.selection import select
@@ -84,36 +83,3 @@ def test_evidence_of_every_gap(
 
 
 _spans = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 3)), max_size=9)
-
-
-@pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
-@given(_spans, _spans)
-def test_the_clearest_event_covers_most_and_is_the_shortest_of_those(
-    sweeps: ModuleType, events: list[tuple[int, int, int]], asked: list[tuple[int, int, int]]
-) -> None:
-    events = sorted(events, key=lambda event: event[0])
-    start, length, shows = np.array(events, dtype=np.int64).reshape(-1, 3).T.copy()
-    end = start + length
-    begin, size, wanted = np.array(asked, dtype=np.int64).reshape(-1, 3).T.copy()
-    finish = begin + size + 1
-    found = sweeps.clearest(
-        start,
-        end,
-        sweeps.reaches(end),
-        shows.astype(np.uint16),
-        begin,
-        finish,
-        wanted.astype(np.uint16),
-        0.8,
-    )
-    for place, low, high, bits in zip(
-        found.tolist(), begin.tolist(), finish.tolist(), wanted.tolist(), strict=True
-    ):
-        overlap = {
-            i: min(high, int(end[i])) - max(low, int(start[i]))
-            for i in range(len(events))
-            if start[i] < high and end[i] > low and int(shows[i]) & bits
-        }
-        near = [i for i, covered in overlap.items() if covered >= 0.8 * max(overlap.values())]
-        best = min(near, key=lambda i: (end[i] - start[i], -start[i], i), default=-1)
-        assert place == best

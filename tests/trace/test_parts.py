@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import asdict
 
-import traceview
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Stats
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
 from scripts.shapes import write_hosts
@@ -21,9 +20,8 @@ from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
 from traceview.trace.model import Trace
-from traceview.trace.reading.load import Answering, Readers, load
+from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
-from traceview.trace.reading.worker import receive, send
 from traceview.xplane.planes import TEXT_STATS
 
 T = TypeVar("T")
@@ -32,44 +30,21 @@ FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"
 
 
 def report_of(logdir: Path, readers: Readers | None = None) -> str:
-    trace = load(logdir, readers=readers)
-    return to_json(analyze(trace, readers=readers))
-
-
-def travelled(value: T) -> T:
-    stream = io.BytesIO()
-    send(stream, value)
-    stream.seek(0)
-    arrived: T = receive(stream)
-    assert not stream.read()
-    return arrived
+    return to_json(analyze(load(logdir, readers=readers)))
 
 
 class Elsewhere:
-    """Reads and answers in another order, and passes everything through messages. `answers`: how many there were."""
+    """Reads in another order, and passes what it has read through pickles, as a cluster does."""
 
     def __init__(self, order: Callable[[list[int]], None] = list.reverse) -> None:
         self._order = order
-        self._kept: dict[int, HostFile] = {}
-        self.answers = 0
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        for number in self._in_order(range(len(paths))):
-            self._kept[number] = read_host(paths[number], salvage=salvage)
-            yield number, travelled(self._kept[number])
-
-    def ask(
-        self, answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        for number in self._in_order(questions):
-            answer = answering(self._kept[number], travelled(questions[number]))
-            self.answers += answer is not None
-            yield number, travelled(answer)
-
-    def _in_order(self, numbers: Iterable[int]) -> list[int]:
-        listed = list(numbers)
-        self._order(listed)
-        return listed
+        numbers = list(range(len(paths)))
+        self._order(numbers)
+        for number in numbers:
+            file = read_host(paths[number], salvage=salvage)
+            yield number, pickle.loads(pickle.dumps(file))
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -117,104 +92,6 @@ def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: P
                 (run / f"host{host}{ending}").write_bytes(beside.read_bytes())
         readers = Elsewhere(random_of.shuffle)
         assert report_of(logdir, readers) == report_of(logdir), sorted(run.iterdir())
-        assert readers.answers
-
-
-def test_what_hosts_answer_is_not_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The causes of idle time, what input pipelines deliver, and the topics that can be joined."""
-    readers = Elsewhere()
-    trace = load(write_hosts(tmp_path, 3), readers=readers)
-    alone = to_json(analyze(trace))
-    ask, asked = readers.ask, []
-
-    def ask_first(
-        answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        answers = list(ask(answering, questions))
-        asked.extend(answers)
-        # From here on nothing of a host is computed any more.
-        for place in COMPUTED_BY_HOSTS:
-            monkeypatch.setattr(f"traceview.{place}", None)
-        yield from answers
-
-    monkeypatch.setattr(readers, "ask", ask_first)
-    assert to_json(analyze(trace, readers=readers)) == alone
-    assert [number for number, _ in asked] == [2, 1, 0]
-
-
-def names_in_another_order(logdir: Path) -> None:
-    """Two programs take as long; the one that host1 has first comes second in the names of the run."""
-    for name, programs in (("host0", ("a", "b")), ("host1", ("b", "a"))):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            for number, program in enumerate(programs):
-                start = 2 + 20 * number
-                step.kernel(0, start, start + 10, stats={"hlo_op": "f", "hlo_module": program})
-        trace.write(logdir)
-
-
-def devices_that_wait_for_those_of_other_hosts(logdir: Path) -> None:
-    """Each device is in a collective while those of the other hosts have queued work."""
-    for host, name in enumerate(("host0", "host1", "host2")):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            for device in (0, 1):
-                begin = 5 + 12 * host + 5 * device
-                step.kernel(device, 1, 3)
-                step.kernel(device, begin, begin + 5, name=NCCL_NAME)
-                step.kernel(device, 45, 48)
-        trace.write(logdir)
-
-
-def ops_with_shapes_off_the_path(logdir: Path) -> None:
-    """What makes the step as long as it is runs on GPU:0."""
-    for host, name in enumerate(("host0", "host1")):
-        trace = CudaTrace(name, start_ns=PROFILE_START_NS)
-        for step in marked_steps(trace):
-            shapes: Stats = {"shape": f"(float[{32 + host},784])"}
-            step.kernel(0, 2, 45)
-            step.kernel(1, 2, 6, op="dense/MatMul:MatMul", stats=shapes)
-        trace.write(logdir)
-
-
-@pytest.mark.parametrize(
-    "write",
-    [
-        names_in_another_order,
-        devices_that_wait_for_those_of_other_hosts,
-        ops_with_shapes_off_the_path,
-    ],
-)
-def test_what_hosts_know_of_each_other(write: Callable[[Path], None], tmp_path: Path) -> None:
-    write(tmp_path)
-    readers = Elsewhere()
-    assert report_of(tmp_path, readers) == report_of(tmp_path)
-    assert readers.answers > 1
-
-
-COMPUTED_BY_HOSTS = (
-    "analysis.facts.idle_time.gaps_of_device",
-    "trace.host.host_states.stacked",
-    "analysis.workload.ops.op_table",
-    "analysis.workload.launches.computing_gpus",
-    "analysis.measures.transfers.copies_of",
-    "analysis.facts.input_supply.pipelines_of",
-    "analysis.workload.precision.computing_gpus",
-)
-
-
-def test_a_host_whose_file_has_changed_does_not_answer(tmp_path: Path) -> None:
-    logdir = write_hosts(tmp_path / "logs", 3)
-    readers = Elsewhere()
-    trace = load(logdir, readers=readers)
-    alone = to_json(analyze(trace))
-    (other,) = write_hosts(tmp_path / "other", 1).rglob("*.xplane.pb")
-    other.write_bytes(other.read_bytes() + b"\x22\x00")
-    readers._kept[1] = read_host(other)
-    assert to_json(analyze(trace, readers=readers)) == alone
-    assert readers.answers == 2
 
 
 def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.generic]]]]:
@@ -241,24 +118,6 @@ def mixed_hosts(tmp_path: Path) -> Path:
     (of_replicas,) = Path("fixtures/custom-loop-2").glob("plugins/profile/*/*.xplane.pb")
     path.with_name("host1.xplane.pb").write_bytes(of_replicas.read_bytes())
     return tmp_path
-
-
-def test_devices_with_a_plane_come_before_replicas(tmp_path: Path) -> None:
-    trace = load(mixed_hosts(tmp_path))
-    devices = [trace.device_key(index) for index in range(len(trace.device_list))]
-    gpus = [f"{host}/GPU:{n}" for host in ("host0", "host2") for n in (0, 1)]
-    assert devices == [*gpus, "host1/replica:0", "host1/replica:1"]
-    columns = trace.device_columns
-    assert (np.diff(columns.device) >= 0).all()
-    for index, device in enumerate(trace.device_list):
-        rows = columns.rows_of(index)
-        assert {trace.lines[line].host for line in columns.line[rows].tolist()} == {device.host}
-        launch = columns.launch[rows][columns.launch[rows] >= 0]
-        assert launch.size
-        assert (trace.host_columns.host[launch] == device.host).all()
-    assert {trace.hosts[trace.host_columns.host[row]].name for row in trace.shared_rows} == {
-        "host1"
-    }
 
 
 def test_every_column_is_the_same(tmp_path: Path) -> None:
@@ -299,67 +158,3 @@ def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
     for file in trace.files:
         alone = load(file.path)
         assert list(named(trace, file.host)) == list(named(alone, file.host))
-
-
-def test_an_event_of_any_host_is_read_again_from_its_file(tmp_path: Path) -> None:
-    logdir = mixed_hosts(tmp_path)
-    trace = load(logdir, readers=Elsewhere())
-    device = trace.device_columns
-    for index in range(4):
-        row = device.rows_of(index).start
-        stats = trace.stats(int(device.line[row]), int(device.position[row]))
-        assert dict(stats)[b"correlation_id"] == device.correlation_id[row]
-
-
-def test_a_part_is_smaller_than_its_file(tmp_path: Path) -> None:
-    """What no analysis reads stays where the file is."""
-    from scripts.bench_trace import Shape, write_trace
-
-    path = write_trace(tmp_path / "a.xplane.pb", Shape(steps=2))
-    stream = io.BytesIO()
-    send(stream, read_host(path))
-    assert stream.tell() < 0.8 * path.stat().st_size
-
-
-def test_a_message_that_is_cut_is_no_message() -> None:
-    stream = io.BytesIO()
-    send(stream, {"a": np.arange(5)})
-    for size in (3, stream.tell() - 1):
-        with pytest.raises(EOFError):
-            receive(io.BytesIO(stream.getvalue()[:size]))
-
-
-def test_devices_beyond_the_limit_are_left_out_over_all_hosts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.trace.reading.part.MOST_DEVICES", 3)
-    write_hosts(tmp_path, 3)
-    (file,) = tmp_path.rglob("host1.xplane.pb")
-    file.with_name("host1.traceview.json").write_text("{")
-    trace = traceview.load(tmp_path)
-    keys = [trace.device_key(index) for index in range(len(trace.device_list))]
-    assert keys == ["host0/GPU:0", "host0/GPU:1", "host0/GPU:2"]
-    assert [(problem.code, problem.host) for problem in trace.problems] == [
-        ("damaged-file", "host0"),
-        ("sidecar-unreadable", "host1"),
-        ("damaged-file", "host1"),
-        ("damaged-file", "host2"),
-    ]
-    columns = trace.device_columns
-    for index in range(3):
-        lines = {trace.lines[line].device for line in columns.line[columns.rows_of(index)].tolist()}
-        assert lines == {index}
-    assert len(trace.steps_by_host) == 3
-    assert all(line.host == trace.host_columns.host[row] for row, line in first_rows(trace))
-    # A host that knows of more devices than the run does not answer.
-    readers = Elsewhere()
-    assert report_of(tmp_path, readers) == report_of(tmp_path)
-    assert readers.answers == 1
-
-
-def first_rows(trace: Trace) -> Iterator[tuple[int, traceview.trace.model.LineInfo]]:
-    """The first event of each thread, and the thread."""
-    for index, line in enumerate(trace.lines):
-        rows = trace.host_columns.rows_of(index)
-        if rows.start < rows.stop:
-            yield rows.start, line

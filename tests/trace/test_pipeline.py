@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from scripts.cuda_trace import U64, CudaTrace, Name, Value
 from scripts.scenarios.model import Step, ms, new_trace
-from traceview.trace.host.input_waits import find_input_waits, recorded_stages
-from traceview.trace.host.pipeline import InputStage, iterator_calls
+from traceview.trace.host.pipeline import (
+    InputStage,
+    find_input_waits,
+    iterator_calls,
+    recorded_stages,
+)
 from traceview.trace.reading.load import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
@@ -89,14 +91,6 @@ def test_iterators_that_ask_each_other_in_a_circle_end(tmp_path: Path) -> None:
         step.host("Iterator::C", 4, 5, {"id": 3, "parent_id": 2})
 
     assert {name: s.calls for name, s in stages(tmp_path, build).items()} == dict.fromkeys("ABC", 1)
-
-
-@pytest.mark.parametrize(("us", "slow"), [(50, 0), (50.001, 1)])
-def test_a_call_is_slow_above_50_us(us: float, slow: int, tmp_path: Path) -> None:
-    def build(_: CudaTrace, step: Step) -> None:
-        step.host("Iterator::Root", 0, us / 1000)
-
-    assert stages(tmp_path, build)["Root"].slow_count == slow
 
 
 def test_a_fill_that_is_left_out_is_none_where_the_lock_was_free(tmp_path: Path) -> None:

@@ -71,56 +71,6 @@ def test_a_hole_before_what_python_calls_is_python(called: str, tmp_path: Path) 
     assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
 
 
-@pytest.mark.parametrize("name", ["model/a:MatMul", "ExecutorState::Process", "cuLaunchKernel"])
-def test_a_hole_before_what_a_graph_runs_has_no_recorded_cause(name: str, tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.event(name, 9, 11, {"correlation_id": 777} if name == "cuLaunchKernel" else None)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"launch": 3, "unknown": 7}
-
-
-def test_before_the_first_event_of_a_thread_nothing_is_known(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"unknown": 8, "launch": 2}
-
-
-def test_a_call_of_a_function_is_pythons(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.event("train_step", 9, 11, {"tf_function_call": "notTraced-nonXla"})
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
-
-
-@pytest.mark.parametrize("name", ["augment", "MemoryAllocation", "train"])
-def test_events_that_show_nothing_do_not_interrupt_python(name: str, tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.event(name, 4, 6)
-    recording.event("EagerExecute", 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
-
-
-def test_between_markers_it_is_callback_and_in_them_python(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.trace.marker(0, 0, 5 * MS)
-    recording.trace.marker(1, 8 * MS, 13 * MS)
-    recording.event("EagerExecute", 0, 2)
-    recording.event("EagerExecute", 9, 11)
-    recording.launched(10.99)
-    # The rest of the second step, from 12 to 13, is the device's last gap.
-    assert recording.causes(tmp_path) == {
-        "launch": 3,
-        "between": 3,
-        "python": 4,
-        "unknown": 1,
-    }
-
-
 @pytest.mark.parametrize(("thread", "cause"), [("python3", "python"), ("worker", "unknown")])
 def test_a_copy_outside_of_ops_is_called_by_python_on_its_threads_only(
     thread: str, cause: str, tmp_path: Path
@@ -198,15 +148,6 @@ def test_copies_of_constants_show_that_a_graph_is_prepared(tmp_path: Path) -> No
     recording.event("FunctionRun", 9, 11)
     recording.launched(10.99)
     assert recording.causes(tmp_path) == {"compile": 7, "launch": 3}
-
-
-def test_other_copies_do_not(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.constant(4, op="model/feed:Copy")
-    recording.event("FunctionRun", 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"python": 7, "launch": 3}
 
 
 def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:

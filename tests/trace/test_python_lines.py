@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 import struct
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +16,6 @@ from hypothesis import strategies as st
 
 import traceview
 from scripts.scenarios import SCENARIOS
-from tests.command import Command
 from tests.python_sidecars import (
     PROFILE_START_NS,
     Line,
@@ -31,8 +27,7 @@ from tests.python_sidecars import (
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.trace.host.python_lines import line_ids, python_lines
-from traceview.trace.reading.load import load
+from traceview.trace.host.python_lines import line_ids
 from traceview.trace.sidecar.python_samples import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1
@@ -258,36 +253,6 @@ def test_a_thread_that_only_waits_is_named_where_nothing_else_runs(
     assert {gap.python for gap in device.gaps if gap.state == "input"} == {line}
 
 
-def test_without_samples_there_is_no_line(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, {"reason": "switched off (--without python, or python=False)"})
-    assert report.capture.problems == ()
-    assert report.results.idle is not None
-    (device,) = report.results.idle.devices
-    assert {gap.python for gap in device.gaps} == {None}
-
-
-def test_files_and_functions_are_redacted(tmp_path: Path) -> None:
-    from traceview.report.redaction import redacted
-    from traceview.report.saved import to_json
-
-    text = to_json(redacted(analyzed(tmp_path, python_group(samples_of_run(), THREADS))))
-    for word in ("train.py", "on_train_batch_end", "loader", "in parse", "linalg", "svd"):
-        assert word not in text
-    assert "line_1" in text
-
-
-def test_a_hostile_name_is_shown_harmless(tmp_path: Path) -> None:
-    from traceview.document import screen as terminal
-    from traceview.report.document import document_of
-
-    line: Line = ("\x1b[31mtrain\n.py", "<script>", 1, True)
-    samples = [(t_ns, thread, (line,)) for t_ns, thread, _ in samples_of_run()]
-    report = analyzed(tmp_path, python_group(samples, THREADS))
-    page = terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
-    assert "\x1b" not in page
-    assert "<script>" in page
-
-
 GROUP = python_group(samples_of_run(), THREADS)
 
 
@@ -356,11 +321,6 @@ def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) ->
     assert others == [address, address % (1 << 32), 7]
 
 
-def test_the_id_of_a_line_may_be_the_lower_half_of_the_hash() -> None:
-    # Recorded with TensorFlow 2.15.1.
-    assert line_ids(PythonThread(139790720949120, None, 7))[1] == 1909914486
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1), st.integers(0, 5)), max_size=40),
     st.lists(st.integers(0, 62), min_size=2, max_size=8, unique=True).map(sorted),
@@ -424,30 +384,3 @@ def _lines_of(samples: list[Sample]) -> Callable[..., Any]:
     recording: Any = SimpleNamespace(hosts=[SimpleNamespace(start_ps=0)])
     lines = PythonLines(recording, 0, read, PROFILE_START_NS)
     return lambda thread, start, end: lines.at(thread, np.array(start) * 1000, np.array(end) * 1000)
-
-
-def test_a_profile_without_a_start_has_no_lines(tmp_path: Path) -> None:
-    analyzed(tmp_path, GROUP)
-    trace = load(tmp_path)
-    assert python_lines(trace, 0) is not None
-    from msgspec.structs import replace
-
-    host = replace(trace.hosts[0], profile_start_ns=None)
-    assert python_lines(replace(trace, hosts=(host,)), 0) is None
-
-
-def test_the_page_and_tables_carry_the_line(command: Command, tmp_path: Path) -> None:
-    analyzed(tmp_path / "logs", GROUP)
-    logs, line = str(tmp_path / "logs"), "train.py:87 in on_train_batch_end"
-    assert command("report", logs, "-o", str(tmp_path / "report")).code == 0
-    page = (tmp_path / "report" / "report.html").read_text("utf-8")
-    (data,) = re.findall(r'id="timeline-data">(.*?)</script>', page, re.DOTALL)
-    assert line in [
-        gap[4]
-        for gap in json.loads(zlib.decompress(base64.b64decode(data)))["gaps"]
-        if len(gap) > 4
-    ]
-    rows = json.loads(command("show", "gaps", logs, "--format", "json").out)["rows"]
-    assert {row["python"] for row in rows if row["state"] == "between"} == {line}
-    steps = json.loads(command("show", "steps", logs, "--format", "json").out)["rows"]
-    assert line in [row["python"] for row in steps]

@@ -78,18 +78,6 @@ def replicas_with_compute(report: Report) -> dict[str, int]:
     return {row.device: row.kernel_count or 0 for row in report.results.device_time.devices}
 
 
-def test_ops_that_begin_together_are_in_the_order_of_kernels(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        component(step, 1, 2, "a:MatMul")
-        component(step, 2, 2, "b:MatMul", each_ms=3)
-    trace.write(tmp_path)
-    columns = traceview.load(tmp_path).device_columns
-    ties = np.flatnonzero(np.diff(columns.start_ps) == 0)
-    assert ties.size
-    assert (columns.duration_ps[ties] > columns.duration_ps[ties + 1]).all()
-
-
 def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:
     """Replica 1 flushes its summaries where the writer is, in the component of replica 0 (TensorFlow 2.21)."""
     flush = "replica_1/write_summary/FlushSummaryWriter:FlushSummaryWriter"
@@ -116,20 +104,6 @@ def test_a_collective_in_a_loop_is_that_of_as_many_replicas_as_there_are(tmp_pat
     ran = recording.device_columns.class_ == ActivityClass.COLLECTIVE
     first, second = np.bincount(recording.device_columns.device[ran], minlength=2).tolist()
     assert first == second > 0
-
-
-def test_without_a_strategy_there_is_one_replica(tmp_path: Path) -> None:
-    """The optimizer of tf_keras names the ops of its eighth variable `update_7` (TensorFlow 2.21, measured)."""
-    updates = [f"Adam/Adam/update_{number}/mul:Mul" for number in (6, 7)]
-    two_components([FIRST, *updates], updates).write(tmp_path)
-    assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 20}
-
-
-def test_a_component_of_variables_alone_is_theirs(tmp_path: Path) -> None:
-    two_components([FIRST], ["replica_1/AssignVariableOp:AssignVariableOp"]).write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.device_time is not None
-    assert [row.device for row in report.results.device_time.devices] == ["replica:0", "replica:1"]
 
 
 @pytest.mark.parametrize("is_first_earlier", [True, False])
@@ -244,12 +218,6 @@ def test_an_optimizer_without_a_strategy_numbers_variables(
     name: str, highest: int, replica: int | None
 ) -> None:
     assert replica_in(name.encode(), highest) == replica
-
-
-def test_how_long_gradients_of_each_replica_took(tmp_path: Path) -> None:
-    gpu_ops(FIRST, SECOND, FIRST, "model/MatMul:MatMul").write(tmp_path)
-    two_ms = 2 * 10**9
-    assert ReplicaNames(traceview.load(tmp_path)).of_gradients(0) == {0: 8 * two_ms, 1: 4 * two_ms}
 
 
 @pytest.mark.parametrize(

@@ -5,25 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 from traceview.trace.strategy.roles import (
     Role,
-    machine_of,
     missing_steps,
     missing_tasks,
-    part_in_training,
     role_of,
     step_groups,
     unrecorded_tasks,
 )
-from traceview.trace.windows import step_numbers_at
 
 
 def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) -> Trace:
@@ -58,35 +54,6 @@ def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) ->
 def test_role(host: str, cluster: dict[str, Any] | None, role: str | None, tmp_path: Path) -> None:
     found = role_of(run(tmp_path, {host: cluster}).hosts[0])
     assert (None if found is None else str(found)) == role
-
-
-@pytest.mark.parametrize(
-    ("host", "machine"),
-    [
-        ("vm_w1", "vm"),
-        ("vm_w1_ps0", "vm_w1"),
-        ("gpu_worker12", "gpu"),
-        ("vm_1", "vm_1"),
-        ("vm_p2", "vm"),
-        ("vm_r3_p2", "vm"),
-    ],
-)
-def test_machine(host: str, machine: str, tmp_path: Path) -> None:
-    assert machine_of(run(tmp_path, {host: None}).hosts[0]) == machine
-
-
-@pytest.mark.parametrize(
-    ("host", "part"),
-    [
-        ("vm", "worker"),
-        ("vm_w1", "worker"),
-        ("vm_chief0", "worker"),
-        ("vm_ps0", "ps"),
-        ("vm_evaluator0", "evaluator"),
-    ],
-)
-def test_part_in_training(host: str, part: str, tmp_path: Path) -> None:
-    assert part_in_training(run(tmp_path, {host: None}).hosts[0]) == part
 
 
 @pytest.mark.parametrize(
@@ -135,25 +102,6 @@ def test_who_was_not_recorded(
     assert list(unrecorded_tasks(trace.hosts)) == unrecorded
 
 
-def test_missing_steps_are_those_of_the_others(tmp_path: Path) -> None:
-    assert missing_steps(run(tmp_path, {"a": None, "b": None, "c": None}, b=2, c=3)) == (
-        (),
-        (2, 3),
-        (3,),
-    )
-
-
 def test_an_evaluator_makes_steps_of_its_own(tmp_path: Path) -> None:
     trace = run(tmp_path, {"vm_w0": None, "vm_evaluator0": None}, vm_evaluator0=1)
     assert missing_steps(trace) == ((), ())
-
-
-def test_the_step_of_an_instant_is_that_of_its_host(tmp_path: Path) -> None:
-    trace = run(tmp_path, {"a": None, "b": None}, b=2)
-    first, last = (trace.steps_by_host[0].steps[place] for place in (0, -1))
-    times = [first.start_ps - 1, first.start_ps, first.end_ps, last.end_ps - 1, last.end_ps]
-    host = np.repeat([0, 1], len(times))
-    number, in_step = step_numbers_at(trace.steps_by_host, host, np.array(times * 2))
-    # The second host ends after two steps.
-    assert number.tolist() == [NONE, 0, 1, 3, NONE, NONE, 0, 1, NONE, NONE]
-    assert in_step.tolist() == (number != NONE).tolist()

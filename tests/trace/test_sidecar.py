@@ -106,12 +106,6 @@ def test_fields_of_another_type_are_left_out_and_named_once(tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize("value", ["[]", '"text"', "1", "true", "NaN", f'{{"state": {"9" * 400}}}'])
-def test_another_json_value_is_only_a_problem(value: str, tmp_path: Path) -> None:
-    report = written(tmp_path, value)
-    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
-
-
 HOSTILE = (
     "[red]x[/red]",
     "a\nb\r",

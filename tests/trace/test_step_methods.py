@@ -61,15 +61,6 @@ def test_a_long_pause_makes_no_burst_of_the_steps_before_it(tmp_path: Path) -> N
     assert len(steps_of(asking(starts), tmp_path).steps) == 7
 
 
-def test_bursts_of_different_sizes_are_none(tmp_path: Path) -> None:
-    starts = [0, 10, 10_000, 20_000, 20_010, 20_020, 30_000, 30_010, 40_000]
-    assert len(steps_of(asking(starts), tmp_path).steps) == 9
-
-
-def test_two_requests_are_no_steps(tmp_path: Path) -> None:
-    assert steps_of(asking([0, 10_000]), tmp_path).method == "none"
-
-
 def test_stages_of_the_pipeline_and_its_threads_do_not_ask(tmp_path: Path) -> None:
     trace = asking([0, 10_000, 20_000], "Iterator::Root::Prefetch")
     data = trace.thread("tf_data_private", 7)
@@ -104,18 +95,9 @@ def test_a_cut_period_at_the_end_is_no_step(tmp_path: Path) -> None:
     assert bounds(found) == [(6, 14), (14, 22), (22, 30)]
 
 
-def test_a_first_step_may_hold_more(tmp_path: Path) -> None:
-    found = steps_of(running(["init", "init2", *KERNELS * 4]), tmp_path)
-    assert bounds(found) == [(4, 12), (12, 20), (20, 28), (28, 35)]
-
-
 def test_the_busiest_device_counts(tmp_path: Path) -> None:
     trace = running(["x", "y", "z"])
     assert len(steps_of(running([*KERNELS * 3], 1, trace), tmp_path).steps) == 3
-
-
-def test_two_periods_are_no_steps(tmp_path: Path) -> None:
-    assert steps_of(running([*KERNELS * 2]), tmp_path).method == "none"
 
 
 def test_noise_that_repeats_three_times_is_no_step(tmp_path: Path) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from traceview.analysis.workload.ops import OpRow
 from traceview.base.record import Record
-from traceview.trace.device.table import Table, category, flag, record_columns, table, texts, whole
+from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.frames.frames import frame_of
 
 
@@ -44,26 +42,6 @@ def test_cells_are_exact_and_missing_ones_are_none() -> None:
         {"class": "b", "count": 2**62 + 1, "ratio": None, "valid": None},
         {"class": None, "count": None, "ratio": None, "valid": None},
     ]
-
-
-def test_rows_can_be_chosen() -> None:
-    assert readings().at([1, 0])["class"] == ["b", "a"]
-    assert readings().where("class", {"b"})["count"] == [2**62 + 1]
-    assert readings().where("class", ()).count == 0
-
-
-def test_columns_of_arrays() -> None:
-    rows = table(
-        "t",
-        whole("n", np.array([1, 2, 3]), np.array([False, True, False])),
-        category("label", np.array([1, -1, 0]), ["x", "y"]),
-        flag("yes", np.array([True, False, True])),
-        texts("text", ["a", None, "b"]),
-    )
-    assert rows["n"] == [1, None, 3]
-    assert rows["label"] == ["y", None, "x"]
-    assert rows.at([2])["yes"] == [True]
-    assert rows["text"] == ["a", None, "b"]
 
 
 def test_a_frame_has_types_that_do_not_depend_on_the_rows() -> None:

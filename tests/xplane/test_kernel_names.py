@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from traceview.xplane.host_names import is_graph_launch
 from traceview.xplane.kernel_names import KernelName, NumberFormat, kernel_name
 
 NAMES = [
@@ -224,22 +223,3 @@ def test_a_hostile_name_proves_nothing_and_takes_no_time(name: bytes) -> None:
     assert time.perf_counter() - began < 0.5
     assert not found.tensor_core
     assert found.precision in (NumberFormat.UNKNOWN, NumberFormat.FP16)
-
-
-def test_a_type_is_a_whole_word() -> None:
-    for name in (b"HalfPixelScaler<int>", b"floating_fusion", b"undouble", b"bf16x"):
-        assert kernel_name(name).precision is NumberFormat.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        (b"cuGraphLaunch (CudaGraph:7)", True),
-        (b"cudaGraphLaunch_v10000", True),
-        (b"hipGraphLaunch", True),
-        (b"cuLaunchKernel", False),
-        (b"CudaGraph:7", False),
-    ],
-)
-def test_graph_launches(name: bytes, is_one: bool) -> None:
-    assert is_graph_launch(name) is is_one

@@ -35,16 +35,3 @@ def test_without_threads_calls_are_made_here(
         assert result() is result() is None
         assert start(get_ident)() == get_ident()
     assert made == [1]
-
-
-def test_an_error_reaches_the_caller_of_either() -> None:
-    def fail() -> None:
-        raise ValueError("wrong")
-
-    with started_threads() as start:
-        failing = start(fail)
-        for _ in range(2):
-            with pytest.raises(ValueError, match="wrong"):
-                failing()
-    with pytest.raises(ValueError, match="wrong"), started_threads() as start:
-        start(fail)()

@@ -88,6 +88,6 @@ class StoreError(TraceviewError):
 
 
 class WorkerError(TraceviewError):
-    """A process that reads hosts died twice on one file, or a cluster could not be reached or has no workers."""
+    """A cluster could not be reached, has no workers, or lost them."""
 
     exit_code = 12

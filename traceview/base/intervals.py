@@ -121,17 +121,6 @@ def pieces_outside(
     return of_part[kept], low[kept], high[kept]
 
 
-def overlapping(
-    begins: Int64Array, ends: Int64Array, start: Int64Array, end: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """The pairs of a span `[start, end)` and one of the disjoint, sorted intervals that overlap, by their numbers."""
-    first = places(ends, start, right=True)
-    count = np.maximum(places(begins, end) - first, 0)
-    span = np.repeat(np.arange(start.size), count)
-    place = np.arange(span.size) - np.repeat(np.cumsum(count) - count, count) + first[span]
-    return span, place
-
-
 class Nesting(Struct, frozen=True, eq=False):
     """How intervals nest.
 

@@ -98,9 +98,6 @@ Activity: TypeAlias = Annotated[str, text_kind("activity")]
 Argument: TypeAlias = Annotated[str, text_kind("argument")]
 """An argument of a command line."""
 
-BusId: TypeAlias = Annotated[str, text_kind("bus")]
-"""The PCI address of a GPU in its machine."""
-
 DeviceKey: TypeAlias = Annotated[str, text_kind("device")]
 """A device, `GPU:3`, with its host in front in a run of several hosts."""
 
@@ -121,16 +118,10 @@ MetricName: TypeAlias = Annotated[str, text_kind("metric")]
 ModelName: TypeAlias = Annotated[str, text_kind("model")]
 """A model of GPU."""
 
-ModuleName: TypeAlias = Annotated[str, text_kind("module")]
-"""A program that XLA compiled."""
-
 OpName: TypeAlias = Annotated[str, text_kind("op")]
 OpType: TypeAlias = Annotated[str, text_kind("type")]
 PathName: TypeAlias = Annotated[str, text_kind("path")]
 RunName: TypeAlias = Annotated[str, text_kind("run")]
-SettingValue: TypeAlias = Annotated[str, text_kind("setting")]
-"""The value of an environment variable or a flag."""
-
 SliceName: TypeAlias = Annotated[str, text_kind("slice")]
 """A stage of an input pipeline, an op or a kernel."""
 

@@ -1,4 +1,7 @@
-"""Sweeps over columns with numpy: what `sweeps` does compiled, for installations without a compiler and as its check."""
+"""Sweeps over columns with numpy: what `sweeps` does compiled, for installations without a compiler and as its check.
+
+`sweeps.pyx` says of each what its arrays hold.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,7 @@ def touching(
     span_start: _Int64Array,
     span_end: _Int64Array,
 ) -> _Int64Array:
-    """The places of the events that overlap a span: they begin before its end and end after its start; ascending int64.
-
-    The events are sorted by start, and `latest` is what `reaches` makes of their ends; the spans are sorted and disjoint.
-    """
+    """The places of the events that overlap a span: they begin before its end and end after its start; ascending int64."""
     next_start = np.append(span_start, np.iinfo(np.int64).max)
     return np.flatnonzero(next_start[np.searchsorted(span_end, start, side="right")] < end)
 
@@ -84,12 +84,7 @@ def clearest(
     wanted: npt.NDArray[np.uint16],
     nearly: float,
 ) -> _Int64Array:
-    """The event that covers most of each span, of those that show what is wanted of it; -1 without one.
-
-    `start`, `end`: of events sorted by start; `latest`: their `reaches`. An event counts for a span if `shows` and
-    `wanted` share a bit. Of those that cover `nearly` as much as the one that covers most the shortest counts, of equal
-    ones the last begun, of those the first.
-    """
+    """The event that covers most of each span, of those that show what is wanted of it; -1 without one."""
     result = np.full(span_start.size, -1, dtype=np.int64)
     first = np.searchsorted(latest, span_start, side="right").tolist()
     last = np.searchsorted(start, span_end, side="left").tolist()
@@ -106,30 +101,17 @@ def clearest(
 
 
 def last_open(end: _Int64Array, limit: _Int64Array, time: _Int64Array) -> _Int64Array | None:
-    """For each query the last index below `limit` whose `end` lies after `time`, -1 without one.
-
-    None unless both `limit` and `time` rise or stay from query to query. The search goes up a pyramid of maxima until a block
-    has such an end, then down to its last one.
-    """
+    """For each query the last index below `limit` whose `end` lies after `time`, -1 without one."""
     if (limit[1:] < limit[:-1]).any() or (time[1:] < time[:-1]).any():
         return None
-    maxima = [end]
-    while maxima[-1].size > 1:
-        if maxima[-1].size % 2:
-            maxima[-1] = np.append(maxima[-1], np.iinfo(np.int64).min)
-        maxima.append(maxima[-1].reshape(-1, 2).max(axis=1))
     result = np.full(limit.shape, -1, dtype=np.int64)
-    query = np.flatnonzero(limit > 0)
-    bound = limit[query]
-    for height, latest in enumerate(maxima):
-        is_open = latest[bound - 1] > time[query]
-        answered, block = query[is_open], bound[is_open] - 1
-        for lower in reversed(maxima[:height]):
-            block = 2 * block + 1
-            block -= lower[block] <= time[answered]
-        result[answered] = block
-        query, bound = query[~is_open], bound[~is_open] >> 1
-        query, bound = query[bound > 0], bound[bound > 0]
+    ends, opened, stack = end.tolist(), 0, list[int]()
+    for number, (bound, moment) in enumerate(zip(limit.tolist(), time.tolist(), strict=True)):
+        stack += range(opened, bound)
+        opened = bound
+        while stack and ends[stack[-1]] <= moment:
+            stack.pop()
+        result[number] = stack[-1] if stack else -1
     return result
 
 
@@ -181,10 +163,7 @@ def earliest(ids: _Int64Array, time: _Int64Array, least: int, length: int) -> _I
 def totals(
     places: _Ids, values: _Int64Array, length: int, chosen: npt.NDArray[np.uint8] | None = None
 ) -> _Int64Array:
-    """The sum of the values at each place; int64 `[length]`, modulo 2**64. Places below 0 are left out.
-
-    With `chosen` only the values that it marks count.
-    """
+    """The sum of the values at each place; int64 `[length]`, modulo 2**64. Places below 0 are left out."""
     total = np.zeros(length, dtype=np.int64)
     counts = places >= 0 if chosen is None else (places >= 0) & (chosen != 0)
     np.add.at(total, places[counts], values[counts])
@@ -219,13 +198,7 @@ def gaps_between(
     first: int,
     last: int,
 ) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The spans of `[first, last)` that no event covers: start, end, the event before and the event after.
-
-    int64 start and end, int32 before and after, -1 without one. The events are sorted by start; those of zero length
-    count as none. Of several that end where a gap begins, one that `wins` counts, then the one that began last, then
-    the first; of several that begin where it ends, the one launched first, then the first. `launched_at[launch]` is when,
-    without a launch (-1) never.
-    """
+    """The spans of `[first, last)` that no event covers: start, end, the event before and the event after."""
     events = np.flatnonzero(duration > 0)
     begin, finish = start[events], start[events] + duration[events]
     covered = (finish > first) & (begin < last)
@@ -266,11 +239,7 @@ def late_until(
     took: _Int64Array,
     blocks: int,
 ) -> tuple[_Int64Array, _Int64Array]:
-    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both.
-
-    Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
-    event after it; not at all if that has no launch.
-    """
+    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both."""
     launches = np.full(after.size, -1, dtype=np.int64)
     launches[after >= 0] = launch[after[after >= 0]]
     until = np.where(after < 0, end, start)
@@ -287,10 +256,7 @@ def cut(
     bounds: _Int64Array,
     chosen: npt.NDArray[np.uint8] | None = None,
 ) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start.
-
-    int64 start and end, int32 numbers. With `chosen` only the spans that it marks are cut.
-    """
+    """Spans cut at the sorted, distinct bounds inside them: start, end, number of the span, and of the bounds up to its start."""
     first = np.searchsorted(bounds, start, side="right")
     cuts = np.maximum(np.searchsorted(bounds, end) - first, 0)
     if chosen is not None:
@@ -307,12 +273,7 @@ def cut(
 def exclusive(
     start: _Int64Array, duration: _Int64Array, class_: npt.NDArray[np.uint8], classes: int
 ) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], _Int64Array]:
-    """The exclusive time of each event among those of its class: start, end and the number of the event, by class.
-
-    int64 `start`, `end`, int32 numbers, all in time order within a class; those of class c stand from `begin[c]` to
-    `begin[c + 1]`, int64 `[classes + 1]`. The events are sorted by start. Of several of a class the one that began first has
-    an instant.
-    """
+    """The exclusive time of each event among those of its class: start, end and the number of the event, by class."""
     parts, begin = [], [0]
     for kind in range(classes):
         rows = np.flatnonzero((class_ == kind) & (duration > 0))
@@ -333,12 +294,7 @@ def layered(
     first: int,
     last: int,
 ) -> tuple[_Int64Array, _Int64Array, npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Spans of several layers in one row of pieces, in time order: start, duration, number of the span, and of bounds up to it.
-
-    int64 start and duration, int32 numbers. The spans of layer n stand from `begin[n]` to `begin[n + 1]`, disjoint and in time
-    order; where several layers have one, that of the first counts. Pieces lie in `[first, last)` and are cut at the sorted,
-    distinct `bounds`.
-    """
+    """Spans of several layers in one row of pieces, in time order: start, duration, number of the span, and of bounds up to it."""
     edges = np.unique(np.clip(np.concatenate((start, end, bounds, [first, last])), first, last))
     number = np.full(edges.size, -1, dtype=np.int64)
     for low, high in reversed(list(pairwise(begin.tolist()))):
@@ -370,21 +326,7 @@ def walked(
     walk_start: _Int64Array,
     walk_end: _Int64Array,
 ) -> tuple[_Int64Array, _Int64Array, _Int64Array, npt.NDArray[np.int32], _BoolArray]:
-    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost.
-
-    int64 row, start and duration, int32 span, bool lost. The pieces of a span touch, fill it, and are in time order.
-
-    Per row, device by device and in time order: `start`, `duration`, which partition the time of the device; `is_active`, whether
-    it does something; `waits_for`, another device, -1 for one that is not known, -2 where it waits for none. Devices are places
-    in `first` and `host`; `first` `[devices + 1]`: where the rows of each begin. `takes_part`: devices that a walk can be on. The
-    spans of `walk_host` lie in the time of its devices.
-
-    A walk begins on the device of the host that is active last, of several the one that is active for longest, of equal ones the
-    first. Where it waits for another one the walk goes on there, if that has a row at that instant, and takes part, and is
-    of the same host or `one_clock` holds; else the wait is lost. Of devices that wait for each other the one that began last
-    keeps the wait, which is lost. Where the rows of another host begin, the walk goes back to the device of its own host
-    that it left last.
-    """
+    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost."""
     begins, ends = start.tolist(), (start + duration).tolist()
     offset, of_host, waits = first.tolist(), host.tolist(), waits_for.tolist()
 
@@ -467,17 +409,7 @@ def attributed_spans(
     short: int,
     launching: int,
 ) -> tuple[_Int64Array, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """The cause of every instant of each piece of a gap: int64 starts of spans, their uint8 causes and int32 pieces.
-
-    The spans of a piece fill it: each lasts until the next, and the last until the piece ends. No two that follow each other
-    have the same cause. None is in an empty piece.
-
-    Per piece: `start`, `end`, and the number of its gap, which rises. Per gap: up to `late_end` the host is late, in the state
-    of line 0 until it handed over, then of `line`; then it is `queued` with that cause, or has the cause `peer` in the
-    intervals `peer_…` if the cause `yields`. What is `short` becomes `launching` if that is the largest
-    cause while the host is late, of equal ones the first. The states of line n are those from `state_begin[n]` to
-    `state_begin[n + 1]`, each from its `state_start` to the next.
-    """
+    """The cause of every instant of each piece of a gap: int64 starts of spans, their uint8 causes and int32 pieces."""
     until = np.clip(late_end[gap], start, end)
     handed = np.clip(handed_over[gap], start, until)
     late = []
@@ -558,10 +490,7 @@ def summed_spans(
 def labelled(
     first: npt.NDArray[np.int32], second: npt.NDArray[np.int32], third: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.int32], _Int64Array]:
-    """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins.
-
-    int32 `[rows]` and int64 `[numbers]`.
-    """
+    """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins."""
     order = np.lexsort((third, second, first))
     begins = np.ones(order.size, dtype=np.bool_)
     begins[1:] = False
@@ -577,10 +506,7 @@ def labelled(
 
 
 def grouped(codes: npt.NDArray[np.uint8], count: int) -> tuple[_Int64Array, _Int64Array]:
-    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`.
-
-    int64 `[codes]` and `[count + 1]`.
-    """
+    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`."""
     found = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
     return found, np.append(0, np.cumsum(np.bincount(codes, minlength=count)))
 
@@ -598,10 +524,7 @@ def lines_of(
     cells: npt.NDArray[np.uint8],
     begin: _Int64Array,
 ) -> bytes:
-    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`.
-
-    The cell of a code is `cells[begin[code]:begin[code + 1]]`; where the code is -1, it is the number.
-    """
+    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`."""
     text, bounds = cells.tobytes(), begin.tolist()
     known = [text[low:high] for low, high in pairwise(bounds)]
     columns = [

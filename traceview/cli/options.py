@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from difflib import get_close_matches
 from enum import Enum
 from functools import wraps
@@ -84,8 +83,14 @@ Run = Annotated[str | None, option("NAME", "Run to read; by default the newest."
 
 
 def format_option(*names: str) -> Any:
-    """The option `--format` of a command that writes one thing in several formats."""
-    return option("NAME", f"{', '.join(names)}; by default by FILE's ending.", "--format")
+    """The option `--format` of a command that writes one thing in these formats; `format_of` finds the one to write."""
+    return option(
+        "NAME",
+        f"{', '.join(names)}; by default by FILE's ending.",
+        "--format",
+        parser=word_of("--format", names),
+        autocompletion=lambda: list(names),
+    )
 
 
 Output = Annotated[
@@ -102,7 +107,7 @@ Devices = Annotated[
     list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
 ]
 Workers = Annotated[
-    str, option("N|ADDRESS", "Read hosts in N processes, or by a Dask scheduler.", "--workers")
+    str | None, option("ADDRESS", "Read hosts on a cluster, by its Dask scheduler.", "--workers")
 ]
 Salvage = Annotated[bool, flag("Use what is readable of a damaged file.", "--salvage")]
 Width = Annotated[
@@ -118,7 +123,7 @@ _OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
     "steps": (Steps, None),
     "window": (WindowChoice, Window.auto),
     "salvage": (Salvage, False),
-    "workers": (Workers, "1"),
+    "workers": (Workers, None),
 }
 """The options of all commands that read a run: which one, which part of it, and how. `report_source.Source` reads them."""
 
@@ -172,25 +177,18 @@ def codes(option: str, values: Sequence[str] | None) -> list[str]:
     return given
 
 
-def hosts_read_by(workers: str) -> AbstractContextManager[Readers | None]:
-    """Who reads the files of hosts, and is asked about them, until the end of the `with` block; None for this process.
+def hosts_read_by(workers: str | None) -> Readers | None:
+    """The cluster that reads the files of hosts, by the address of its Dask scheduler; None for this process.
 
-    `workers`: a number of processes, or the address of a Dask scheduler. Raises `UsageError` for neither.
+    Raises `UsageError` for what is no address.
     """
-    if ":" in workers:
-        from traceview.trace.reading.cluster import Cluster
+    if workers is None:
+        return None
+    if ":" not in workers:
+        raise UsageError(f"--workers {workers}: not an address", hint="such as tcp://host:8786")
+    from traceview.trace.reading.cluster import Cluster
 
-        return Cluster(workers, keeps=True)
-    if not (workers.isascii() and workers.isdecimal() and int(workers[:9]) > 0):
-        raise UsageError(
-            f"--workers {workers}: neither a number nor an address",
-            hint="such as 4 or tcp://host:8786",
-        )
-    if workers == "1":
-        return nullcontext()
-    from traceview.trace.reading.workers import Workers as Processes
-
-    return Processes(int(workers[:9]), keeps=True)
+    return Cluster(workers)
 
 
 def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from msgspec import Struct
 
@@ -116,7 +116,16 @@ _WIDTH_WITHOUT_TERMINAL: Final = 100
 """Fits most windows in which a file is read."""
 _RECORDED: Final = (".xplane.pb", ".traceview.json")
 _OTHER_FILE: Final = "choose another file: traces cannot be made again"
-_Format = TypeVar("_Format")
+TERMINAL: Final = "terminal"
+_ENDINGS: Final = {
+    ".md": "markdown",
+    ".html": "html",
+    ".csv": "csv",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".txt": TERMINAL,
+}
+"""The formats of files by their endings."""
 _SAMPLE: Final = "█▂▒░≡─·…–µ"
 """Characters of documents that not every encoding has."""
 
@@ -211,12 +220,37 @@ class Target(Struct, frozen=True):
 
     def write_section(self, section: Section, width: int | None) -> None:
         """Write one section as a terminal shows it."""
+        self.write_sections([section], width)
+
+    def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
+        """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
 
-        columns = self.width(width)
-        self.write(
-            render_section(section, width=columns, color=self.has_color, unicode=self.has_unicode)
+        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        texts = (
+            render_section(section, width=columns, color=color, unicode=unicode)
+            for section in sections
         )
+        self.write("\n".join(texts))
+
+    def write_record(
+        self, record: Any, section: Section, format_: str, title: str, width: int | None
+    ) -> None:
+        """Write a record as JSON, or its section: as a page with this title, as Markdown, or as a terminal shows it."""
+        if format_ == "json":
+            from traceview.document.json_text import dumped
+
+            self.write(dumped(record))
+        elif format_ == "html":
+            from traceview.document.html.printer import render_sections
+
+            self.write(render_sections(title, section.lead or section.title, [section]).encode())
+        elif format_ == "markdown":
+            from traceview.document.markdown import render_section
+
+            self.write(render_section(section).encode())
+        else:
+            self.write_section(section, width)
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
@@ -265,16 +299,21 @@ def _is_same_file(path: Location, source: Location) -> bool:
     return path == source
 
 
-def format_of(path: Location | None, formats: Mapping[str, _Format], terminal: _Format) -> _Format:
-    """The format of a file by its ending: text without one or for `.txt`; raises `UsageError` for unknown endings."""
+def format_of(asked: str | None, path: Location | None, formats: Sequence[str]) -> str:
+    """The format asked for, else that of a file by its ending: text without one or for `.txt`.
+
+    Raises `UsageError` for an ending that is none of these formats.
+    """
+    if asked is not None:
+        return asked
     suffix = "" if path is None else path.suffix.lower()
-    known = {**formats, ".txt": terminal}
+    known = {end: name for end, name in _ENDINGS.items() if name in formats}
     if suffix and suffix not in known:
         raise UsageError(
             f"{path}: no format has the ending {suffix}",
             hint=f"known endings: {', '.join(known)}; --format chooses a format for any name",
         )
-    return known.get(suffix, terminal)
+    return known.get(suffix, TERMINAL)
 
 
 def abandon_stdout() -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
     from traceview.trace.model import Trace
-    from traceview.trace.reading.load import Readers
 
 _OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
 """Options that a saved report can no longer follow."""
@@ -40,7 +39,7 @@ class Source(Struct, frozen=True):
     is_saved: bool
     run: str | None
     salvage: bool
-    workers: str
+    workers: str | None
     choices: dict[str, Any]
 
     @classmethod
@@ -78,8 +77,8 @@ class Source(Struct, frozen=True):
         return self._analyzed(top, lanes=lanes, is_for_screen=is_for_screen)
 
     @contextmanager
-    def trace(self) -> Iterator[tuple[Trace, Readers | None]]:
-        """The run, and who read it, while its progress is shown."""
+    def trace(self) -> Iterator[Trace]:
+        """The run, while its progress is shown."""
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
@@ -87,12 +86,12 @@ class Source(Struct, frozen=True):
         # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
         with suppress(RuntimeError):
             Thread(target=_import_next, daemon=True).start()
-        hosts = hosts_read_by(self.workers)
-        with hosts as readers, reading(self.logdir, self.run, is_here=readers is None):
-            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers), readers
+        readers = hosts_read_by(self.workers)
+        with reading(self.logdir, self.run, is_here=readers is None):
+            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers)
 
     def _analyzed(self, top: int | None, *, lanes: bool, is_for_screen: bool) -> Report:
-        with self.trace() as (trace, readers):
+        with self.trace() as trace:
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
@@ -103,7 +102,6 @@ class Source(Struct, frozen=True):
                 top=rows,
                 lanes=lanes,
                 is_for_screen=is_for_screen,
-                readers=readers,
                 **self.choices,
             )
         if self.salvage and lanes:
@@ -115,7 +113,7 @@ class Source(Struct, frozen=True):
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
         """What an export draws: everything computed of the window, and its report."""
-        with self.trace() as (trace, readers):
+        with self.trace() as trace:
             from traceview.analysis.facts.selection import select
             from traceview.analysis.measures.context import Context, Options
             from traceview.report.build import report_of
@@ -123,7 +121,5 @@ class Source(Struct, frozen=True):
             window, steps = self.choices["window"], self.choices["steps"]
             context = Context(trace, select(trace, window, steps), Options(top=0))
             # Of the report the findings are drawn; tables have devices, steps and input, which a screen needs, too.
-            report = report_of(
-                context, window=window, steps=steps, is_for_screen=True, readers=readers
-            )
+            report = report_of(context, window=window, steps=steps, is_for_screen=True)
             yield context, report

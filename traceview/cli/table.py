@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
-from traceview.cli.options import listed, word_of
+from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.export.formats import check_pyarrow
 
@@ -24,20 +23,11 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.device.table import Column, Table
     from traceview.trace.model import Trace
-    from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange, WindowKind
 
 
-class Format(str, Enum):
-    """What a table can be written as."""
-
-    terminal = "terminal"
-    csv = "csv"
-    parquet = "parquet"
-    json = "json"
-
-
-_BY_SUFFIX: Final = {".csv": Format.csv, ".parquet": Format.parquet, ".json": Format.json}
+FORMATS: Final = ("terminal", "csv", "json", "parquet")
+"""What a table can be written as."""
 _UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
 """Endings that the name of a column for `--sort` may lack."""
 
@@ -79,7 +69,6 @@ class Request(Struct, frozen=True, dict=True):
     choice: Choice
     window: WindowKind
     steps: StepRange | None
-    readers: Readers | None
 
     @cached_property
     def context(self) -> Context:
@@ -93,7 +82,7 @@ class Request(Struct, frozen=True, dict=True):
         """The report of the same part of the trace."""
         from traceview.report.build import report_of
 
-        return report_of(self.context, window=self.window, steps=self.steps, readers=self.readers)
+        return report_of(self.context, window=self.window, steps=self.steps)
 
     @cached_property
     def view(self) -> View:
@@ -167,7 +156,7 @@ def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
     """What orders the rows: numbers from the largest, texts by the alphabet, and what is missing last."""
     if not sort:
         return [(False, 0)] * rows.count
-    column = _column_called(rows, sort, "--sort")
+    column = _column_called(rows, sort)
     is_text = column.kind in ("text", "category")
     return [
         (cell is None, ("" if is_text else 0) if cell is None else cell if is_text else -cell)
@@ -175,17 +164,17 @@ def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
     ]
 
 
-def _column_called(rows: Table, name: str, option: str) -> Column:
+def _column_called(rows: Table, name: str) -> Column:
     """The column of this name, with or without its unit; raises `UsageError` for one that the table has not."""
     by_name = {column.name: column for column in rows.columns}
     known = next((name + unit for unit in _UNITS if name + unit in by_name), name)
-    return by_name[word_of(option, by_name)(known)]
+    return by_name[word_of("--sort", by_name)(known)]
 
 
-def checked_format(format_: Format | None, target: Target) -> Format:
+def checked_format(asked: str | None, target: Target) -> str:
     """The format asked for, or that of the file's name; raises `UsageError` where it cannot be written."""
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    if format_ is Format.parquet:
+    format_ = format_of(asked, target.path, FORMATS)
+    if format_ == "parquet":
         check_pyarrow("Parquet")
         if target.is_terminal:
             raise UsageError(
@@ -194,45 +183,30 @@ def checked_format(format_: Format | None, target: Target) -> Format:
     return format_
 
 
-def column_names(values: Sequence[str] | None) -> list[str]:
-    """The names in the values of `--columns`; raises `UsageError` for none, or for one that comes twice."""
-    names = listed(values)
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice or (values and not names):
-        text = f"{twice} is given twice" if twice else "no column is given"
-        raise UsageError(f"--columns: {text}", hint="names with commas between: device,duration_ps")
-    return names
-
-
 # Writing
 
 
 def content(
-    target: Target, format_: Format, answer: Answer, columns: Collection[str], width: int | None
+    target: Target, format_: str, answer: Answer, width: int | None
 ) -> Iterable[str | bytes]:
-    """What is written, part by part. `columns`: the only ones, in this order; all without any."""
+    """What is written, part by part."""
     rows = answer.rows
-    if columns:
-        chosen = tuple(_column_called(rows, name, "--columns") for name in columns)
-        rows = replace(rows, columns=chosen)
-    if format_ is Format.parquet:
+    if format_ == "parquet":
         from traceview.export import parquet
 
         return (parquet.written(rows),)
-    if format_ is Format.csv:
+    if format_ == "csv":
         from traceview.export import csv
 
         return csv.written(rows, is_escaped=target.is_terminal)
-    if format_ is Format.json:
+    if format_ == "json":
         return _json(rows, answer)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
     page = Page(target.width(width), target.has_color, target.has_unicode)
     page.facts(_head(answer))
-    is_plain = answer.sections is None or columns
-    plain = [_plain_section(rows)]
-    for section in plain if is_plain or not answer.sections else answer.sections():
+    for section in answer.sections() if answer.sections else [_plain_section(rows)]:
         if section is not None:
             add_section(page, section)
     return (page.render(),)

@@ -1,256 +1,67 @@
-"""Keeps baselines: captures reduced to what comparing needs, in files of their name, small enough to be committed.
-
-The first capture of a baseline is in `NAME.json`, further ones are in `NAME~2.json` and so on.
-"""
+"""Keeps baselines: a folder of saved reports under a name, a capture a file, small enough to be committed."""
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.registry import Results
-from traceview.base.errors import (
-    ComparisonError,
-    OutputExistsError,
-    TraceFormatError,
-    TraceNotFoundError,
-    UsageError,
-)
+from traceview.base.errors import ComparisonError, TraceNotFoundError, UsageError
 from traceview.comparison.sides import step_time_ps
-from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.report.model import LEFT_OUT, Report, devices_of, started_ns
+from traceview.document.json_text import encoded
+from traceview.report.model import Report, why_absent
 from traceview.report.saved import load_report
-
-_Reduce: TypeAlias = Callable[[Report], Report]
-
-FEWEST_OPS: Final = 3
-"""Ops of each device that a reduced report keeps."""
-
-
-def reduced(report: Report) -> Report:
-    """The report without what comparing does not need: `Report.reduced` lists the keys that are left out.
-
-    What stays keeps its meaning and its exact numbers: step times, states of steps and devices, the longest ops, input
-    stages, collectives and findings. Raises `ComparisonError` where there are no steps to compare with.
-    """
-    steps = report.results.steps
-    if steps is None or not steps.used_count:
-        reason = report.skipped.get("steps", "no step is used")
-        raise ComparisonError(f"the run has no step times to compare with: {reason}")
-    left_out: dict[str, None] = dict.fromkeys(report.reduced)
-    for key, reduce in _STAGES:
-        smaller = reduce(report)
-        if smaller != report:
-            gone = [name for name in smaller.skipped if name not in report.skipped]
-            left_out |= dict.fromkeys(gone or [key])
-        report = smaller
-    return replace(report, reduced=tuple(left_out))
-
-
-def _without(*topics: str) -> _Reduce:
-    """Leaves out whole results, and says so where the reasons for absent results are."""
-
-    def reduce(report: Report) -> Report:
-        there = [name for name in topics if getattr(report.results, name) is not None]
-        if not there:
-            return report
-        reasons = dict.fromkeys(there, LEFT_OUT)
-        smaller = _with_results(report, **dict.fromkeys(there))
-        return replace(smaller, skipped={**report.skipped, **reasons})
-
-    return reduce
-
-
-def _with_results(report: Report, **changes: Any) -> Report:
-    return replace(report, results=replace(report.results, **changes))
-
-
-def _without_path_steps(report: Report) -> Report:
-    path = report.results.path
-    return _with_results(report, path=replace(path, steps=(), longest=())) if path else report
-
-
-def _without_step_devices(report: Report) -> Report:
-    steps = report.results.steps
-    if steps is None:
-        return report
-    rows = tuple(replace(step, devices=()) for step in steps.steps)
-    return _with_results(report, steps=replace(steps, steps=rows))
-
-
-def _with_few_ops(report: Report) -> Report:
-    """The longest ops of each device."""
-    ops = report.results.ops
-    if ops is None:
-        return report
-    of_device: dict[str, int] = {}
-    kept = []
-    for row in ops.rows:
-        of_device[row.device] = of_device.get(row.device, 0) + 1
-        if of_device[row.device] <= FEWEST_OPS:
-            kept.append(row)
-    left_out = ops.row_count - len(kept)
-    return _with_results(
-        report, ops=replace(ops, rows=tuple(kept), left_out_count=left_out, types=())
-    )
-
-
-_COMPARED: Final = (
-    "device_time",
-    "path",
-    "ledger",
-    "steps",
-    "input",
-    "transfers",
-    "collectives",
-    "balance",
-    "ops",
-    "op_steps",
-    "environment",
-)
-"""Results that comparing, gates and histories read."""
-
-_STAGES: Final[tuple[tuple[str, _Reduce], ...]] = (
-    ("", _without(*(name for name in Results.__struct_fields__ if name not in _COMPARED))),
-    ("path.steps", _without_path_steps),
-    ("steps.steps.devices", _without_step_devices),
-    ("ops.rows", _with_few_ops),
-)
-"""What is left out."""
-
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 """Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
 
-_SUFFIX: Final = ".json"
+FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
+"""The files of a baseline, in the order of its captures."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
-_FURTHER: Final = re.compile(r"~[0-9]{1,3}", re.ASCII)
-
-
-class Baseline(Struct, frozen=True):
-    """A baseline in its folder. `reports`: of its captures; empty where a file cannot be read, `damage` says why."""
-
-    name: str
-    paths: tuple[Path, ...]
-    byte_count: int
-    reports: tuple[Report, ...]
-    damage: str = ""
-
-    @property
-    def first(self) -> Report | None:
-        """The first capture."""
-        return self.reports[0] if self.reports else None
-
-
-def new_paths(folder: Path, name: str, count: int, *, force: bool) -> list[Path]:
-    """The files of a new baseline of so many captures.
-
-    Raises `UsageError` for a name that cannot be a file's and `OutputExistsError` where there is one, unless `force`.
-    """
-    there = paths_of(folder, checked_name(name))
-    if there and not force:
-        raise OutputExistsError(f"{there[0]} exists", hint="--force replaces it")
-    further = (f"{name}~{number}" for number in range(2, count + 1))
-    return [folder / f"{stem}{_SUFFIX}" for stem in (name, *further)]
 
 
 def checked_name(name: str) -> str:
-    """The name; raises `UsageError` for one that could name a file elsewhere, or none at all."""
-    hint = "letters, digits, and . _ + - after the first: main, v1.2, 4-gpus"
-    if name.endswith(_SUFFIX) and name != _SUFFIX:
-        hint = f"the file is named after it: {name.removesuffix(_SUFFIX)}"
-    elif _NAME.fullmatch(name):
+    """The name; raises `UsageError` for one that could name a folder elsewhere, or none at all."""
+    if _NAME.fullmatch(name):
         return name
+    hint = "letters, digits, and . _ + - after the first: main, v1.2, 4-gpus"
     raise UsageError(f"{name!r} cannot name a baseline", hint=hint)
 
 
-def baselines_in(folder: Path) -> list[Baseline]:
-    """The baselines of a folder by name; none where there is no folder."""
-    return [_read(folder, name) for name in _names(folder)]
+def file_content(report: Report) -> bytes:
+    """A capture as a file of a baseline, the same for the same report.
+
+    Raises `ComparisonError` where there are no steps to compare with.
+    """
+    if step_time_ps(report) is None:
+        steps = report.results.steps
+        reason = why_absent(report, "steps") if steps is None else "no step is used"
+        raise ComparisonError(f"the run has no step times to compare with: {reason}")
+    # Nothing is compared of a timeline, which is most of a report that has one.
+    small = replace(report, results=replace(report.results, lanes=None))
+    return gzip.compress(encoded(small), mtime=0)
 
 
-def baseline_called(folder: Path, name: str) -> Baseline:
-    """The baseline of this name, with its reports.
+def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
+    """The captures of the baseline of this name.
 
     Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if a file of it is
     damaged.
     """
-    paths = paths_called(folder, name)
-    return Baseline(name, tuple(paths), _size(paths), tuple(map(load_report, paths)))
-
-
-def paths_called(folder: Path, name: str) -> list[Path]:
-    """The files of the baseline of this name; raises `TraceNotFoundError` if there is none."""
-    paths = paths_of(folder, checked_name(name))
+    own = folder / checked_name(name)
+    paths = [own / file for file in FILES if (own / file).is_file()]
     if paths:
-        return paths
-    names = _names(folder)
-    by_lower = {known.lower(): known for known in names}
-    near = [by_lower[known] for known in get_close_matches(name.lower(), by_lower)]
+        return tuple(map(load_report, paths))
+    known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
     hint = "traceview gate LOGDIR --save NAME makes one"
-    if names:
+    if known:
+        near = get_close_matches(name, known)
         hint = (
-            f"did you mean {' or '.join(near)}?" if near else f"there is {numbers.beginning(names)}"
+            f"did you mean {' or '.join(near)}?" if near else f"there is {numbers.beginning(known)}"
         )
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)
-
-
-def paths_of(folder: Path, name: str) -> list[Path]:
-    """The files of a baseline in the order of its captures; empty without one."""
-    further = [path for path in _files(folder) if _FURTHER.fullmatch(path.stem.removeprefix(name))]
-    further.sort(key=lambda path: int(path.stem.rpartition("~")[2]))
-    first = folder / f"{name}{_SUFFIX}"
-    return [first, *further] if first.is_file() else []
-
-
-def _files(folder: Path) -> list[Path]:
-    entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in entries if path.suffix == _SUFFIX and path.is_file()]
-
-
-def _names(folder: Path) -> list[str]:
-    return [path.stem for path in _files(folder) if _NAME.fullmatch(path.stem)]
-
-
-def _size(paths: Sequence[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
-
-
-def _read(folder: Path, name: str) -> Baseline:
-    paths = paths_of(folder, name)
-    try:
-        return baseline_called(folder, name)
-    except (TraceFormatError, TraceNotFoundError) as error:
-        damage = error.message.removeprefix(f"{paths[0]}: ")
-        return Baseline(name, tuple(paths), _size(paths), (), damage)
-
-
-def baseline_section(folder: Path, baselines: Sequence[Baseline]) -> doc.Section:
-    """A row per baseline: what it was recorded on, its step time, and how large its files are."""
-    reports = [baseline.first for baseline in baselines]
-    steps = [report.results.steps if report else None for report in reports]
-    columns = (
-        doc.names("name", [baseline.name for baseline in baselines]),
-        doc.words("recorded", [numbers.date(started_ns(report)) for report in reports], priority=2),
-        doc.words("devices", [devices_of(report) for report in reports], priority=1),
-        doc.counts("captures", [len(baseline.paths) for baseline in baselines], priority=1),
-        doc.times("step", [step_time_ps(report) if report else None for report in reports]),
-        doc.counts("steps", [of.used_count if of else None for of in steps], priority=3),
-        doc.sizes("size", [baseline.byte_count for baseline in baselines], priority=4),
-    )
-    damage = [f"{row.name} cannot be read: {row.damage}" for row in baselines if row.damage]
-    lead = "" if baselines else f"No baseline in {folder}."
-    return doc.Section(
-        "baselines",
-        "Baselines",
-        (*doc.table("Baselines", columns), *doc.notes(*damage)),
-        lead=lead,
-        is_folded=False,
-    )

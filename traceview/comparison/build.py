@@ -48,17 +48,11 @@ from traceview.comparison.sides import (
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
 from traceview.report.build import analyze
-from traceview.report.given import SAVED
-from traceview.report.model import Report, is_lost, why_absent
-from traceview.report.saved import load_report
+from traceview.report.given import report_at
+from traceview.report.model import Report, why_absent
+from traceview.store.address import location_of
 from traceview.trace.model import Trace
-from traceview.trace.reading.load import load
 
-_COMPARED: Final = {
-    "device_time": "the devices in use",
-    "steps": "the steps as found",
-}
-"""Results that are compared beside the states and the ops."""
 _LARGE_OVERHEAD: Final = 0.1
 """Of the step: what the profiler adds is worth a word; a choice of ours."""
 _LONG_FACTOR: Final = 3
@@ -78,14 +72,6 @@ def limits_of(
     yield from _long_steps(steps)
     if not has_states:
         yield f"The difference is not explained by states: {_why_no_states(reports)}"
-    for name, side in zip(SIDES, sides, strict=True):
-        for report in side:
-            lost = [words for topic, words in _COMPARED.items() if is_lost(report, topic)]
-            if lost:
-                yield (
-                    f"The report on the run {name}, {report.source.run}, does not hold {numbers.listed(lost)}, "
-                    "so these are not compared"
-                )
     if step.basis == "none":
         yield "A side has a single step, which shows no noise: capture ten or more"
     if step.basis == "assumed":
@@ -142,20 +128,20 @@ Source = Trace | Report | str | Location
 """What a report is made of, or is."""
 
 
-def reports_of(sources: Sequence[Source], *, lanes: bool = False) -> list[Report]:
+def reports_of(sources: Sequence[Source]) -> list[Report]:
     """A report of each source: log directories, runs, single traces and saved reports, one after the other in memory.
 
-    `lanes`: with what a timeline draws, where there is a trace. Raises what `load` and `load_report` raise.
+    Raises what `load` and `load_report` raise.
     """
-    return [_report_of(source, lanes=lanes) for source in sources]
+    return [_report_of(source) for source in sources]
 
 
-def _report_of(source: Source, *, lanes: bool) -> Report:
+def _report_of(source: Source) -> Report:
     if isinstance(source, Report):
         return source
-    if not isinstance(source, Trace) and str(source).lower().endswith(SAVED):
-        return load_report(source)
-    return analyze(source if isinstance(source, Trace) else load(source), lanes=lanes)
+    if isinstance(source, Trace):
+        return analyze(source)
+    return report_at(location_of(source))
 
 
 def compare(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,9 +14,6 @@ from traceview.analysis.gpu_time.device_states import (
     anatomy_rows,
     device_range,
 )
-from traceview.analysis.measures.step_report import StepRow, median_step
-from traceview.analysis.rules.finding import Skipped
-from traceview.comparison.gate_document import gate_section
 from traceview.comparison.model import (
     ComparedRun,
     Comparison,
@@ -25,15 +21,11 @@ from traceview.comparison.model import (
     DeviceState,
     FindingDifference,
     OpDifference,
-    StateDifference,
 )
-from traceview.comparison.sides import SIDES
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.figures import AlignedSteps, DeviceLanes, Lanes, StepLane
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
-from traceview.report.model import Report, devices_of, is_lost
 
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5
@@ -68,11 +60,8 @@ _NOISE: Final = {
 """Whether a difference is larger than the noise of the steps explains."""
 
 
-def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
-    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted.
-
-    `full_command`: shows everything.
-    """
+def screen_of(comparison: Comparison) -> doc.Section:
+    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted."""
     findings = comparison.findings
     hidden = len(findings) - _BRIEF_NOTES
     return doc.Section(
@@ -91,14 +80,14 @@ def screen_of(comparison: Comparison, full_command: str = "") -> doc.Section:
             *doc.remarks(
                 *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
             ),
-            *((doc.Remark("All:", full_command),) if full_command else ()),
+            *doc.remarks("Everything: `-o comparison.html`, `.md` or `.json`."),
         ),
         is_folded=False,
     )
 
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
-    """Everything, for a ticket: the verdict, the conditions of a gate, then the details."""
+    """Everything, for a ticket: the verdict, then the details."""
     verdict = doc.Section(
         "comparison",
         comparison.verdict,
@@ -110,24 +99,11 @@ def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
         is_folded=False,
     )
     details = (section for section in _detail_sections(comparison) if section.id != "states")
-    return (verdict, *_gate_sections(comparison), *details)
+    return (verdict, *details)
 
 
-def section_of(comparison: Comparison) -> doc.Section:
-    """Everything in one section, for a terminal."""
-    first, *details = sections_of(replace(comparison, gate=None))
-    blocks = [(doc.Subheading(section.title, section.lead), *section.blocks) for section in details]
-    return replace(first, blocks=(*first.blocks, *chain.from_iterable(blocks)))
-
-
-def _gate_sections(comparison: Comparison) -> tuple[doc.Section, ...]:
-    return (gate_section(comparison.gate),) if comparison.gate else ()
-
-
-def document_of(
-    comparison: Comparison, steps: AlignedSteps | Skipped | None = None
-) -> doc.Document:
-    """The page: both mean steps on one scale, the median `steps` where they are asked for, or why not, then everything."""
+def document_of(comparison: Comparison) -> doc.Document:
+    """The page: both mean steps on one scale, then everything."""
     return doc.Document(
         traceview_version=comparison.traceview_version,
         summary=doc.Summary(
@@ -137,23 +113,8 @@ def document_of(
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),
-        sections=(
-            *_gate_sections(comparison),
-            *_timeline_section(steps),
-            *_detail_sections(comparison),
-        ),
+        sections=tuple(_detail_sections(comparison)),
     )
-
-
-def _timeline_section(steps: AlignedSteps | Skipped | None) -> tuple[doc.Section, ...]:
-    if steps is None:
-        return ()
-    if isinstance(steps, Skipped):
-        why = doc.notes(f"Not drawn: {steps.reason}.")
-        return (doc.Section("median-steps", "Median steps", why, is_folded=False),)
-    lead = "From the start of the step on one scale; the line is the end of the step."
-    section = doc.Section("median-steps", "Median steps", (steps,), lead=lead, is_folded=False)
-    return (section,)
 
 
 def _names(runs: Sequence[ComparedRun]) -> str:
@@ -320,7 +281,7 @@ def _ops_table(
             *(() if is_brief else details),
         ),
         row_count=len(changed),
-        rest="--full" if is_brief else "the JSON",
+        rest="-o FILE" if is_brief else "the JSON",
     )
 
 
@@ -366,8 +327,7 @@ def _kernel(row: OpDifference) -> str | None:
 def _finding_words(row: FindingDifference) -> str:
     if row.status == "changed":
         return f"changed: {row.title}; before: {numbers.time(row.before_ps)} ({row.code})"
-    within = ", within noise" if row.is_within_noise else ""
-    return f"{'new' if row.status == 'came' else 'gone'}{within}: {row.title} ({row.code})"
+    return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
 def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:
@@ -437,79 +397,9 @@ def to_markdown(comparison: Comparison) -> str:
     return "\n".join(map(render_section, sections_of(comparison)))
 
 
-def to_html(comparison: Comparison, steps: AlignedSteps | Skipped | None = None) -> str:
-    """A page for a browser, complete in one file; with the median `steps`, or why they are not drawn."""
+def to_html(comparison: Comparison) -> str:
+    """A page for a browser, complete in one file."""
     from traceview.document.html import printer
 
-    page = document_of(comparison, steps)
+    page = document_of(comparison)
     return printer.render(lambda _: page)
-
-
-MOST_DEVICES: Final = 8
-"""Of each side."""
-_KINDS: Final = ("idle", "copies", "communication", "compute")
-"""From what is covered to what covers: compute is shown wherever it runs."""
-
-
-def aligned_steps(
-    before: Sequence[Report], after: Sequence[Report], states: Sequence[StateDifference] = ()
-) -> AlignedSteps | Skipped:
-    """The devices of the median steps, before and after below each other; Skipped where a report has no timeline.
-
-    Of several captures of a side the first stands for it. `states`: what differs beyond noise of them is marked.
-    """
-    marked = {row.state for row in states if row.is_shown}
-    if "communication" in marked:
-        marked.add("collective")
-    sides = []
-    for name, report in zip(SIDES, (before[0], after[0]), strict=True):
-        of_side = dict(_lanes_of(name, report, marked))
-        if not of_side:
-            return Skipped(_why_no_lanes(name, report))
-        sides.append(of_side)
-    old, new = sides
-    for device in old.keys() & new.keys():
-        longer_ps = new[device].step_ps - old[device].step_ps
-        new[device] = replace(new[device], note=numbers.signed_time(longer_ps))
-    devices = list(dict.fromkeys([*old, *new]))[:MOST_DEVICES]
-    lanes = [side[device] for device in devices for side in sides if device in side]
-    label = "the median step of each side"
-    if any(lane.marked for lane in lanes):
-        label += "; higher: what differs beyond noise"
-    return AlignedSteps(label, tuple(lanes))
-
-
-def _why_no_lanes(name: str, report: Report) -> str:
-    if report.results.lanes is None and (devices_of(report) or is_lost(report, "device_time")):
-        return (
-            f"the saved report {name} holds no timeline. "
-            "Log directories do, and so do reports that traceview report wrote"
-        )
-    return f"no device was recorded in the median step {name}"
-
-
-def _lanes_of(name: str, report: Report, marked: Container[str]) -> Iterator[tuple[str, StepLane]]:
-    """By the name of the device without its host."""
-    lanes, steps = report.results.lanes, report.results.steps
-    step = median_step(steps.steps) if steps else None
-    if lanes is None or step is None:
-        return
-    for device in lanes.devices:
-        if device.host == step.host:
-            key = device.device.rpartition("/")[2]
-            pieces = tuple(_pieces(lanes, device, step))
-            high = frozenset(look.key for *_, look in pieces if look.key in marked)
-            yield key, StepLane(f"{name} {key}", step.duration_ps, pieces, marked=high)
-
-
-def _pieces(lanes: Lanes, device: DeviceLanes, step: StepRow) -> Iterator[tuple[int, int, Look]]:
-    """The slices of the device in the step, those that are drawn first first."""
-    host = next(host for host in lanes.hosts if host.host == device.host)
-    begin = step.start_ps - host.start_ps
-    by_kind = {lane.kind: lane for lane in device.lanes}
-    for lane in (by_kind[kind] for kind in _KINDS if kind in by_kind):
-        for piece in lane.slices:
-            start, end = max(piece.start_ps - begin, 0), min(piece.end_ps - begin, step.duration_ps)
-            if start < end:
-                main = max(piece.class_ps, key=lambda key: piece.class_ps[key])
-                yield start, end, lane.look_of(main)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
 from traceview.document import model as doc
@@ -20,8 +20,6 @@ OUTCOMES: Final = {
     "no_verdict": Look("no_verdict", "no verdict", "warning", "yellow"),
     "holds": Look("holds", "ok", "ok", "green"),
 }
-_LONGEST_PLACE: Final = 20
-"""Characters of a row that stands beside its condition, such as a device; a longer one stands below it."""
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
 _VERBS: Final = {
@@ -51,7 +49,11 @@ def headline(result: GateResult) -> str:
 
 def gate_section(result: GateResult) -> doc.Section:
     """The conditions as a table: those that fail first."""
-    lines = list(_lines(result))
+    rows = [
+        (judgement.condition, row)
+        for judgement in result.judgements
+        for row in judgement.rows[: 1 if judgement.outcome == "holds" else MOST_ROWS]
+    ]
     return doc.Section(
         "gate",
         headline(result),
@@ -61,26 +63,16 @@ def gate_section(result: GateResult) -> doc.Section:
                 f"baseline {result.baseline.name}{_more(result.baseline)}"
                 if result.baseline
                 else None,
-                "strict" if result.strict else None,
             ),
             *doc.table(
                 "The conditions, what was measured, and the limits",
                 (
-                    doc.looks("", [line.look for line in lines]),
-                    doc.names("condition", [line.text for line in lines]),
-                    doc.names("where", [line.where for line in lines], priority=3),
-                    doc.words("value", [line.row.measured if line.row else "" for line in lines]),
-                    doc.words("limit", [line.row.allowed if line.row else "" for line in lines]),
-                    doc.words(
-                        "margin",
-                        [line.row.margin if line.row else "" for line in lines],
-                        priority=2,
-                    ),
-                    doc.words(
-                        "change",
-                        [_change_words(line.row) if line.row else "" for line in lines],
-                        priority=1,
-                    ),
+                    doc.looks("", [OUTCOMES[row.outcome] for _, row in rows]),
+                    doc.names("condition", [condition for condition, _ in rows]),
+                    doc.names("device", [row.where for _, row in rows], priority=1),
+                    doc.words("value", [row.measured for _, row in rows]),
+                    doc.words("limit", [row.allowed for _, row in rows]),
+                    doc.words("change", [_change_words(row) for _, row in rows], priority=2),
                 ),
             ),
             *doc.notes(*_notes(result)),
@@ -93,29 +85,6 @@ def _more(side: JudgedSide) -> str:
     """` and 2 more captures`."""
     more = side.capture_count - 1
     return f" and {numbers.plural(more, 'more capture')}" if more else ""
-
-
-class _Line(NamedTuple):
-    """A line of the table. `text`: the condition, or below it one of its rows. `row`: None where they follow below."""
-
-    look: Look
-    text: str
-    row: JudgedRow | None
-    where: str = ""
-
-
-def _lines(result: GateResult) -> Iterator[_Line]:
-    """A line for each value that fails or has none, below its condition where there are several; of a condition that
-    holds the row nearest to its limit.
-    """
-    for judgement in result.judgements:
-        rows = judgement.rows[:MOST_ROWS]
-        is_short = len(rows) == 1 and len(rows[0].where) <= _LONGEST_PLACE
-        if judgement.outcome == "holds" or is_short:
-            yield _Line(OUTCOMES[rows[0].outcome], judgement.condition, rows[0], rows[0].where)
-            continue
-        yield _Line(OUTCOMES[judgement.outcome], judgement.condition, None)
-        yield from (_Line(OUTCOMES[row.outcome], f"  {row.where}", row) for row in rows)
 
 
 def _change_words(row: JudgedRow) -> str:
@@ -188,9 +157,8 @@ def _row(row: JudgedRow) -> str:
     where = f"{row.where}: " if row.where else ""
     if row.outcome == "unknown":
         return f"{where}cannot be judged: {row.reason}"
-    margin = f", {row.margin}" if row.margin else ""
     reason = f", no verdict: {row.reason}" if row.outcome == "no_verdict" else ""
-    return f"{where}{measured_words(row)}, allowed {row.allowed}{margin}{reason}"
+    return f"{where}{measured_words(row)}, allowed {row.allowed}{reason}"
 
 
 def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:
@@ -262,7 +230,7 @@ def _add_case(suite: ET.Element, judgement: Judgement) -> None:
     if judgement.outcome == "holds":
         return
     lines = [
-        " · ".join(filter(None, (row.where, measured_words(row), row.allowed, row.margin)))
+        " · ".join(filter(None, (row.where, measured_words(row), row.allowed)))
         for row in judgement.rows
         if row.outcome == "fails"
     ]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import floor
-from pathlib import Path, PurePath
+from pathlib import Path
 from statistics import median as middle
 from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
-from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.base.record import (
     Count,
     Integer,
@@ -117,18 +117,6 @@ class HistoryRow(Record, frozen=True):
     finding: str | None
 
 
-class UnreadableFile(Record, frozen=True):
-    """A file that is no report.
-
-    Attributes:
-        file: The file.
-        reason: Why it cannot be read.
-    """
-
-    file: PathName
-    reason: str
-
-
 class History(Record, frozen=True):
     """The reports of a folder, oldest first.
 
@@ -137,16 +125,14 @@ class History(Record, frozen=True):
         traceview_version: Version of traceview that made it.
         folder: The folder.
         rows: One row per report.
-        unreadable: Files that are no report.
-        repeated: Files with a report on a run that has a row already.
+        left_out: Files without a row, and why, in sentences.
     """
 
     schema_version: Literal[1]
     traceview_version: VersionText
     folder: PathName
     rows: tuple[HistoryRow, ...]
-    unreadable: tuple[UnreadableFile, ...] = ()
-    repeated: tuple[PathName, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[HistoryRow, ...]:
@@ -172,8 +158,7 @@ def history_of(folder: Folder) -> History:
         traceview_version=VERSION,
         folder=str(folder.path),
         rows=tuple(rows[place] for place in sorted(rows)),
-        unreadable=tuple(UnreadableFile(str(path), reason) for path, reason in folder.unreadable),
-        repeated=tuple(map(str, folder.repeated)),
+        left_out=folder.left_out,
     )
 
 
@@ -290,14 +275,13 @@ class SavedReport(Struct, frozen=True):
 
 
 class Folder(Struct, frozen=True):
-    """The reports of a folder, oldest first. `unreadable`: files with an ending of reports that are none, and why;
-    `repeated`: files with a report on a run that another file has a report on.
+    """The reports of a folder, oldest first. `left_out`: files with an ending of reports that are none, or whose run
+    another file has a report on, in sentences.
     """
 
     path: Path
     reports: tuple[SavedReport, ...]
-    unreadable: tuple[tuple[Path, str], ...] = ()
-    repeated: tuple[Path, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def saved_reports(folder: Path) -> Folder:
@@ -314,28 +298,33 @@ def saved_reports(folder: Path) -> Folder:
         raise TraceNotFoundError(
             f"{folder}: {problem}", hint="traceview history DIR, a folder with saved reports"
         )
-    reports, unreadable = [], []
+    reports: list[SavedReport] = []
+    left_out: list[str] = []
+    damage: TraceviewError | None = None
     for path in _candidates(folder):
         try:
             reports.append(SavedReport(path, load_report(path)))
         except (TraceFormatError, TraceNotFoundError) as error:
-            unreadable.append((path, error.message.removeprefix(f"{path}: ")))
-    if not reports and unreadable:
-        load_report(unreadable[0][0])
+            damage = damage or error
+            left_out.append(f"{path} is left out: {error.message.removeprefix(f'{path}: ')}.")
+    if not reports and damage:
+        raise damage
     if not reports:
         raise TraceNotFoundError(
             f"{folder}: no saved report in it",
             hint="traceview report LOGDIR --format json -o FOLDER/NAME.json saves one",
         )
     reports.sort(key=_age)
-    known: dict[frozenset[str], SavedReport] = {}
-    repeated = []
+    known: set[frozenset[str]] = set()
+    kept = []
     for saved in reports:
         traces = traces_of(saved.report)
-        if traces and known.setdefault(traces, saved) is not saved:
-            repeated.append(saved.path)
-    kept = tuple(saved for saved in reports if saved.path not in repeated)
-    return Folder(folder, kept, tuple(unreadable), tuple(repeated))
+        if traces and traces in known:
+            left_out.append(f"{saved.path} is left out: another file has a report on its trace.")
+        else:
+            kept.append(saved)
+        known.add(traces)
+    return Folder(folder, tuple(kept), tuple(left_out))
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -407,11 +396,7 @@ def _notes(history: History) -> Iterator[str]:
             f"{ratio_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
             f"{numbers.time(row.level_ps)} since, medians of the reports{_state_words(row)}."
         )
-    for file in history.unreadable:
-        yield f"{file.file} is left out: {file.reason}."
-    if history.repeated:
-        names = numbers.listed([PurePath(name).name for name in history.repeated])
-        yield f"Left out, for another file has a report on the same trace: {names}."
+    yield from history.left_out
 
 
 def _state_words(row: HistoryRow) -> str:

@@ -1,4 +1,4 @@
-"""Defines a comparison and a gate: plain records, named as in their JSON Schemas; documents get nothing else."""
+"""Defines a comparison and the verdict of a gate: plain records, named as in their JSON Schemas; documents get nothing else."""
 
 from __future__ import annotations
 
@@ -214,7 +214,6 @@ class FindingDifference(Record, frozen=True):
         after_ps: The same after.
         before_ratio: What it cost before as a share of the GPU time; null as before_ps is.
         after_ratio: The same after.
-        is_within_noise: Whether its states changed, but not beyond noise; only warnings are listed then.
     """
 
     code: str
@@ -224,7 +223,6 @@ class FindingDifference(Record, frozen=True):
     after_ps: Picoseconds | None
     before_ratio: Share | None
     after_ratio: Share | None
-    is_within_noise: bool = False
 
 
 GATE_SCHEMA_VERSION: Final = 1
@@ -236,39 +234,33 @@ NO_VERDICT: Final = 9
 """Exit codes of a gate."""
 
 Outcome: TypeAlias = Literal["holds", "fails", "no_verdict", "unknown"]
-Plain: TypeAlias = int | float | str | bool
 
 
 class JudgedRow(Record, frozen=True):
     """One value that a condition is about.
 
     Attributes:
-        where: Device, step or row that it was measured on; empty for a value of the whole run.
+        where: Device that it was measured on; empty for a value of the whole run.
         outcome: holds, fails, no_verdict where the runs differ too much to tell, or unknown where there is no value.
-        value: What was measured, in the smallest unit of its key: picoseconds, bytes, a ratio; null where there is none.
+        value: What was measured, in the smallest unit of its key: picoseconds, bytes, a ratio; of a finding that must be
+            absent 1 or 0; null where there is none.
         limit: The limit in the same unit; null where there is none.
         measured: The value as people read it.
         allowed: The limit as people read it.
-        margin: How far the value is from the limit, in words; empty where that has no meaning.
-        margin_ratio: The same as a share of the limit; negative where the limit is passed; null without a limit that is
-            not zero.
         baseline: The value of the baseline; null where the condition is not about a change.
         change_ratio: The change against the baseline as a share of it; null as the baseline is, and where that is zero.
         change_least_ratio: Lower end of the 95% interval of the change; null where its noise is not known.
         change_most_ratio: Upper end of that interval.
-        reason: Why there is no value or no verdict, that there is no finding to be limited, or the title of the finding that
-            must be absent; null where there is nothing to say.
+        reason: Why there is no value or no verdict, or the title of the finding; null where there is nothing to say.
     """
 
     where: str
     outcome: Outcome
-    value: Plain | None
-    limit: Plain | None
+    value: float | None
+    limit: float | None
     measured: str
     allowed: str
-    margin: str
-    margin_ratio: float | None = None
-    baseline: int | float | None = None
+    baseline: float | None = None
     change_ratio: float | None = None
     change_least_ratio: float | None = None
     change_most_ratio: float | None = None
@@ -319,7 +311,6 @@ class GateResult(Record, frozen=True):
         exit_code: 0, 10, 7 and 9, in the same order.
         subject: The run that was judged.
         baseline: The run that it was compared with; null without one.
-        strict: Whether changes were judged without regard to noise, and rows without a value not passed over.
         headline: What costs most in the run, in one sentence.
         capture_quality: How far the capture can be trusted: ok, degraded or unusable.
         judgements: The conditions: those that fail first, then those that cannot be judged, then those without a verdict.
@@ -331,7 +322,6 @@ class GateResult(Record, frozen=True):
     exit_code: Count
     subject: JudgedSide
     baseline: JudgedSide | None
-    strict: bool
     headline: str
     capture_quality: Annotated[str, one_of("ok", "degraded", "unusable")]
     judgements: tuple[Judgement, ...]
@@ -357,7 +347,6 @@ class Comparison(Record, frozen=True):
         devices: The difference by device and state.
         ops: The difference by op, the largest on the path first.
         findings: Findings that came, went or cost another time.
-        gate: What the conditions of --require say; null without any.
     """
 
     schema_version: Literal[3]
@@ -372,7 +361,6 @@ class Comparison(Record, frozen=True):
     devices: tuple[DeviceDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]
-    gate: GateResult | None = None
 
 
 def interval_ps(difference: Difference) -> tuple[float | None, float | None]:

@@ -357,9 +357,8 @@ def finding_differences(
     """What came first, then what went, then what costs another time; each by its share of the GPU time.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
-    finding whose states hardly changed did not either: the step around it did. Where these changed within noise, warnings
-    that only one side has are listed as such. What the other side has inside the finding that explains it, or left out on
-    request, is neither new nor gone.
+    finding whose states did not change beyond noise did not either: the step around it did. What the other side has inside
+    the finding that explains it, or left out on request, is neither new nor gone.
     """
     old, new = _findings(before), _findings(after)
     by_state = {row.state: row for row in states}
@@ -371,11 +370,8 @@ def finding_differences(
             continue
         if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= _least(step_ps):
             continue
-        judgement = _judged_finding([row for row in (first, second) if row], by_state, step_ps)
-        is_changed = bool(first and second)
-        if judgement == "same" or (judgement == "noise" and is_changed):
-            continue
-        rows.append(_row(code, first, second, is_within_noise=judgement == "noise"))
+        if _is_changed([row for row in (first, second) if row], by_state, step_ps):
+            rows.append(_row(code, first, second))
     return tuple(
         sorted(
             rows,
@@ -388,9 +384,7 @@ def finding_differences(
     )
 
 
-def _row(
-    code: str, old: Finding | None, new: Finding | None, *, is_within_noise: bool
-) -> FindingDifference:
+def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
     before, after = (row.loss if row else None for row in (old, new))
     shown = new or old
     assert shown is not None
@@ -402,7 +396,6 @@ def _row(
         after_ps=after.ps_per_step if after else None,
         before_ratio=before.gpu_time_ratio if before else None,
         after_ratio=after.gpu_time_ratio if after else None,
-        is_within_noise=is_within_noise,
     )
 
 
@@ -414,20 +407,16 @@ def _least(step_ps: int) -> float:
     return LEAST_CHANGE_RATIO * step_ps
 
 
-def _judged_finding(
+def _is_changed(
     sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
-) -> Literal["shown", "noise", "same"]:
+) -> bool:
     """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
-    is_serious = any(finding.severity != "info" for finding in sides)
     keys = {key for finding in sides if finding.loss for key in finding.loss.states}
     about = [states[key] for key in keys if key in states]
     if not about:
-        return "shown" if is_serious else "same"
-    if abs(sum(row.difference_ps for row in about)) < _least(step_ps):
-        return "same"
-    if any(row.direction != "none" for row in about):
-        return "shown"
-    return "noise" if is_serious else "same"
+        return any(finding.severity != "info" for finding in sides)
+    is_large = abs(sum(row.difference_ps for row in about)) >= _least(step_ps)
+    return is_large and any(row.direction != "none" for row in about)
 
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import floor
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.errors import ComparisonError
 from traceview.base.record import (
     Count,
-    Integer,
     Picoseconds,
     Ratio,
     Record,
     RunName,
-    Share,
     VersionText,
-    one_of,
 )
 from traceview.base.version import VERSION
 from traceview.comparison.noise import run_spread_of, step_change, step_level
 from traceview.comparison.sides import (
+    AGAIN,
     BLOCKING,
     CaptureSteps,
     capture_steps,
@@ -29,7 +26,6 @@ from traceview.comparison.sides import (
     distinct,
     mean,
     mean_of,
-    repeat_words,
     step_time_ps,
     whole,
 )
@@ -38,16 +34,14 @@ from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, look_of
-from traceview.ledger.states import KEYS
 from traceview.report.model import Report, why_absent
 
 SCALING_SCHEMA_VERSION: Final = 1
 
 _LONGEST_VALUE: Final = 40
 
-_MODEL: Final = "parameters"
-_OTHER_WORK: Final = (*BLOCKING, "precision", _MODEL)
-"""What makes the step of another run another step. Where one side is compared with another, the last two may be the change."""
+_OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
+"""What makes the step of another run another step."""
 
 
 class Efficiency(Record, frozen=True):
@@ -78,22 +72,6 @@ class Efficiency(Record, frozen=True):
     states_ps: dict[str, Count]
 
 
-class GrowingState(Record, frozen=True):
-    """A state that takes more of the step on the most devices than on the fewest.
-
-    Attributes:
-        state: The state.
-        least_share_ratio: Its share of the mean step on the fewest devices.
-        most_share_ratio: Its share on the most devices.
-        difference_ps: Its length on the most devices less that on the fewest, picoseconds.
-    """
-
-    state: Annotated[str, one_of(*KEYS)]
-    least_share_ratio: Share
-    most_share_ratio: Share
-    difference_ps: Integer
-
-
 class ScaledRuns(Record, frozen=True):
     """Runs of one program on different numbers of devices.
 
@@ -103,7 +81,6 @@ class ScaledRuns(Record, frozen=True):
         rows: One row per number of devices, the fewest first.
         basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
             as if each device had as many examples everywhere.
-        growing: The states whose share of the step grows, the most first.
         remarks: What limits the comparison, in sentences.
     """
 
@@ -111,19 +88,15 @@ class ScaledRuns(Record, frozen=True):
     traceview_version: VersionText
     rows: tuple[Efficiency, ...]
     basis: Literal["examples", "steps"]
-    growing: tuple[GrowingState, ...]
     remarks: tuple[str, ...] = ()
 
 
-def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns | Skipped:
-    """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times.
-
-    `force`: also where runs on one number of devices are not the same work on the same hardware, so that their mean is the
-    step time of neither. Raises `ComparisonError` with the reasons where they are not.
-    """
-    remarks = list(_repeats(reports))
+def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
+    """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
+    runs = distinct(reports)
+    remarks = [f"{AGAIN}."] if len(runs) < len(reports) else []
     by_count: dict[int, list[Report]] = {}
-    for report in distinct(reports):
+    for report in runs:
         count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
             remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
@@ -135,8 +108,8 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
         return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
     groups = [by_count[count] for count in sorted(by_count)]
     for group in groups:
-        remarks += _unlike(group, force=force)
-    remarks += _unlike_groups(groups, force=force)
+        remarks += _unlike(group)
+    remarks += _unlike_groups(groups)
     has_examples = all(_batch_size(group) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
@@ -155,48 +128,31 @@ def scaled_runs(reports: Sequence[Report], *, force: bool = False) -> ScaledRuns
         traceview_version=VERSION,
         rows=rows,
         basis="examples" if has_examples else "steps",
-        growing=_growing(rows[0], rows[-1]),
         remarks=tuple(remarks),
     )
 
 
-def _repeats(reports: Sequence[Report]) -> Iterator[str]:
-    words = repeat_words(reports)
-    if words:
-        yield f"{words}."
-
-
-def _unlike(group: Sequence[Report], *, force: bool) -> Iterator[str]:
-    """What differs among runs on one number of devices; what makes their mean that of neither is refused, unless `force`."""
+def _unlike(group: Sequence[Report]) -> Iterator[str]:
+    """What differs among runs on one number of devices."""
     differing = differing_among(group)
     sizes = sorted({size for report in group if (size := _batch_size([report])) is not None})
     if len(sizes) > 1:
         differing["batch"] = [str(size) for size in sizes]
     words = "; ".join(f"{name}: {_values(values)}" for name, values in differing.items())
-    on = f"the runs on {numbers.plural(_device_count(group[0]), 'device')}"
-    if not force and any(name in _OTHER_WORK for name in differing):
-        raise ComparisonError(
-            f"{on} are not alike ({words})", hint="--force takes their mean all the same"
-        )
     if words:
-        yield f"T{on[1:]} are not alike ({words}): the row is their mean."
+        on = numbers.plural(_device_count(group[0]), "device")
+        yield f"The runs on {on} are not alike ({words}): the row is their mean."
 
 
 def _values(values: Sequence[str]) -> str:
     return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
 
 
-def _unlike_groups(groups: Sequence[Sequence[Report]], *, force: bool) -> Iterator[str]:
-    """What differs between the numbers of devices, beside what has to; another model is refused, unless `force`."""
-    differing = differing_among([group[0] for group in groups])
-    if _MODEL in differing and not force:
-        raise ComparisonError(
-            f"the runs are not of one model ({_MODEL}: {_values(differing[_MODEL])})",
-            hint="--force sets them beside each other all the same",
-        )
+def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
+    """What differs between the numbers of devices, beside what has to."""
     words = [
         f"{name}: {_values(values)}"
-        for name, values in differing.items()
+        for name, values in differing_among([group[0] for group in groups]).items()
         if name in _OTHER_WORK and name not in ("batch", "hosts")
     ]
     if words:
@@ -274,19 +230,6 @@ def _states(group: Sequence[Report]) -> dict[str, int]:
     return {key: sums[key] for key in sorted(sums, key=lambda key: (-sums[key], key)) if sums[key]}
 
 
-def _growing(least: Efficiency, most: Efficiency) -> tuple[GrowingState, ...]:
-    """What takes a larger share of the step."""
-    if not least.states_ps or not most.states_ps:
-        return ()
-    rows = []
-    for key in KEYS:
-        before, after = (of.states_ps.get(key, 0) for of in (least, most))
-        shares = before / least.step_ps, after / most.step_ps
-        if shares[1] > shares[0]:
-            rows.append(GrowingState(key, *shares, after - before))
-    return tuple(sorted(rows, key=lambda row: row.least_share_ratio - row.most_share_ratio))
-
-
 _SHOWN_PARTS: Final = 3
 _LEAST_GROWTH: Final = 0.01
 """Of the step: what a part has to grow by for a column."""
@@ -300,29 +243,28 @@ def headline(scaled: ScaledRuns) -> str:
         f"{most.device_count} devices are {slower or f'{most.speedup:.3g} times as fast as'} "
         f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
     )
-    if not scaled.growing or not _is_shown(scaled, 0):
-        return words
-    part = scaled.growing[0]
-    name = look_of(STATES, part.state).words
-    return (
-        f"{words}; {name} grows from {numbers.share(part.least_share_ratio)} of the step to "
-        f"{numbers.share(part.most_share_ratio)}"
-    )
+    for key in growing(scaled)[:1]:
+        shares = [numbers.share(_share(row, key)) for row in (fewest, most)]
+        words += f"; {look_of(STATES, key).words} grows from {shares[0]} of the step to {shares[1]}"
+    return words
 
 
-def _is_shown(scaled: ScaledRuns, place: int) -> bool:
-    part = scaled.growing[place]
-    return part.most_share_ratio - part.least_share_ratio >= _LEAST_GROWTH
+def growing(scaled: ScaledRuns) -> list[str]:
+    """The states that take a larger share of the step on the most devices than on the fewest, the most first."""
+    fewest, most = scaled.rows[0], scaled.rows[-1]
+    growth = {key: _share(most, key) - _share(fewest, key) for key in most.states_ps}
+    states = [key for key, ratio in growth.items() if fewest.states_ps and ratio >= _LEAST_GROWTH]
+    return sorted(states, key=lambda key: -growth[key])
+
+
+def _share(row: Efficiency, key: str) -> float:
+    return row.states_ps.get(key, 0) / row.step_ps
 
 
 def scaling_section(scaled: ScaledRuns) -> doc.Section:
     """A row for each number of devices, with the states whose share grows most."""
     rows = scaled.rows
-    shown = [
-        part.state
-        for place, part in enumerate(scaled.growing[:_SHOWN_PARTS])
-        if _is_shown(scaled, place)
-    ]
+    shown = growing(scaled)[:_SHOWN_PARTS]
     columns = [
         doc.ordinals("devices", [row.device_count for row in rows]),
         doc.times("step", [row.step_ps for row in rows]),
@@ -336,12 +278,15 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         doc.counts("batch", [row.batch_size for row in rows], priority=3),
         doc.names("runs", [numbers.listed(row.runs, 2) for row in rows], priority=4),
     ]
+    points = tuple(
+        TrendPoint(numbers.plural(row.device_count, "device"), row.efficiency_ratio) for row in rows
+    )
     remark = "Shares are of the mean step, over all devices." if shown else None
     return doc.Section(
         "scaling",
         "Scaling",
         (
-            *_charts(scaled),
+            Trend("Efficiency by number of devices", "share", points),
             *doc.table("Runs by number of devices", columns),
             *doc.notes(*scaled.remarks),
             *doc.remarks(remark),
@@ -349,26 +294,3 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         lead=f"{headline(scaled)}.",
         is_folded=False,
     )
-
-
-def _share(row: Efficiency, key: str) -> float | None:
-    return row.states_ps.get(key, 0) / row.step_ps if row.states_ps else None
-
-
-def _charts(scaled: ScaledRuns) -> Iterator[doc.Block]:
-    charts: tuple[
-        tuple[str, Literal["time", "number", "share"], Callable[[Efficiency], float | None]], ...
-    ] = (
-        ("Step time by number of devices", "time", lambda row: row.step_ps),
-        ("Examples per second by number of devices", "number", lambda row: row.examples_per_second),
-        ("Efficiency by number of devices", "share", lambda row: row.efficiency_ratio),
-    )
-    for label, kind, value_of in charts:
-        values = [value_of(row) for row in scaled.rows]
-        points = tuple(
-            TrendPoint(numbers.plural(row.device_count, "device"), value)
-            for row, value in zip(scaled.rows, values, strict=True)
-            if value is not None
-        )
-        if len(points) == len(values):
-            yield Trend(label, kind, points)

@@ -131,27 +131,18 @@ def is_one_run(before: Sequence[Report], after: Sequence[Report]) -> bool:
     return len(before) == len(after) == len(_on_both(before, after))
 
 
+AGAIN: Final = "A capture that is given again counts once"
+
+
 def repeats_of(before: Sequence[Report], after: Sequence[Report]) -> Iterator[str]:
-    """Remarks on the captures as they were given: sentences without a full stop, at most one a side and one of both."""
-    for name, side in zip(SIDES, (before, after), strict=True):
-        words = repeat_words(side, f"captures {name}")
-        if words:
-            yield words
+    """Remarks on the captures as they were given: sentences without a full stop."""
     sides = distinct(before), distinct(after)
+    if sum(map(len, sides)) < len(before) + len(after):
+        yield AGAIN
     shared = _on_both(*sides)
     if shared and not is_one_run(*sides):
         verb = "is" if len(shared) == 1 else "are"
         yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
-
-
-def repeat_words(side: Sequence[Report], captures: str = "captures") -> str:
-    """How many runs the captures are of, where some are given again; else nothing. Without a full stop."""
-    kept = distinct(side)
-    if len(kept) == len(side):
-        return ""
-    runs = numbers.plural(len(kept), "run")
-    each = "which counts" if len(kept) == 1 else "each of which counts"
-    return f"{len(side)} {captures} are of {runs}, {each} once"
 
 
 def _on_both(before: Sequence[Report], after: Sequence[Report]) -> list[str]:

@@ -21,7 +21,7 @@ TABLES: Final = (
     "input_stages",
 )
 """The tables of a window. Their columns are those of the commands with these names; for events, copies and gaps,
-`traceview.trace.frames.frames` describes them."""
+the tables of `traceview.api.Trace` describe them."""
 
 _LEVEL: Final = 4
 """Traces repeat themselves: a higher level of compression hardly makes them smaller."""

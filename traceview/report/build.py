@@ -13,7 +13,7 @@ from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import TOP_OPS, Analysis, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
-from traceview.analysis.parallel import ask_hosts, computed_beside, for_first_thread
+from traceview.analysis.parallel import computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.rules.consequences import (
     is_of_jax,
@@ -35,7 +35,7 @@ from traceview.report.model import (
 )
 from traceview.report.verdict import by_rank, verdict_of
 from traceview.trace.model import Trace, damaged_hosts
-from traceview.trace.reading.load import Readers, load
+from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 
 
@@ -49,7 +49,6 @@ def analyze(
     ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
-    readers: Readers | None = None,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
 
@@ -57,8 +56,7 @@ def analyze(
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
     choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
     a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
-    topics that lead to no finding. `readers`: the processes that read the files of the trace, which compute
-    what a host can tell by itself.
+    topics that lead to no finding.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
     not exist.
@@ -78,7 +76,6 @@ def analyze(
         ignore_codes=ignore_codes,
         lanes=lanes,
         is_for_screen=is_for_screen,
-        readers=readers,
     )
 
 
@@ -91,12 +88,9 @@ def report_of(
     ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
-    readers: Readers | None = None,
 ) -> Report:
     """The report on what a context holds, which keeps its ledger for others; arguments as for `analyze`."""
     loaded = context.trace
-    if readers is not None:
-        ask_hosts(context, readers)
 
     def is_wanted(topic: Analysis[Any]) -> bool:
         return not is_for_screen or topic.name in _ON_SCREEN or topic.can_lead(context)

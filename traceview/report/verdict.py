@@ -22,7 +22,7 @@ from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import State
 from traceview.report.model import Report, Verdict, VerdictStatus
 from traceview.trace.model import Trace, is_damaged_throughout
-from traceview.trace.strategy.xla_devices import CPU
+from traceview.trace.strategy.replicas import CPU
 
 _UNKNOWN_LEADS: Final = 0.5
 """Share of the GPU time without a known cause from which on that is said first, where nothing else is a problem."""

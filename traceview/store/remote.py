@@ -243,7 +243,7 @@ def remote_path(scheme: str, rest: str) -> RemotePath:
     elif _has_credentials(scheme, authority):
         raise UsageError(f"{scheme}://: an address takes no key and password", hint=kind.access)
     if not authority and scheme != "memory":
-        what = "host" if kind.is_web else kind.bucket or "repository"
+        what = "host" if kind.is_web else kind.bucket
         raise UsageError(f"{scheme}://: names no {what}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:

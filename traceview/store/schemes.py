@@ -12,15 +12,14 @@ EXTRA: Final = "pip install 'traceview[cloud]'"
 class Scheme(Struct, frozen=True):
     """A kind of store. `package`: what fsspec needs for it. `access`: how it learns who asks.
 
-    `bucket`: what holds the files there; empty where nothing does that could be missing. `reads_ahead`: its client has no
-    request for a range alone. `loggers`: what else logs, beside the package.
+    `bucket`: what holds the files there; empty where nothing does that could be missing. `loggers`: what else logs, beside
+    the package.
     """
 
     package: str
     access: str
     is_web: bool = False
     bucket: str = ""
-    reads_ahead: bool = False
     loggers: tuple[str, ...] = ()
 
 
@@ -47,11 +46,6 @@ SCHEMES: Final = {
     ),
     "az": _AZURE,
     "abfs": _AZURE,
-    "hf": Scheme(
-        "huggingface_hub",
-        "run hf auth login, or set HF_TOKEN; the Hub says the same of a repository that is not there",
-        reads_ahead=True,
-    ),
     "http": _WEB,
     "https": _WEB,
     "memory": Scheme("fsspec", "the memory of this process"),

@@ -46,7 +46,7 @@ _FINAL: Final = (
 """Errors that another try would repeat: what is not there, not allowed or not what was taken for it, what a kind of store
 cannot do at all (fsspec raises `NotImplementedError`: web servers take no files), and addresses that make no sense."""
 _DENIALS: Final = (401, 403, 407)
-_CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "Gated", "AccountName")
+_CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "AccountName")
 """What the clients' errors about credentials have in their names; importing each client to ask would take seconds."""
 
 _ADDRESS_IN_TEXT: Final = re.compile(r"[a-z][a-z0-9+.-]{1,9}://\S*")
@@ -57,7 +57,6 @@ _VERSIONS: Final = (
     "ETag",
     "etag",
     "generation",
-    "blob_id",
     "LastModified",
     "Last-Modified",
     "last_modified",
@@ -85,9 +84,7 @@ class FileSystem(Protocol):
     def info(self, path: str) -> dict[str, Any]:
         """What is known of a file or a folder."""
 
-    def cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **options: Any
-    ) -> bytes:
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
         """A part of a file."""
 
     def put_file(self, lpath: str, rpath: str) -> None:
@@ -209,10 +206,8 @@ class Service:
         address = self._address(path, query)
         if end is None:
             return self.ask(lambda: self._filesystem.cat_file(address), path, None)
-        # What fsspec reads by its own files it reads ahead of what was asked for, by megabytes.
-        options = {"cache_type": "none"} if self._kind.reads_ahead else {}
         return self.ask(
-            lambda: self._filesystem.cat_file(address, start=begin, end=end, **options),
+            lambda: self._filesystem.cat_file(address, start=begin, end=end),
             path,
             whole if self._kind.is_web else end - begin,
         )
@@ -251,13 +246,11 @@ class Service:
             except TraceviewError:
                 raise
             except Exception as raised:
-                error = raised
-                cause = raised.__cause__
-                if isinstance(raised, FileNotFoundError):
-                    # For a web server, whatever fails is a file that is not there, with the failure as its cause. So it
-                    # is for the Hub with a repository that is private.
-                    is_failure = self._kind.is_web or _status(cause) in _DENIALS
-                    error = cause if isinstance(cause, Exception) and is_failure else raised
+                error, cause = raised, raised.__cause__
+                is_missing = isinstance(raised, FileNotFoundError)
+                if self._kind.is_web and is_missing and isinstance(cause, Exception):
+                    # For a web server, whatever fails is a file that is not there, with the failure as its cause.
+                    error = cause
                 if pause_s is None or _is_final(error):
                     # What the client raised holds the whole address, and would be in a traceback.
                     raise self._store_error(error, path) from None

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_counts
+from traceview.base.ids import groups_of
 from traceview.base.intervals import Int64Array, IntervalSet, difference, union
 
 
@@ -22,21 +20,8 @@ class CollectivePeers(Struct, frozen=True, eq=False):
 
     def of(self, device: int) -> IntervalSet:
         """When devices other than this one were in a collective."""
-        own = self._alone(device, device + 1)
+        own = slice(*np.searchsorted(self.alone_device, [device, device + 1]).tolist())
         return difference(self.any, union(self.alone_start_ps[own], self.alone_end_ps[own]))
-
-    def on(self, devices: range) -> CollectivePeers:
-        """The same for some devices, which are counted from 0."""
-        own = self._alone(devices.start, devices.stop)
-        return CollectivePeers(
-            self.any,
-            self.alone_device[own] - devices.start,
-            self.alone_start_ps[own],
-            self.alone_end_ps[own],
-        )
-
-    def _alone(self, first: int, end: int) -> slice:
-        return slice(*np.searchsorted(self.alone_device, [first, end]).tolist())
 
 
 def peers_of(
@@ -44,7 +29,7 @@ def peers_of(
 ) -> CollectivePeers:
     """Made from the collectives of all devices: the device, the start and the end of each, all `[n]`."""
     spans = [
-        (number, union(start_ps[rows], end_ps[rows])) for number, rows in _rows_by_device(device)
+        (int(device[rows[0]]), union(start_ps[rows], end_ps[rows])) for rows in groups_of(device)
     ]
     if not spans:
         empty = np.empty(0, dtype=np.int64)
@@ -64,13 +49,3 @@ def peers_of(
     return CollectivePeers(
         union(start_ps, end_ps), alone_on[by_device], begins[by_device], finishes[by_device]
     )
-
-
-def _rows_by_device(device: npt.NDArray[np.integer]) -> list[tuple[int, Int64Array]]:
-    order = np.argsort(device, kind="stable")
-    devices, count = unique_counts(device)
-    bounds = [0, *np.cumsum(count).tolist()]
-    return [
-        (number, order[low:high])
-        for number, (low, high) in zip(devices.tolist(), pairwise(bounds), strict=True)
-    ]

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.errors import TraceFormatError
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.location import Location
@@ -25,10 +24,7 @@ from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
-from traceview.xplane.decode_reference import read_event_stats
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
-from traceview.xplane.source import partly_read
-from traceview.xplane.space import Stat
 
 T = TypeVar("T")
 
@@ -214,6 +210,8 @@ class Host(Struct, frozen=True):
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
 
+TOO_MANY_DEVICES: Final = f"the run has more than {MOST_DEVICES:,} devices"
+
 
 class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
@@ -246,8 +244,6 @@ class LineInfo(Struct, frozen=True):
     plane: str
     id: int
     name: str
-    file: int
-    stat_names: dict[int, bytes]
 
     @property
     def is_thread(self) -> bool:
@@ -325,7 +321,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
     empty name where XLA recorded none, `NONE` for events that are not of XLA), `shape` (text, of the inputs of the op, `NONE`
     where not recorded); int64 `start_ps`, `duration_ps`, `bytes`;
-    int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `position`, `group` (the
+    int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
     `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
@@ -348,7 +344,6 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     p2p: BoolArray
     opaque: BoolArray
     unknown_direction: BoolArray
-    position: SmallIntArray
 
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
@@ -412,8 +407,7 @@ class HostStat(Struct, frozen=True, eq=False):
 class HostColumns(_EventColumns, frozen=True, eq=False):
     """Thread activity: one row per host event, in the order of hosts, lines and file.
 
-    int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`; `position`, int32 if all values fit, else int64;
-    `stats` by key.
+    int16 `host`; int32 `line`, `name`; int64 `start_ps`, `duration_ps`; `stats` by key.
     """
 
     host: npt.NDArray[np.int16]
@@ -421,7 +415,6 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
     start_ps: Int64Array
     duration_ps: Int64Array
     name: Int32Array
-    position: SmallIntArray
     stats: dict[str, HostStat]
 
     def rows_of_host(self, host: int) -> slice:
@@ -508,8 +501,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `name_of_host`: by host, the index of
-    each name of its own table.
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
     """
 
     hosts: tuple[Host, ...]
@@ -521,7 +513,6 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
-    name_of_host: tuple[Int32Array, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""
@@ -607,7 +598,6 @@ class Trace(Recording, frozen=True, eq=False):
 
     logdir: Location
     run: str
-    run_dir: Location
     other_runs: tuple[str, ...]
     files: tuple[SourceFile, ...]
     steps_by_host: tuple[HostSteps, ...]
@@ -620,18 +610,6 @@ class Trace(Recording, frozen=True, eq=False):
             f"<Trace of run {self.run!r}: {len(self.hosts)} host(s), {len(self.device_list)} device(s), "
             f"{self.device_columns.count} device events, {steps} step(s)>"
         )
-
-    def stats(self, line: int, position: int) -> tuple[Stat, ...]:
-        """Every stat of one event as recorded, read again from its file.
-
-        `line` and `position`: the values of the event in `device_columns` or `host_columns`.
-        """
-        info = self.lines[line]
-        source = self.files[info.file]
-        with partly_read(source.path) as data:
-            if len(data) != source.bytes:
-                raise TraceFormatError(source.path, "the file has changed since it was loaded")
-            return read_event_stats(data, position, info.stat_names)
 
 
 def damaged_hosts(trace: Trace) -> frozenset[str]:

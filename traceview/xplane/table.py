@@ -65,7 +65,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     """The events of one plane, or of several that share a name, in file order.
 
     `start_ps`, `duration_ps`: int64, picoseconds since the start of the profile. `name`: int32 index into
-    `names`. `line`: int32 index into `lines`. `position`: offset of the event in the file.
+    `names`. `line`: int32 index into `lines`.
     Left out are aggregated events, which have no time, and the `misplaced_line_count` lines
     that begin days before or after the start of the profile.
     """
@@ -77,7 +77,6 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     duration_ps: Int64Array
     name: Int32Array
     line: Int32Array
-    position: Int64Array
     negative_duration_count: int
     misplaced_line_count: int
     _stats: StatsBySlot
@@ -238,7 +237,6 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
     metadata = parts.take("metadata_id", np.int64)
     start = parts.take("time", np.int64, [stamp * PS_PER_NS for stamp in stamps])
     duration = parts.take("duration_ps", np.int64)
-    position = parts.take("position", np.int64)
     aggregated = parts.take("aggregated", np.bool_)
     line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.event_counts)
     stats = parts.take_stats(len(plane.spellings))
@@ -246,7 +244,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         kept = ~aggregated
         stats = stats.of_events(kept)
         metadata, start, duration = metadata[kept], start[kept], duration[kept]
-        position, line = position[kept], line[kept]
+        line = line[kept]
     negative = duration < 0
     name, names = _names(plane, metadata)
     return PlaneTable(
@@ -257,7 +255,6 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         duration_ps=np.where(negative, 0, duration) if negative.any() else duration,
         name=name,
         line=line,
-        position=position,
         negative_duration_count=int(negative.sum()),
         misplaced_line_count=misplaced_count,
         _stats=stats,

@@ -344,7 +344,6 @@ def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Blo
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=transfers_of,
-    join=lambda hosts: Transfers(hosts.rows(lambda result: result.devices)),
     rules=(H2D_EXPOSED,),
     leads=has_time(*H2D_EXPOSED.states),
     diagnose=_diagnose,

@@ -15,17 +15,19 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
-from traceview.trace.host.input_waits import InputWaits, find_input_waits, shards
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
     WRAPPERS,
     InputStage,
+    InputWaits,
     IteratorCalls,
+    find_input_waits,
     iterator_calls,
     kind_of,
     path_of,
     shard_rows,
+    shards,
     stages_of,
 )
 from traceview.trace.model import NONE, Trace

@@ -23,12 +23,13 @@ from traceview.base.intervals import BoolArray, Int64Array, largest_between, pla
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.input_waits import InputWaits, arrivals
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
     InputStage,
+    InputWaits,
     IteratorCalls,
+    arrivals,
     kind_of,
     requests_of_buffer,
 )

@@ -125,10 +125,6 @@ class Run:
         with stage("matching collectives"):
             return collectives_of(self.trace)
 
-    def take_over(self, key: Hashable, value: object) -> None:
-        """What was made elsewhere: the key is the function that `once` would call, or another one of `_once`."""
-        self._once(key, lambda: value)
-
     def once(self: R, make: Callable[[R], T]) -> T:
         """What a function makes of this run; it is called once."""
         return self._once(make, lambda: make(self))

@@ -569,6 +569,5 @@ ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)
 STRIPS: Final = Analysis[UtilizationStrips](
     "timeline",
     compute=lambda context: strips_of(context.trace, context.selection, context.activities),
-    join=lambda hosts: UtilizationStrips(SLICES, hosts.rows(lambda result: result.devices)),
     sections=(timeline_section,),
 )

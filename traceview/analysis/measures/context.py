@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from traceview.analysis.facts.ledger import ledger_of
-from traceview.analysis.facts.of_hosts import OfHosts
 from traceview.analysis.facts.python import PythonShare, python_of_steps, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection
@@ -57,9 +56,8 @@ class Options(Struct, frozen=True):
 class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
-    `name`: its key in the results of a report. `compute`: the result, or why there is none. `join`: what that of a run is,
-    made of those of its hosts; without it the topic needs the whole run. `rules`: the findings that
-    it can lead to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings that it can lead
+    to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
     it nothing is said.
@@ -67,7 +65,6 @@ class Analysis(Struct, Generic[R], frozen=True):
 
     name: str
     compute: Callable[[Context], R | Skipped]
-    join: Callable[[OfHosts[R]], R] | None = None
     rules: tuple[Rule, ...] = ()
     leads: Callable[[Context], bool] = _always
     diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
@@ -90,11 +87,6 @@ def has_time(*states: State) -> Callable[[Context], bool]:
         return not ledger.devices or lost >= LIMIT * sum(ledger.gpu_ps_by_device.values())
 
     return leads
-
-
-def result_key(analysis: Analysis[Any]) -> Hashable:
-    """What a context keeps the result of a topic under."""
-    return "result", analysis.name
 
 
 class Context(Run):
@@ -134,7 +126,7 @@ class Context(Run):
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
         with stage(f"analysis of {analysis.name}"):
-            return self._once(result_key(analysis), lambda: analysis.compute(self))
+            return self._once(("result", analysis.name), lambda: analysis.compute(self))
 
     def record(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if there is none."""

@@ -22,7 +22,7 @@ from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, Loss
-from traceview.trace.strategy.xla_devices import CPU
+from traceview.trace.strategy.replicas import CPU
 
 LIMIT: Final = 0.05
 """Share of the GPU time from which on a loss is a problem; less is noise or not worth a change."""

@@ -354,7 +354,6 @@ def _keys(rows: Sequence[DeviceLaunches]) -> str:
 ANALYSIS: Final = Analysis[Launches](
     "launches",
     compute=compute,
-    join=lambda hosts: Launches(hosts.rows(lambda result: result.devices)),
     rules=(OPAQUE_CUDA_GRAPH,),
     leads=lambda context: bool(context.trace.device_columns.opaque.any()),
     diagnose=_diagnose,

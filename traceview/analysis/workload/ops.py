@@ -10,7 +10,6 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import convert
 
-from traceview.analysis.facts.of_hosts import OfHosts
 from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Skipped
@@ -152,16 +151,6 @@ def compute(context: Context) -> TopOps | Skipped:
     return TopOps(rows, row_count, row_count - len(rows), _types(trace, groups, top))
 
 
-def join(hosts: OfHosts[TopOps]) -> TopOps:
-    """The rows of all devices."""
-    return TopOps(
-        hosts.rows(lambda ops: ops.rows),
-        sum(ops.row_count for ops in hosts.by_host),
-        sum(ops.left_out_count for ops in hosts.by_host),
-        hosts.rows(lambda ops: ops.types),
-    )
-
-
 def _types(trace: Trace, groups: OpTable, top: int | None) -> tuple[OpTypeRow, ...]:
     """The `top` types of each device."""
     places: dict[tuple[int, int, str], list[int]] = {}
@@ -292,7 +281,6 @@ def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ..
 ANALYSIS: Final = Analysis[TopOps](
     "ops",
     compute=compute,
-    join=join,
     sections=(section,),
     title_if_absent=TITLE,
 )

@@ -450,7 +450,6 @@ def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tup
 ANALYSIS: Final = Analysis[Precision](
     "precision",
     compute=compute,
-    join=lambda hosts: of_devices(hosts.rows(lambda result: result.devices)),
     rules=(LOW_PRECISION_UNUSED,),
     diagnose=_diagnose,
     sections=(precision_section,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated, Final
 
 import typer
@@ -32,11 +31,7 @@ TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""
 
 
-class Format(str, Enum):
-    """What a report can be written as."""
-
-    terminal = "terminal"
-    json = "json"
+_FORMATS: Final = ("terminal", "json")
 
 
 @reads_run
@@ -47,7 +42,7 @@ def analyze(
     device: Devices = None,
     select: Select = None,
     ignore: Ignore = None,
-    format_: Annotated[Format | None, format_option("terminal", "json")] = None,
+    format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
     redact: Redact = False,
@@ -58,8 +53,7 @@ def analyze(
     Example: traceview analyze logs/ --steps 5:10
     """
     target = Target.of(output, force=force, source=logdir)
-    format_ = format_ or format_of(target.path, {".json": Format.json}, Format.terminal)
-    as_json = format_ is Format.json
+    as_json = format_of(format_, target.path, _FORMATS) == "json"
     source = Source.of(context, logdir)
     try:
         report = source.report(

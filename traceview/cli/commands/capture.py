@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -38,40 +37,30 @@ if TYPE_CHECKING:
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
-_REMOTE_ONLY: Final = ("duration", "timeout")
-_WITH_REMOTE: Final = ("remote", *_REMOTE_ONLY, "out", "run", "analyze")
-_DEMO_ONLY: Final = ("devices", "slowdown")
-_CHECK_ONLY: Final = ("format_",)
-_WITH_CHECK: Final = ("check", "format_", "script", "arguments", "out", "without")
-_SCRIPT_ONLY: Final = ("script", "module", "step_function", "serve", "on_hang", "seconds")
+_MODES: Final = {
+    "check": ("script", "arguments", "out", "without"),
+    "remote": ("duration", "timeout", "out", "run", "analyze"),
+    "demo": ("devices", "slowdown", "steps", "out", "run", "without", "max_events", "analyze"),
+}
+"""Options that do something else than to record a script, and what each of them takes."""
+_INSTEAD: Final = {
+    "check": "--check records nothing",
+    "remote": "--remote records a running job for a --duration",
+    "demo": "--demo runs traceview's own training script",
+}
 
 
-def check_mode(context: typer.Context, *, is_demo: bool, is_remote: bool, is_check: bool) -> None:
+def check_mode(context: typer.Context) -> None:
     """Raise `UsageError` for a given option or argument that the mode does not take."""
-    for name, shown in given_options(context):
-        if is_check and name not in _WITH_CHECK:
-            raise UsageError(
-                f"{shown} cannot be combined with --check",
-                hint="--check records nothing; to record a run, omit --check",
-            )
-        if not is_check and name in _CHECK_ONLY:
-            raise UsageError(f"{shown} needs --check")
-        if is_remote and name not in _WITH_REMOTE:
-            raise UsageError(
-                f"{shown} cannot be combined with --remote",
-                hint="--remote records a running job for a --duration; to record steps of a script, omit --remote",
-            )
-        if not is_remote and name in _REMOTE_ONLY:
-            raise UsageError(
-                f"{shown} needs --remote", hint="--remote HOST:PORT names a running job"
-            )
-        if is_demo and name in _SCRIPT_ONLY:
-            raise UsageError(
-                f"{shown} cannot be combined with --demo",
-                hint="--demo runs traceview's own training script; to record another one, omit --demo",
-            )
-        if not is_demo and not is_remote and name in _DEMO_ONLY:
-            raise UsageError(f"{shown} needs --demo", hint="--demo runs traceview's own training")
+    given = dict(given_options(context))
+    mode = next((mode for mode in _MODES if mode in given), "")
+    of_modes = {"duration": "remote", "timeout": "remote", "devices": "demo", "slowdown": "demo"}
+    for name, shown in given.items():
+        needed = of_modes.get(name, mode)
+        if needed != mode:
+            raise UsageError(f"{shown} needs --{needed}", hint=_INSTEAD[needed])
+        if mode and name != mode and name not in _MODES[mode]:
+            raise UsageError(f"{shown} cannot be combined with --{mode}", hint=_INSTEAD[mode])
 
 
 def capture_running(
@@ -104,13 +93,6 @@ def capture_running(
             progress=lambda text: show(sanitize(text)),
             run=run,
         )
-
-
-class CheckFormat(str, Enum):
-    """What the checks can be written as."""
-
-    terminal = "terminal"
-    json = "json"
 
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -177,9 +159,6 @@ def capture(
     check: Annotated[
         bool, flag("Check instead whether a capture would work here.", "--check")
     ] = False,
-    format_: Annotated[
-        CheckFormat, option("NAME", "Write --check as terminal or json.", "--format")
-    ] = CheckFormat.terminal,
 ) -> None:
     """Run a training script and record some of its steps.
 
@@ -188,7 +167,7 @@ def capture(
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_mode(context, is_demo=demo, is_remote=remote is not None, is_check=check)
+    check_mode(context)
     switched = switches(without or (), also=("tensorflow",) if check else ())
     if check:
         from traceview.cli.commands.capture_check import show_checks
@@ -197,9 +176,7 @@ def capture(
         os.environ.pop(VARIABLE, None)
         scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
         has_tensorflow = "tensorflow" not in listed(without)
-        show_checks(
-            scripts, out, asks_tensorflow=has_tensorflow, as_json=format_ is CheckFormat.json
-        )
+        show_checks(scripts, out, asks_tensorflow=has_tensorflow)
         return
     if remote is not None:
         received = capture_running(

@@ -1,4 +1,4 @@
-"""Shows the checks of `traceview capture --check`: a table with the fix below each row, or the same as JSON."""
+"""Shows the checks of `traceview capture --check`: a table with the fix below each row."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.base.version import VERSION
 from traceview.capture.check.check import Check
 from traceview.cli.output import Target
 from traceview.document import numbers
-from traceview.document.json_text import dumped
 from traceview.document.page import Page
 
 FAILED_CHECK: Final = 8
-SCHEMA_VERSION: Final = 1
 STATUSES: Final = {
     "failed": "bold red",
     "warning": "bold yellow",
@@ -29,9 +26,7 @@ STATUSES: Final = {
 """The statuses of a check, worst first, and their styles."""
 
 
-def show_checks(
-    scripts: Sequence[Path], out: Path, *, asks_tensorflow: bool, as_json: bool
-) -> None:
+def show_checks(scripts: Sequence[Path], out: Path, *, asks_tensorflow: bool) -> None:
     """Run every check and print the result; ends the command with 8 if one failed.
 
     `scripts`: read, never run. `asks_tensorflow`: import it in another process to ask for its GPUs.
@@ -42,11 +37,8 @@ def show_checks(
     if asks_tensorflow and sys.stderr.isatty():
         typer.echo("traceview: importing TensorFlow (--without tensorflow skips this)", err=True)
     checks = examine(scripts, out=out, asks_tensorflow=asks_tensorflow)
-    if as_json:
-        target.write(render_json(checks))
-    else:
-        color, unicode = target.has_color, target.has_unicode
-        target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
+    color, unicode = target.has_color, target.has_unicode
+    target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(FAILED_CHECK)
 
@@ -89,23 +81,3 @@ def _summary(checks: Sequence[Check]) -> str:
 
 def _counts(checks: Sequence[Check]) -> dict[str, int]:
     return {status: sum(check.status == status for check in checks) for status in STATUSES}
-
-
-def render_json(checks: Sequence[Check]) -> bytes:
-    """The same as data: `counts` by status, and `checks[]` with `name`, `status`, `found` and `fix`."""
-    return dumped(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "traceview_version": VERSION,
-            "counts": _counts(checks),
-            "checks": [
-                {
-                    "name": check.name,
-                    "status": check.status,
-                    "found": check.detail,
-                    "fix": check.fix,
-                }
-                for check in checks
-            ],
-        }
-    )

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
-from msgspec.structs import replace
+from typing import Annotated, Final
 
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
-from traceview.base.text import shell_path
 from traceview.cli.commands.gate import History
-from traceview.cli.errors import say
-from traceview.cli.options import Full, Output, Redact, Width, argument, flag, format_option, option
+from traceview.cli.options import Output, Redact, Width, argument, flag, format_option, option
 from traceview.cli.output import Target, format_of
 from traceview.store.address import location_of
 
-if TYPE_CHECKING:
-    from traceview.comparison.model import GateResult
-
-
-class Format(str, Enum):
-    """What a comparison can be written as."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    html = "html"
-    json = "json"
-
-
-_BY_SUFFIX: Final = {".md": Format.markdown, ".html": Format.html, ".json": Format.json}
-
+_FORMATS: Final = ("terminal", "markdown", "html", "json")
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
 
@@ -60,20 +40,13 @@ def compare(
     scaling: Annotated[
         bool, flag("Compare runs on different numbers of devices instead.", "--scaling")
     ] = False,
-    require: Annotated[
-        list[str] | None,
-        option(
-            "CONDITION", "A condition for AFTER, as of traceview gate. Repeatable.", "--require"
-        ),
-    ] = None,
     history: History = None,
-    format_: Annotated[Format | None, format_option("terminal", "markdown", "html", "json")] = None,
+    format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Annotated[
         bool, flag("Compare other devices or batches, too. Replace FILE.", "--force")
     ] = False,
     redact: Redact = False,
-    full: Full = False,
     width: Width = None,
 ) -> None:
     """Show whether a change made the step faster, and why.
@@ -81,19 +54,17 @@ def compare(
     The difference has an interval, so that noise is not called a change. Three captures of each side show how much runs
     differ without one. Runs on other devices or of another batch are not compared: exit code 7.
 
-    Example: traceview compare logs/before logs/after --require step_time:+5%
+    Example: traceview compare logs/before logs/after -o comparison.html
     """
     if scaling:
-        if more_before or more_after or require or redact or history:
+        if more_before or more_after or redact or history:
             raise UsageError(
-                "--scaling takes runs only, without --before, --after, --require, --history and --redact"
+                "--scaling takes runs only, without --before, --after, --history and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = _target(output, runs, force=force)
-        _compare_scaling(runs, target, format_, width, force=force)
+        _compare_scaling(runs, target, format_, width)
         return
-    if redact and require:
-        raise UsageError("--require names devices and hosts, so it does not go with --redact")
     if further:
         raise UsageError(
             f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",
@@ -103,8 +74,6 @@ def compare(
     from traceview.comparison import document
     from traceview.comparison.build import compare as build
     from traceview.comparison.build import reports_of
-    from traceview.comparison.conditions import condition_of
-    from traceview.comparison.gate import Subject, judged
     from traceview.comparison.history import earlier_levels
 
     sides = [
@@ -117,12 +86,11 @@ def compare(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
     target = _target(output, [place for side in sides for place in side], force=force)
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    conditions = tuple(map(condition_of, require or ()))
+    format_ = format_of(format_, target.path, _FORMATS)
     reports = []
     for side in sides:
         with reading(side[0], None):
-            reports.append(reports_of(side, lanes=format_ is Format.html))
+            reports.append(reports_of(side))
     earlier = earlier_levels(history, [*reports[0], *reports[1]]) if history else ()
     if redact:
         from traceview.report.pseudonyms import Pseudonyms
@@ -132,31 +100,18 @@ def compare(
         names = Pseudonyms()
         reports = [[redacted(report, names) for report in side] for side in reports]
     comparison = build(reports[0], reports[1], earlier=earlier, force=force)
-    if conditions:
-        old, new = (
-            Subject(str(side[0]), tuple(of)) for side, of in zip(sides, reports, strict=True)
-        )
-        result = judged(new, conditions, old, earlier=earlier, force=force)
-        comparison = replace(comparison, gate=result)
-    if format_ is Format.html:
-        steps = document.aligned_steps(reports[0], reports[1], comparison.states)
-        target.write(document.to_html(comparison, steps).encode())
-    elif format_ is Format.markdown:
+    if format_ == "html":
+        target.write(document.to_html(comparison).encode())
+    elif format_ == "markdown":
         target.write(document.to_markdown(comparison).encode())
-    elif format_ is Format.json:
+    elif format_ == "json":
         from traceview.document.json_text import dumped
 
         target.write(dumped(comparison))
-    elif full or target.path is not None:
-        target.write_section(document.section_of(comparison), width)
+    elif target.path is not None:
+        target.write_sections(document.sections_of(comparison), width)
     else:
-        command = _command([] if redact else sides)
-        target.write_section(document.screen_of(comparison, command), width)
-    if comparison.gate is not None:
-        is_apart = target.path is None and format_ is not Format.terminal
-        _say(comparison.gate, width, is_apart=is_apart)
-        if comparison.gate.exit_code:
-            raise typer.Exit(comparison.gate.exit_code)
+        target.write_section(document.screen_of(comparison), width)
 
 
 def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
@@ -165,61 +120,21 @@ def _target(output: Location | None, sources: list[Location], *, force: bool) ->
     return targets[0] if targets else Target.of(output, force=force)
 
 
-def _say(result: GateResult, width: int | None, *, is_apart: bool) -> None:
-    """Say which conditions hold. `is_apart`: standard output has a document, so the error stream gets it."""
-    from traceview.comparison.gate_document import gate_section, headline, message
-
-    if not is_apart:
-        Target(None).write_section(gate_section(result), width)
-        return
-    say(headline(result))
-    for judgement in result.judgements:
-        if judgement.outcome != "holds":
-            say(f"{judgement.condition}: {message(judgement)}")
-
-
 def _compare_scaling(
-    runs: list[Location], target: Target, format_: Format | None, width: int | None, *, force: bool
+    runs: list[Location], target: Target, format_: str | None, width: int | None
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.rules.finding import Skipped
     from traceview.cli.progress import reading
-    from traceview.comparison.scaling import headline, scaled_runs, scaling_section
+    from traceview.comparison.scaling import scaled_runs, scaling_section
     from traceview.report.given import report_at
 
     reports = []
     for run in runs:
         with reading(run, None):
             reports.append(report_at(run))
-    scaled = scaled_runs(reports, force=force)
+    scaled = scaled_runs(reports)
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
-    format_ = format_ or format_of(target.path, _BY_SUFFIX, Format.terminal)
-    if format_ is Format.json:
-        from traceview.document.json_text import dumped
-
-        target.write(dumped(scaled))
-    elif format_ is Format.html:
-        from traceview.document.html.printer import render_sections
-
-        page = render_sections("scaling", headline(scaled), [scaling_section(scaled)])
-        target.write(page.encode())
-    elif format_ is Format.markdown:
-        from traceview.document.markdown import render_section
-
-        target.write(render_section(scaling_section(scaled)))
-    else:
-        target.write_section(scaling_section(scaled), width)
-
-
-def _command(sides: list[list[Location]]) -> str:
-    """What shows everything."""
-    if not sides:
-        return "traceview compare BEFORE AFTER --redact --full"
-    first = [shell_path(side[0]) for side in sides]
-    more = [
-        f" {option} {shell_path(place)}"
-        for option, side in zip(("--before", "--after"), sides, strict=True)
-        for place in side[1:]
-    ]
-    return f"traceview compare {' '.join(first)}{''.join(more)} --full"
+    format_ = format_of(format_, target.path, _FORMATS)
+    target.write_record(scaled, scaling_section(scaled), format_, "scaling", width)

@@ -30,12 +30,11 @@ from traceview.cli.options import (
 from traceview.cli.output import Target
 from traceview.cli.report_source import Source
 from traceview.cli.table import (
+    FORMATS,
     Answer,
     Choice,
-    Format,
     Request,
     checked_format,
-    column_names,
     content,
 )
 from traceview.cli.tables import TABLES
@@ -43,7 +42,6 @@ from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
-    from traceview.trace.reading.load import Readers
 
 RUNS: Final = "runs"
 HANG: Final = "hang"
@@ -55,7 +53,7 @@ WITHOUT_TRACE: Final = {
 
 NAMES: Final = (*TABLES, *WITHOUT_TRACE)
 
-_OF_FILES: Final = ("sort", "top", "columns")
+_OF_FILES: Final = ("sort", "top")
 _OF_ALL: Final = ("table", "logdir", "format_", "output", "force", "width")
 
 
@@ -90,10 +88,7 @@ def show(
     top: Annotated[
         int | None, option("N", "Only N rows, of ops and copies N per device.", min=1)
     ] = None,
-    columns: Annotated[
-        list[str] | None, option("NAMES", "Only these columns: device,duration_ps.")
-    ] = None,
-    format_: Annotated[Format | None, format_option("terminal", "csv", "json", "parquet")] = None,
+    format_: Annotated[str | None, format_option(*FORMATS)] = None,
     output: Output = None,
     force: Force = False,
     width: Width = None,
@@ -107,13 +102,12 @@ def show(
     target = Target.of(output, force=force, source=logdir)
     _check_options(context, table)
     format_ = checked_format(format_, target)
-    names = column_names(columns)
     choice = Choice(
         states=_states(table, state),
         least_ps=picoseconds("--min", least),
         sort=sort,
         top=top,
-        is_terminal=format_ is Format.terminal,
+        is_terminal=format_ == "terminal",
     )
     if table == HANG:
         _show_hang(target, logdir, format_, width)
@@ -122,14 +116,14 @@ def show(
         from traceview.cli.rows import run_answer
 
         answer = run_answer(logdir, choice)
-        target.write_parts(content(target, format_, answer, names, width))
+        target.write_parts(content(target, format_, answer, width))
     else:
         source = Source.of(context, logdir)
-        with source.trace() as (trace, readers):
+        with source.trace() as trace:
             _warn(trace)
-            answer = _answer(table, trace, device, choice, source, readers)
+            answer = _answer(table, trace, device, choice, source)
             with stage("writing"):
-                target.write_parts(content(target, format_, answer, names, width))
+                target.write_parts(content(target, format_, answer, width))
     if answer.remark:
         typer.echo(f"traceview: {answer.remark}", err=True)
     if answer.code:
@@ -182,7 +176,6 @@ def _answer(
     device: list[str] | None,
     choice: Choice,
     source: Source,
-    readers: Readers | None,
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
@@ -197,7 +190,6 @@ def _answer(
         choice=choice,
         window=window,
         steps=steps,
-        readers=readers,
     )
     answer = answer_of(table, request)
     return replace(answer, about=_about(request), head=tuple(_head(request)))
@@ -241,16 +233,16 @@ def _about(request: Request) -> dict[str, Any]:
     }
 
 
-def _show_hang(target: Target, logdir: Location, format_: Format, width: int | None) -> None:
+def _show_hang(target: Target, logdir: Location, format_: str, width: int | None) -> None:
     """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
     from traceview.cli.hang import show_hangs
 
-    if format_ not in (Format.terminal, Format.json):
+    if format_ not in ("terminal", "json"):
         raise UsageError(
-            f"show hang writes no {format_.value}", hint="--format terminal or --format json"
+            f"show hang writes no {format_}", hint="--format terminal or --format json"
         )
-    as_json = format_ is Format.json
+    as_json = format_ == "json"
     if not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
         raise TraceNotFoundError(
             f"no report of a hang below {logdir}",

@@ -54,7 +54,6 @@ class Activity(Struct, frozen=True, eq=False):
     bytes: Int64Array
     host_memory: npt.NDArray[np.uint8]
     group: Int64Array
-    position: Int64Array
 
 
 def activity_of(table: PlaneTable, names: Names) -> Activity:
@@ -119,7 +118,6 @@ def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         bytes=size,
         host_memory=host_memory,
         group=table.ints("group_id").dense(table.count, NONE),
-        position=table.position,
     )
     return activity, np.flatnonzero(busy).astype(np.int64, copy=False)
 
@@ -157,7 +155,6 @@ def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
         group=table.ints("group_id").dense(count, NONE),
-        position=table.position,
     )
     return activity, rows
 

@@ -8,7 +8,7 @@ from traceview.base.ids import is_in
 from traceview.base.intervals import Int64Array
 from traceview.trace.device.active_devices import active_steps
 from traceview.trace.device.copies import copies_of
-from traceview.trace.device.ops import OpTable
+from traceview.trace.device.ops import OpTable, op_table
 from traceview.trace.device.table import (
     Column,
     Table,
@@ -18,10 +18,12 @@ from traceview.trace.device.table import (
     integers,
     named,
     numbers,
+    record_columns,
     table,
     texts,
     whole,
 )
+from traceview.trace.host.pipeline import InputStage, recorded_stages
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, collectives_of
 from traceview.trace.windows import step_numbers_at
@@ -46,9 +48,10 @@ def devices(trace: Trace) -> Table:
     )
 
 
-def device_events(trace: Trace, rows: Int64Array) -> Table:
-    """Device events by their row numbers, by which gaps name them; `launch` is a row number of host events."""
+def device_events(trace: Trace, rows: Int64Array | None = None) -> Table:
+    """Device events by their row numbers, by default all; gaps name them by these. `launch` is a row number of host events."""
     columns = trace.device_columns
+    rows = np.arange(columns.count) if rows is None else rows
     device = columns.device[rows]
     size, launch = columns.bytes[rows], columns.launch[rows]
     return table(
@@ -70,9 +73,10 @@ def device_events(trace: Trace, rows: Int64Array) -> Table:
     )
 
 
-def host_events(trace: Trace, rows: Int64Array) -> Table:
-    """Host events by their row numbers."""
+def host_events(trace: Trace, rows: Int64Array | None = None) -> Table:
+    """Host events by their row numbers, by default all."""
     columns = trace.host_columns
+    rows = np.arange(columns.count) if rows is None else rows
     correlation = columns.stat("correlation_id")
     missing = np.ones(columns.count, dtype=np.bool_)
     missing[correlation.row] = False
@@ -90,11 +94,11 @@ def host_events(trace: Trace, rows: Int64Array) -> Table:
     )
 
 
-def copies(trace: Trace, rows: Int64Array) -> Table:
-    """The copies among device events, given by their row numbers."""
+def copies(trace: Trace, rows: Int64Array | None = None) -> Table:
+    """The copies among device events, given by their row numbers, by default all."""
     columns, copies = trace.device_columns, copies_of(trace)
     is_shown = np.zeros(columns.count, dtype=np.bool_)
-    is_shown[rows] = True
+    is_shown[slice(None) if rows is None else rows] = True
     shown = np.flatnonzero(is_shown[copies.row])
     row = copies.row[shown]
     size = columns.bytes[row]
@@ -143,8 +147,9 @@ def collectives(trace: Trace) -> Table:
     )
 
 
-def ops(trace: Trace, groups: OpTable) -> Table:
-    """A row per device, class, op and kernel."""
+def ops(trace: Trace, groups: OpTable | None = None) -> Table:
+    """A row per device, class, op and kernel of some events, by default of all."""
+    groups = op_table(trace) if groups is None else groups
     return table(
         "ops",
         category("device", groups.device, device_keys(trace)),
@@ -177,6 +182,11 @@ def steps(trace: Trace) -> Table:
         flags("used", [step.excluded is None for step in rows], is_optional=False),
         texts("excluded", [step.excluded for step in rows]),
     )
+
+
+def input_stages(trace: Trace) -> Table:
+    """The stages of the input pipelines over the whole recording, by host and falling self time."""
+    return table("input_stages", *record_columns(InputStage, recorded_stages(trace)))
 
 
 def active_devices(trace: Trace) -> Table:

@@ -171,13 +171,6 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
             result[cause] = lengths.sum()
         return result
 
-    def of_gaps(self) -> dict[int, Int64Array]:
-        """The time of each whole gap, int64 `[m]`, by cause; in the order of causes, those that occur."""
-        return {
-            cause: SWEEPS.totals(self.gap[pieces].astype(np.int64), lengths, self.count)
-            for cause, (pieces, lengths) in sorted(self.by_cause.items())
-        }
-
     def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
         """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
         result = np.zeros((len(Cause), start.size), dtype=np.int64)

@@ -48,7 +48,7 @@ before `host_ops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
@@ -78,25 +78,20 @@ HANDOVER_PS: Final = 1000 * PS_PER_US
 
 
 class HostStates(HostEvidence):
-    """The timelines of causes of one host's threads, each built on first use.
+    """The timelines of causes of one host's threads, each built on first use."""
 
-    `timelines`: by thread, those that are known already; those built are added.
-    """
-
-    def __init__(
-        self, trace: Trace, host: int, timelines: Mapping[int, StateTimeline] | None = None
-    ) -> None:
+    def __init__(self, trace: Trace, host: int) -> None:
         super().__init__(trace, host)
-        self.timelines: dict[int, StateTimeline] = dict(timelines or {})
+        self._timelines: dict[int, StateTimeline] = {}
 
     def timeline(self, thread: int) -> StateTimeline:
         """The causes that a thread shows, over all time."""
-        if thread not in self.timelines:
+        if thread not in self._timelines:
             layers = (
                 self._caller_layers() if thread == self.caller else self._executor_layers(thread)
             )
-            self.timelines[thread] = stacked(list(layers))
-        return self.timelines[thread]
+            self._timelines[thread] = stacked(list(layers))
+        return self._timelines[thread]
 
     def own_timeline(self, thread: int) -> StateTimeline:
         """The causes that the events of one thread show, whatever other threads do."""

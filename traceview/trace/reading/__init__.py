@@ -1,1 +1,1 @@
-"""Finds, reads and joins the files of a run, here, in other processes or on a cluster."""
+"""Finds, reads and joins the files of a run, here or on a cluster."""

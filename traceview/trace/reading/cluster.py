@@ -1,4 +1,4 @@
-"""Reads hosts on the workers of a Dask cluster, which keep what they read for questions about it.
+"""Reads hosts on the workers of a Dask cluster.
 
 The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or does not have
 it, is read by another one; `WorkerError` says what a cluster lacks, within ten seconds.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,6 @@ from traceview.base.errors import UsageError, WorkerError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.base.version import VERSION
-from traceview.trace.reading.load import Answering
 from traceview.trace.reading.part import HostFile, read_host
 
 if TYPE_CHECKING:
@@ -38,46 +37,39 @@ _Answer = TypeVar("_Answer")
 
 
 class Cluster:
-    """The workers of the cluster whose scheduler is at `address`. They forget what they read after the `with` block.
+    """The workers of the cluster whose scheduler is at `address`.
 
-    `keeps`: whether they keep what they read, for `ask`. Raises `UsageError` if Dask is not installed.
+    Raises `UsageError` if Dask is not installed.
     """
 
-    def __init__(self, address: str, *, keeps: bool = False) -> None:
+    def __init__(self, address: str) -> None:
         if find_spec("distributed") is None:
             raise UsageError("--workers needs Dask", hint="pip install 'traceview[cluster]'")
         self._address = address
-        self._keeps = keeps
         self._client: Client | None = None
-        self._open = ExitStack()
-        self._kept: dict[int, Future] = {}
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._kept.clear()
-        self._open.close()
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
-        client = self._client = self._open.enter_context(_connected(self._address))
-        _check_versions(client, self._address)
+        with _connected(self._address) as client:
+            self._client = client
+            _check_versions(client, self._address)
+            yield from self._read(client, paths, salvage)
+
+    def _read(
+        self, client: Client, paths: Sequence[Location], salvage: bool
+    ) -> Iterator[tuple[int, HostFile]]:
         futures = {self._submitted(path, salvage): number for number, path in enumerate(paths)}
         tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
         while futures:
             again: dict[Future, int] = {}
-            for future, number in self._done(client, "reading files", futures):
+            for future, number in self._done(client, futures):
                 file = self._result(future, paths[number])
                 if file.failure and file.failure.is_missing:
                     tried[number] |= self._watched(partial(_holders, client, future))
                     others = self._others(paths[number], tried[number])
                     again[self._submitted(paths[number], salvage, others)] = number
                     continue
-                if self._keeps:
-                    self._kept[number] = future
-                else:
-                    future.release()
+                future.release()
                 yield number, file
             futures = again
 
@@ -125,33 +117,11 @@ class Cluster:
                 _check_answers(self._client, self._address)
         return _ended(answer, 0, self._address)
 
-    def ask(
-        self, answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        """Ask the workers about files that they read, by number; gives the answers in any order, those that there are.
-
-        A file whose worker died is read again. Raises `WorkerError` if the scheduler or all workers are gone.
-        """
-        if self._client is None:
-            return
-        client = self._client
-        futures = {
-            client.submit(answering, kept, questions[number], pure=False): number
-            for number, kept in self._kept.items()
-            if number in questions
-        }
-        self._kept.clear()
-        for future, number in self._done(client, "asking workers", futures):
-            if future.status == "finished":
-                yield number, self._watched(future.result)
-
-    def _done(
-        self, client: Client, name: str, futures: dict[Future, int]
-    ) -> Iterator[tuple[Future, int]]:
+    def _done(self, client: Client, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
         """The futures as they end, with their numbers."""
         done = _as_done(client, futures, self._address)
         for count in range(len(futures)):
-            with stage(name, f"{count + 1} of {len(futures) + count}"):
+            with stage("reading files", f"{count + 1} of {len(futures) + count}"):
                 future = next(done)
             yield future, futures.pop(future)
 

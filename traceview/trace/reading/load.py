@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from msgspec.structs import asdict
 
@@ -12,29 +12,20 @@ from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS
 from traceview.base.timing import stage
 from traceview.store.address import location_of
-from traceview.trace.model import Problem, SourceFile, Trace
+from traceview.trace.model import MOST_DEVICES, TOO_MANY_DEVICES, Problem, SourceFile, Trace
 from traceview.trace.reading.locate import RunFiles, chosen_run, find_runs, host_of
 from traceview.trace.reading.merge import merged
-from traceview.trace.reading.part import HostFile, Part, read_host, within_device_limit
+from traceview.trace.reading.part import HostFile, Part, read_host
 from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
 from traceview.trace.strategy.clocks import align, on_one_clock, without_solved
 from traceview.trace.strategy.replicas import with_detected_strategies
 
-Answering: TypeAlias = Callable[[HostFile, Any], object]
-"""Makes the answer to a question from what a file says; a function of a module, for other processes call it."""
-
 
 class Readers(Protocol):
-    """Processes, here or elsewhere, that read files and can be asked about them later."""
+    """A cluster that reads files."""
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order."""
-        ...
-
-    def ask(
-        self, answering: Answering, questions: Mapping[int, object]
-    ) -> Iterator[tuple[int, object]]:
-        """Ask about files by their numbers. Gives those answers that there are, in any order."""
         ...
 
 
@@ -91,7 +82,7 @@ def _trace(
     with stage("joining hosts"):
         # What was read has left as much free memory as the columns take, in pieces.
         SWEEPS.release_free_memory()
-        by_starts, steps_by_starts = merged(hosts.parts, hosts.numbers, clocks)
+        by_starts, steps_by_starts = merged(hosts.parts, clocks)
         recording, steps_by_host = on_one_clock(by_starts, steps_by_starts)
     hangs = tuple(_hangs(run, problems))
     columns = asdict(recording) | {"hosts": with_detected_strategies(recording)}
@@ -99,7 +90,6 @@ def _trace(
         **columns,
         logdir=run.logdir,
         run=run.name,
-        run_dir=run.directory,
         other_runs=other_runs,
         files=tuple(hosts.files),
         steps_by_host=steps_by_host,
@@ -111,12 +101,11 @@ def _trace(
 class _Hosts:
     """The parts of the hosts in the order of their files, which does not depend on the order in which they were read.
 
-    `numbers`: the number of the file of each part. Equal files count once. `problems` gets the problems of all files.
+    Equal files count once. `problems` gets the problems of all files.
     """
 
     def __init__(self, run: RunFiles, read: dict[int, HostFile], problems: list[Problem]) -> None:
         self.parts: list[Part] = []
-        self.numbers: list[int] = []
         self.files: list[SourceFile] = []
         self._problems = problems
         name_of: dict[tuple[int, str], str] = {}
@@ -136,9 +125,9 @@ class _Hosts:
                 whole_count += 1
             if part:
                 name_of[content] = path.name
-                part = within_device_limit(part, device_count)
                 device_count += len(part.recording.device_list)
-                self.numbers.append(number)
+                if device_count > MOST_DEVICES:
+                    raise TraceFormatError(path, TOO_MANY_DEVICES)
                 self.parts.append(part)
                 self._add_file(path, file, part.event_count)
                 problems += part.problems

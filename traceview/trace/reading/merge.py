@@ -38,29 +38,22 @@ _Change = Callable[[int, _Column], _Column]
 _NAMED: Final = ("name", "op", "module", "shape")
 
 
-def merged(
-    parts: list[Part], files: Sequence[int], clocks: AlignedClocks, names: Names | None = None
-) -> tuple[Recording, tuple[HostSteps, ...]]:
+def merged(parts: list[Part], clocks: AlignedClocks) -> tuple[Recording, tuple[HostSteps, ...]]:
     """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
 
-    `parts`: one per host, in the order of hosts; the list is emptied. `files`: the number of the file of each.
-    `clocks`: of the same hosts. `names`: those that come first in the table of names.
+    `parts`: one per host, in the order of hosts; the list is emptied. `clocks`: of the same hosts.
     """
-    merger = _Merger(parts, files, clocks, names or Names())
+    merger = _Merger(parts, clocks)
     parts.clear()
     return merger.recording(), merger.steps
 
 
 class _Merger:
-    def __init__(
-        self, parts: Sequence[Part], files: Sequence[int], clocks: AlignedClocks, names: Names
-    ) -> None:
+    def __init__(self, parts: Sequence[Part], clocks: AlignedClocks) -> None:
         recordings = [part.recording for part in parts]
         self._clocks = clocks
         self._offset_ps = clocks.offset_ps.tolist()
-        self._names = names
-        # The first part gives an empty table its first names.
-        self._is_first_as_it_is = not len(names)
+        self._names = Names()
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
         self._calls = [asdict(recording.collective_calls) for recording in recordings]
@@ -86,7 +79,6 @@ class _Merger:
                 line,
                 host=host,
                 device=NONE if line.is_thread else line.device + self._first_device[host],
-                file=files[host],
             )
             for host, recording in enumerate(recordings)
             for line in recording.lines
@@ -118,7 +110,6 @@ class _Merger:
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
             collective_calls=self._collective_calls(),
-            name_of_host=tuple(self._name_of),
         )
 
     def _host_columns(self) -> HostColumns:
@@ -158,7 +149,8 @@ class _Merger:
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
         name_of = self._name_of[host]
-        if host == 0 and self._is_first_as_it_is:
+        if host == 0:
+            # The first part gives the table its first names.
             return names
         # `NONE` is the last place.
         known: Int32Array = np.append(name_of, np.int32(NONE))

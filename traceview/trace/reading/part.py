@@ -1,32 +1,41 @@
 """Reads what one file says of its host: a part of a run, before the hosts are joined.
 
 All that a host can tell by itself is computed here: its events with their launches and classes, its replicas, its
-memory, its steps. Parts may be read in any order, by other processes or on other machines; `merge` joins them.
+memory, its steps. Parts may be read in any order, on other machines too; `merge` joins them.
+
+Columns are collected plane by plane and released as they are joined, so that no more than one column exists twice at
+a time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
+from traceview.base.ids import in_order
 from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
-from traceview.trace.device.classify import activity_of
+from traceview.trace.device.classify import Activity, activity_of, final_classes
+from traceview.trace.device.correlation import find_launches
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,
     NONE,
+    TOO_MANY_DEVICES,
     Device,
     DeviceColumns,
     Host,
+    HostColumns,
+    HostStat,
     HostSteps,
     LineInfo,
     Names,
@@ -34,18 +43,157 @@ from traceview.trace.model import (
     Recording,
     StoredStep,
 )
-from traceview.trace.reading.join import DeviceParts, HostParts
-from traceview.trace.reading.locate import host_of
+from traceview.trace.reading.locate import host_of, profile_times, tracer_levels
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
-from traceview.trace.sidecar.task_environment import profile_times, tracer_levels
-from traceview.trace.strategy.collective_calls import find_collective_calls
-from traceview.trace.strategy.replicas import Replicas, find_replicas
+from traceview.trace.strategy.collectives import find_collective_calls
+from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import find_steps
-from traceview.trace.strategy.xla_devices import find_xla_devices
-from traceview.xplane.planes import STEPS_LINE, PlaneKind
+from traceview.xplane.columns import joined, small
+from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
+
+_SMALL: Final = ("correlation_id", "group")
+"""Columns of activity whose values mostly fit into 32 bits."""
+
+_DEVICE_TYPES: Final = {
+    **dict.fromkeys(("device",), np.int16),
+    **dict.fromkeys(("line", "name", "op", "module", "shape"), np.int32),
+    **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
+    **dict.fromkeys(("kind", "host_memory"), np.uint8),
+    **dict.fromkeys(("has_correlation",), np.bool_),
+    **dict.fromkeys(_SMALL, np.int32),
+}
+_HOST_TYPES: Final = {
+    **dict.fromkeys(("line", "name"), np.int32),
+    **dict.fromkeys(("start_ps", "duration_ps"), np.int64),
+}
+"""The types of columns, of those with small values the shorter one."""
+
+_OFTEN_ALIKE: Final = frozenset(
+    (
+        "module", "shape", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
+        "unknown_direction",
+    )
+)  # fmt: skip
+"""Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
+
+_OF_EVERY_LAUNCH: Final = ("correlation_id",)
+"""Stats of most host events, whose rows and values mostly fit into 32 bits."""
+
+
+class _Parts:
+    def __init__(self) -> None:
+        self._parts: list[dict[str, npt.NDArray[Any]]] = []
+
+    def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        self._parts.append(columns)
+
+    def take(self, key: str, dtype: Any) -> npt.NDArray[Any]:
+        """The whole column, in a longer type than `dtype` if a part has one; parts are released, so it can be taken once."""
+        return joined_columns([part.pop(key) for part in self._parts], dtype)
+
+
+def joined_columns(parts: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+    """Parts of a column as one, in a longer type than `dtype` if a part has one."""
+    return joined(parts, np.result_type(dtype, *parts).type)
+
+
+class HostParts:
+    """The events of host planes, to be joined to `HostColumns`."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._columns = _Parts()
+        self._stats: dict[str, list[HostStat]] = {}
+        self._count = 0
+
+    def add(self, first_line: int, table: PlaneTable) -> None:
+        """Add one plane, whose lines begin at `first_line` of the file."""
+        name_of = self._names.add_all(table.names)
+        self._columns.add(
+            {
+                "line": table.line + np.int32(first_line),
+                "start_ps": table.start_ps,
+                "duration_ps": table.duration_ps,
+                "name": name_of[table.name],
+            }
+        )
+        for key in table.plane.spellings:
+            stat = self._text(table, key) if key in TEXT_STATS else self._number(table, key)
+            self._stats.setdefault(key, []).append(stat)
+        self._count += table.count
+
+    def _text(self, table: PlaneTable, key: str) -> HostStat:
+        texts = table.texts(key)
+        name_of = self._names.add_all(texts.texts).astype(np.int64)
+        return HostStat(texts.event + self._count, name_of[texts.index])
+
+    def _number(self, table: PlaneTable, key: str) -> HostStat:
+        ints = table.ints(key)
+        row = ints.event + self._count
+        if key in _OF_EVERY_LAUNCH:
+            return HostStat(small(row), small(ints.value))
+        # A part of the column of all stats would keep all of it.
+        return HostStat(row, ints.value.copy())
+
+    def joined(self) -> HostColumns:
+        """All host events of the file, as those of host 0."""
+        return HostColumns(
+            host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
+            **{key: self._columns.take(key, dtype) for key, dtype in _HOST_TYPES.items()},
+            stats={
+                key: HostStat(
+                    joined_columns([piece.stored_row for piece in pieces], np.int32),
+                    joined_columns([piece.stored_value for piece in pieces], np.int32),
+                )
+                for key, pieces in self._stats.items()
+            },
+        )
+
+
+class DeviceParts:
+    """The activity of device planes, to be joined to `DeviceColumns`."""
+
+    def __init__(self) -> None:
+        self._columns = _Parts()
+
+    def add(self, device: int, first_line: int, activity: Activity) -> None:
+        """Add one plane of a device, whose lines begin at `first_line` of the file."""
+        count = activity.start_ps.size
+        self._columns.add(
+            asdict(activity)
+            | {key: small(getattr(activity, key)) for key in _SMALL}
+            | {
+                "line": activity.line + np.int32(first_line),
+                "device": np.full(count, device, dtype=np.int16),
+            }
+        )
+
+    def joined(self, host_columns: HostColumns, names: Names) -> DeviceColumns:
+        """All device events by device and start, with their launches and final classes."""
+        own = {key: self._columns.take(key, dtype) for key, dtype in _DEVICE_TYPES.items()}
+        launch = find_launches(own["correlation_id"], own["has_correlation"], host_columns)
+        classes = final_classes(own.pop("kind"), launch, host_columns.name, names)
+        columns = DeviceColumns(**own, **asdict(classes), launch=small(launch))
+        # Events that begin together have an order of their own, whatever that of the file is.
+        keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
+        order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
+        return DeviceColumns(
+            **{
+                key: _without_repeats(column[order]) if key in _OFTEN_ALIKE else column[order]
+                for key, column in asdict(columns).items()
+            }
+        )
+
+
+def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
+    if column.size and (column == column[0]).all():
+        return np.broadcast_to(column[:1].copy(), column.shape)
+    return column
+
 
 _DROPPED = re.compile(rb"(?<!\d)(\d{1,18}) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
@@ -124,38 +272,6 @@ def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> Hos
     return HostFile(space.size, _PartReader(space).part(), failure)
 
 
-def within_device_limit(part: Part, before: int) -> Part:
-    """The part without the devices that are too many beside `before` of other hosts; then with a problem."""
-    recording = part.recording
-    room = max(MOST_DEVICES - before, 0)
-    if len(recording.device_list) <= room:
-        return part
-    device, host = recording.device_columns, recording.host_columns
-    kept = np.array([line.device < room for line in recording.lines], dtype=np.bool_)
-    line_of = (np.cumsum(kept) - 1).astype(np.int32)
-    rows = np.flatnonzero(device.device < room)
-    columns = {key: getattr(device, key)[rows] for key in DeviceColumns.__struct_fields__}
-    device = DeviceColumns(**(columns | {"line": line_of[columns["line"]]}))
-    host = replace(host, line=line_of[host.line])
-    lines = tuple(line for line in recording.lines if line.device < room)
-    fewer = replace(
-        recording,
-        device_list=recording.device_list[:room],
-        lines=lines,
-        device_columns=device,
-        host_columns=host,
-        collective_calls=find_collective_calls(device, host, recording.names, lines),
-    )
-    problem = _too_many_devices(recording.hosts[0].name)
-    known = tuple(known for known in part.problems if known != problem)
-    return replace(part, recording=fewer, problems=(*known, problem))
-
-
-def _too_many_devices(host: str) -> Problem:
-    text = f"the run has more than {MOST_DEVICES:,} devices; the others were left out"
-    return Problem("damaged-file", text, host)
-
-
 class _PartReader:
     """Arranges the content of one file."""
 
@@ -201,7 +317,6 @@ class _PartReader:
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
-            name_of_host=(np.arange(len(self.names), dtype=np.int32),),
         )
 
     def arrange(self) -> Host:
@@ -278,19 +393,14 @@ class _PartReader:
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
-            if device is None:
-                problem = _too_many_devices(self.host)
-                if problem not in self.problems:
-                    self.problems.append(problem)
-                return
             first_line = self.add_lines(device, plane, table)
             self.device_parts.add(device, first_line, activity_of(table, self.names))
             self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
             self.host_parts.add(self.add_lines(NONE, plane, table), table)
 
-    def device(self, plane: Plane) -> int | None:
-        """The device of a plane; planes of one name are one device. None where there is no number left for it."""
+    def device(self, plane: Plane) -> int:
+        """The device of a plane; planes of one name are one device."""
         kind = _DEVICE_KINDS[plane.kind]
         name = f"{plane.kind.name}:{plane.ordinal}"
         index = self.device_index.get(name)
@@ -299,7 +409,7 @@ class _PartReader:
             self.devices[index] = replace(known, stats=known.stats | _readable(plane.stats))
             return index
         if len(self.devices) >= MOST_DEVICES:
-            return None
+            raise TraceFormatError(self.space.path, TOO_MANY_DEVICES)
         self.device_index[name] = len(self.devices)
         model = stat_of(plane.stats, b"gpu_device_name") or stat_of(
             plane.stats, b"device_type_string"
@@ -319,7 +429,7 @@ class _PartReader:
     def add_lines(self, device: int, plane: Plane, table: PlaneTable) -> int:
         first = len(self.lines)
         self.lines += [
-            LineInfo(0, device, _text(plane.name), line.id, _text(line.name), 0, plane.stat_names)
+            LineInfo(0, device, _text(plane.name), line.id, _text(line.name))
             for line in table.lines
         ]
         return first
