@@ -9,7 +9,6 @@ from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.figures import (
     Chain,
     ChainStage,
-    HeatMap,
     StepBar,
     StepTimes,
     UtilizationStrips,
@@ -198,15 +197,9 @@ def step_times(rename: Rename = str) -> StepTimes:
     )
 
 
-def figures(rename: Rename = str) -> tuple[HeatMap | Chain, ...]:
+def figures(rename: Rename = str) -> tuple[Chain, ...]:
     """Every other chart."""
     return (
-        HeatMap(
-            "communication and waiting in a step",
-            (rename("GPU:0"), rename("GPU:1")),
-            ("0", "1"),
-            ((MS, 2 * MS), (0, None)),
-        ),
         Chain(
             (
                 ChainStage(rename("TFRecord"), 4 * MS, None, is_slowest=False),

@@ -14,17 +14,10 @@ from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, StepStates
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collectives import CollectiveResult, HostCollectives
+from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
-from traceview.analysis.measures.placement import (
-    ActiveDevices,
-    HostPlacement,
-    PlacedDevice,
-    PlacedFunction,
-    Placement,
-)
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
@@ -47,12 +40,6 @@ from traceview.report.model import (
 from traceview.trace.model import Problem
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.fields import read_as
-from traceview.trace.sidecar.placement import (
-    FunctionPlacement,
-    FunctionVariables,
-    NotMirrored,
-    VariablesOnDevice,
-)
 
 
 def device(ordinal: int, **changes: Any) -> DeviceTimeRow:
@@ -212,64 +199,6 @@ def environment(host: str = HOST, **groups: Any) -> HostEnvironment:
     return HostEnvironment(**asdict(recorded), host=host)
 
 
-def placed(ordinal: int, **changes: Any) -> PlacedDevice:
-    """A GPU that is asked for 100 ops, holds 8 mirrored variables and works in every step."""
-    row: dict[str, Any] = {
-        "device": f"GPU:{ordinal}",
-        "op_count": 100,
-        "variable_count": 8,
-        "mirrored_count": 8,
-        "trainable_count": 8,
-        "variable_bytes": 4_000_000,
-        "recorded": f"GPU:{ordinal}",
-        "step_count": 4,
-    }
-    return PlacedDevice(**row | changes)
-
-
-def placement() -> Placement:
-    """One step function on two GPUs; a second that has no graph."""
-    graph = FunctionPlacement(
-        step="train",
-        name="train",
-        traces=2,
-        jit_compile=False,
-        op_count=239,
-        ops_per_device={"GPU:0": 100, "GPU:1": 100},
-        ops_without_device=39,
-        ops_per_type={"MatMul": 239},
-        training_loop=None,
-        variables=FunctionVariables(
-            {f"GPU:{n}": VariablesOnDevice(8, 4_000_000, 8, 8) for n in (0, 1)},
-            {"MirroredVariable": 8},
-            NotMirrored(0, 0, ()),
-        ),
-        missing={},
-    )
-    nothing = {
-        "op_count": 0,
-        "variable_count": 0,
-        "mirrored_count": 0,
-        "trainable_count": 0,
-        "variable_bytes": 0,
-        "step_count": 0,
-    }
-    devices = (placed(0), placed(1), placed(2, **nothing))
-    return Placement(
-        (
-            HostPlacement(
-                HOST,
-                True,
-                4,
-                (ActiveDevices(0, 3, 4, ("GPU:0", "GPU:1")),),
-                (PlacedFunction(graph, devices),),
-                ("GPU:0 and GPU:1 ran work in all 4 steps",),
-                {"evaluate": "it has no graph"},
-            ),
-        )
-    )
-
-
 def idle_of(name: str) -> IdleRow:
     """A quarter of the window idle, in four states in parts that no bar divides evenly; one gap is listed."""
     states = {"input": 13 * MS, "launch": 7 * MS, "latency": 4 * MS, "unknown": MS}
@@ -295,7 +224,6 @@ def idle_of(name: str) -> IdleRow:
         longest_gap_ps=9 * MS,
         states=states,
         gaps=(longest,),
-        left_out_gap_count=16,
     )
 
 
@@ -384,11 +312,9 @@ def balance_result() -> Balance:
             1,
             reason="work",
             share=1.0,
-            is_steady=True,
-            shares_cores=False,
             kernels=("einsum",),
         ),
-        throughput=Throughput(5333.3, 2666.65, 128, "dataset", None),
+        throughput=Throughput(5333.3, 2666.65, 128),
         hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
         devices=tuple(map(device_balance, (0, 1))),
     )
@@ -398,11 +324,8 @@ def gradients_result() -> Gradients:
     """Both GPUs compute gradients."""
     return Gradients(
         computed=("GPU:0", "GPU:1"),
-        not_computed=(),
         is_single=False,
         reasons=(),
-        missing=None,
-        least_replica_counts={HOST: 3},
         devices=tuple(map(phases_of, (0, 1))),
     )
 
@@ -483,19 +406,15 @@ def collective_result(
         "overlap_ratio": 0.25,
         "last_count": {key: 8 * (key == devices[-1]) for key in devices},
         "bytes": 100_000_000,
-        "bytes_source": "sidecar",
-        "algorithm_bytes_per_second": 50_000_000_000,
         "bus_bytes_per_second": 50_000_000_000,
         "link": "nvlink",
         "link_bytes_per_second": 150_000_000_000,
         "expected_ps": MS,
         "packs": 1,
         "path": "collective_nccl",
-        "path_ops": ("adam/CollectiveReduceV2:CollectiveReduceV2",),
         "path_reason": None,
     }
-    times = parts | changes
-    return CollectiveResult(**times, hosts=(HostCollectives(**times, host=HOST),))
+    return CollectiveResult(**parts | changes)
 
 
 def full_report() -> Report:
@@ -581,7 +500,6 @@ def full_report() -> Report:
             idle=Idle(tuple(map(idle_of, working))),
             ops=TopOps(ops, 40, 34),
             environment=Environment((environment(),), ()),
-            placement=placement(),
             collectives=collective_result(),
             balance=balance_result(),
             gradients=gradients_result(),

@@ -171,20 +171,6 @@ def test_active_devices_and_their_changes(tmp_path: Path) -> None:
     assert active["device_count"].tolist() == [1, 2, 1]
 
 
-@pytest.mark.parametrize("name", ["two_hosts", "uneven_last_batch", "hidden_transfers", "plain"])
-def test_active_devices_are_those_of_the_report(name: str, tmp_path: Path) -> None:
-    trace = scenario(name, tmp_path)
-    placement = traceview.analyze(trace).results.placement
-    assert placement is not None
-    told = [
-        ", ".join(span.devices)
-        for host in placement.hosts
-        for span in host.active
-        for _ in range(span.step_count)
-    ]
-    assert trace.active_devices["devices"].tolist() == told
-
-
 def test_rows_of_copies(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace, count=2):

@@ -82,9 +82,8 @@ def patterns() -> dict[tuple[str | bytes, int], set[str]]:
             if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")):
                 continue
             method = ast.unparse(node.func).removeprefix("re.")
-            first = node.args[0]
-            if method in METHODS and isinstance(first, ast.Constant):
-                literal: Any = first.value
+            if method in METHODS and isinstance(node.args[0], ast.Constant):
+                literal: Any = node.args[0].value
                 found[literal, re.compile(literal).flags].add(method)
     return found
 

@@ -69,8 +69,3 @@ def test_the_commands_of_a_report_reach_the_same_run(
         again = command(*words_of)
         assert (again.code, again.err) == (0, "")
         assert words[words.index("--run") + 1] == name
-    both = (f"{name}/plugins/profile/{name}", f"{name}/plugins/profile/2026_01_01_00_00_00")
-    sides = [f"./{side}" for side in both]
-    said = command("compare", *sides, "--width", "60").out.splitlines()
-    words = read_back(said[-1][said[-1].index("traceview") :], tmp_path)
-    assert [Path(word) for word in words[1:3]] == [Path(side) for side in both]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from traceview.analysis.rules.finding import Finding
     from traceview.api import Comparison, Report, Trace, analyze, compare, load, load_report
     from traceview.base.errors import (
-        BudgetError,
         CaptureError,
         ComparisonError,
         OutputExistsError,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
-    "BudgetError",
     "CaptureError",
     "CaptureWarning",
     "Comparison",
@@ -54,7 +52,6 @@ __all__ = [
 ]
 
 _LAZY = {
-    "BudgetError": "traceview.base.errors",
     "CaptureError": "traceview.base.errors",
     "CaptureWarning": "traceview.capture.api",
     "Comparison": "traceview.api",

@@ -283,10 +283,8 @@ def gradients_on_one() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": (),
-        "missing": None,
     }
     truth = _truth(
         devices,
@@ -308,9 +306,7 @@ def data_parallel() -> Scenario:
     )
     gradients: Truth = {
         "computed": ("GPU:0", "GPU:1"),
-        "not_computed": (),
         "is_single": False,
-        "missing": None,
     }
     truth = _truth(
         {"GPU:0": device, "GPU:1": device},

@@ -99,12 +99,9 @@ def exposed_collectives() -> Scenario:
         "overlap_ratio": 0.0,
         "last_count": _for(4, 0),
         "bytes": 400_000_000,
-        "bytes_source": "recorded",
-        "algorithm_bytes_per_second": 8_333_333_333,
         # Of four devices each link carries 2 · 3/4 times the bytes.
         "bus_bytes_per_second": 12_500_000_000,
         "path": "collective_nccl",
-        "path_ops": (REDUCE_OP,),
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
@@ -288,7 +285,6 @@ def cut_collectives() -> Scenario:
         "bytes": None,
         "bus_bytes_per_second": None,
         "path": "nccl",
-        "path_ops": ("allreduce/NcclAllReduce:NcclAllReduce",),
     }
     return Scenario("cut_collectives", {"host0": trace}, _truth(gpus, collectives))
 
@@ -317,7 +313,6 @@ def rccl() -> Scenario:
         "overlap_ratio": 0.667,
         "library": "rccl",
         "path": "collective_nccl",
-        "path_ops": (REDUCE_OP,),
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("rccl", {"host0": trace}, truth)
@@ -372,7 +367,6 @@ def hierarchical_copy() -> Scenario:
     collectives: Truth = {
         **_NO_TIMES,
         "path": "hierarchical_copy",
-        "path_ops": ("AddN:AddN", "sgd/AddN_0:AddN", "sgd/AddN_4:AddN", "sgd/AddN_2:AddN"),
     }
     return Scenario("hierarchical_copy", {"host0": trace}, _truth(gpus, collectives))
 
@@ -397,7 +391,7 @@ def one_device() -> Scenario:
         d2d_bytes=4 * GRADIENT_BYTES,
     )  # fmt: skip
     gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
-    collectives: Truth = {**_NO_TIMES, "path": "one_device", "path_ops": ("sgd/AddN:AddN",)}
+    collectives: Truth = {**_NO_TIMES, "path": "one_device"}
     truth = _truth(gpus, collectives, ["reduction-off-gpu"])
     return Scenario("one_device", {"host0": trace}, truth)
 
@@ -431,7 +425,6 @@ def cpu_bounce() -> Scenario:
     collectives: Truth = {
         **_NO_TIMES,
         "path": "cpu_bounce",
-        "path_ops": ("sgd/AddN:AddN",),
         "path_reason": None,
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives, ["reduction-off-gpu"])
@@ -457,7 +450,7 @@ def scalar_loss() -> Scenario:
             WINDOW_MS, compute=167.6, d2d=0.04, idle=32.26, kernels=4, copies=4, d2d_bytes=16
         ),
     }
-    collectives: Truth = {**_NO_TIMES, "path": "none", "path_ops": (), "path_reason": None}
+    collectives: Truth = {**_NO_TIMES, "path": "none", "path_reason": None}
     return Scenario("scalar_loss", {"host0": trace}, _truth(gpus, collectives))
 
 
@@ -478,7 +471,6 @@ def collective_ring() -> Scenario:
     collectives: Truth = {
         **_NO_TIMES,
         "path": "collective_ring",
-        "path_ops": (REDUCE_OP,),
         "path_reason": "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING "
         "implementation",
     }
@@ -543,9 +535,7 @@ def _packed(name: str, links: Truth, link: Truth) -> Scenario:
         "packs": 1,
         "transfer_per_step_ps": ms(8),
         "bytes": BUFFER_BYTES,
-        "bytes_source": "sidecar",
         # 100 MB in 8 ms; each link carries 2 · 3/4 of them.
-        "algorithm_bytes_per_second": 12_500_000_000,
         "bus_bytes_per_second": 18_750_000_000,
         **link,
     }
@@ -609,7 +599,6 @@ def collectives_of_two_hosts() -> Scenario:
         WINDOW_MS, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4
     )
     late = device_truth(WINDOW_MS, compute=159.6, collective=8, idle=32.3, kernels=4, collectives=4)
-    alike: Truth = {"count": 4, "transfer_ps": ms(8), "matched_by": "keys", "incomplete_count": 0}
     waits = {
         "host0/GPU:0": ms(16), "host0/GPU:1": ms(16), "host1/GPU:0": ms(16), "host1/GPU:1": 0
     }  # fmt: skip
@@ -625,26 +614,16 @@ def collectives_of_two_hosts() -> Scenario:
         },
         "device_time": {key: early if wait else late for key, wait in waits.items()},
         "collectives": {
-            **alike,
+            "count": 4,
+            "transfer_ps": ms(8),
+            "matched_by": "keys",
+            "incomplete_count": 0,
             "device_count": 4,
             "wait_ps": waits,
             "last_count": {**dict.fromkeys(waits, 0), "host1/GPU:1": 4},
             "communication_ps": dict.fromkeys(waits, ms(8)),
             "path": "collective_nccl",
             "bus_bytes_per_second": 75_000_000_000,
-            "hosts": {
-                "host0": {
-                    **alike,
-                    "device_count": 2,
-                    "wait_ps": {key: waits[key] for key in ("host0/GPU:0", "host0/GPU:1")},
-                    "last_count": {"host0/GPU:0": 0, "host0/GPU:1": 0},
-                },
-                "host1": {
-                    **alike,
-                    "wait_ps": {key: waits[key] for key in ("host1/GPU:0", "host1/GPU:1")},
-                    "last_count": {"host1/GPU:0": 0, "host1/GPU:1": 4},
-                },
-            },
         },
         "balance": {
             "straggler": {

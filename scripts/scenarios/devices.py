@@ -270,7 +270,6 @@ def hidden_transfers() -> Scenario:
         "h2d": {"bytes": 4000, "busy_ps": ms(12), "exposed_ps": ms(8), "exposed_ratio": 0.04},
         "d2h": {"bytes": 400, "busy_ps": ms(8), "exposed_ps": ms(4), "exposed_ratio": 0.02},
         "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8), "pageable_bytes": None},
-        "round_trips": (),
     }
     truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
     return Scenario("hidden_transfers", {"host0": trace}, truth)

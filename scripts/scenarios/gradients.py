@@ -122,10 +122,8 @@ def _one_of_two(name: str, sidecar: Sidecar, *reasons: str) -> Scenario:
         step.kernel(1, 2, 12, op=FORWARD.format(scope=""))
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": reasons,
-        "missing": None,
     }
     truth = _truth({"GPU:0": _TRAINS, "GPU:1": _FORWARD_ONLY}, gradients, ["single-gpu-gradients"])
     return Scenario(name, {"host0": trace}, truth, {"host0": sidecar})
@@ -171,7 +169,6 @@ def hidden_gpus() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": (),
         "is_single": True,
         "reasons": ("one_replica", "visible_devices"),
     }
@@ -207,7 +204,6 @@ def batch_of_one() -> Scenario:
     sidecar = {"strategy": strategy(0, 1), "batch": {"global": 1, "found_by": "arguments"}}
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": ("small_batch",),
     }
@@ -230,10 +226,8 @@ def replicas_on_one_gpu() -> Scenario:
     }
     gradients: Truth = {
         "computed": ("GPU:0",),
-        "not_computed": ("GPU:1",),
         "is_single": True,
         "reasons": ("replicas_together",),
-        "least_replica_counts": {"host0": 2},
     }
     truth = _truth(devices, gradients, ["single-gpu-gradients", "serial-gpus"])
     return Scenario("replicas_on_one_gpu", {"host0": trace}, truth)
@@ -279,10 +273,7 @@ def replicas_reached_on_two() -> Scenario:
     devices["GPU:1"] = {**_UNUSED, "status": "memory_only"}
     gradients: Truth = {
         "computed": (),
-        "not_computed": (),
         "is_single": False,
-        "least_replica_counts": {"host0": 8},
-        "missing": "not_run",
     }
     truth = _truth(devices, gradients, ["unused-gpu"])
     return Scenario("replicas_reached_on_two", {"host0": trace}, truth)
@@ -297,9 +288,7 @@ def eager_training() -> Scenario:
             step.kernel(ordinal, 32, 37, op="ResourceApplyAdam:ResourceApplyAdam")
     gradients: Truth = {
         "computed": (),
-        "not_computed": (),
         "is_single": False,
-        "missing": "before",
     }
     device = device_truth(WINDOW_MS, compute=140, idle=59.9, kernels=8)
     truth = _truth({"GPU:0": device, "GPU:1": device}, gradients, [])
@@ -315,7 +304,6 @@ def inference() -> Scenario:
     gradients: Truth = {
         "computed": (),
         "is_single": False,
-        "missing": "inference",
     }
     truth = _truth({"GPU:0": _FORWARD_ONLY, "GPU:1": _FORWARD_ONLY}, gradients, [])
     truth["findings"]["must_not"].remove("straggler-gpu")
@@ -341,11 +329,8 @@ def healthy_strategy() -> Scenario:
     gpus = [f"GPU:{ordinal}" for ordinal in range(4)]
     gradients: Truth = {
         "computed": tuple(gpus),
-        "not_computed": (),
         "is_single": False,
         "reasons": (),
-        "missing": None,
-        "least_replica_counts": {"host0": 4},
     }
     sidecar = {
         "strategy": strategy(0, 1, 2, 3),
@@ -369,14 +354,6 @@ def active_devices_change() -> Scenario:
         {"computed": ("GPU:0", "GPU:1", "GPU:2"), "is_single": False},
         [],
     )
-    truth["placement"] = {
-        "host0": (
-            (
-                "the devices that ran work changed once in 4 steps: steps 0 to 1 GPU:0 and GPU:1; steps 2 to 3 "
-                "with GPU:2, without GPU:1"
-            ),
-        )
-    }
     return Scenario("active_devices_change", {"host0": trace}, truth)
 
 

@@ -157,6 +157,22 @@ def xla_on_cpus() -> Scenario:
     return _scenario("xla_on_cpus", trace, devices, [50] * 4, must=["straggler-gpu"])
 
 
+def computes_in_float64() -> Scenario:
+    """A GPU whose host is never late: 40 of 50 ms are matrix products in float64, and 9 ms are in float32."""
+    trace = new_trace()
+    for step in _steps(trace):
+        for name, start_ms, end_ms in (
+            ("volta_sgemm_64x64_nn", 0.5, 9.5),
+            ("volta_dgemm_64x64_nn", 9.5, 49.5),
+        ):
+            kernel = trace.kernel(0, step.at(start_ms), step.at(end_ms), name=name)
+            trace.launch("cuLaunchKernel", step.at(start_ms - 0.1), kernel)
+    device = device_truth(200, compute=196, idle=4, kernels=8)
+    return _scenario(
+        "computes_in_float64", trace, {"GPU:0": device}, [50] * 4, must=["float64-compute"]
+    )
+
+
 # GPUs that compute nothing
 
 
@@ -597,6 +613,9 @@ HEADLINES: Final[Mapping[str, str]] = {
     "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing.",
     "four_healthy": "No problem found: 4 GPUs, 98% computing.",
     "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
+    "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
+    "computes_in_float64": "GPU:0 computes 40.0 of 50.0 ms (80%) in float64, MatMul.",
+    "xla_on_cpus": "Both CPUs wait 17.9 of 50.0 ms (36%) between recorded calls.",
     "tpu_streams_weights": "TPU:0 waits 46.5 of 50.0 ms (93%) for HtoD copies.",
 }
 """The first sentence that a report of the scenario says."""
@@ -641,6 +660,7 @@ CASES: dict[str, Builder] = {
     for build in (
         tpu_streams_weights,
         xla_on_cpus,
+        computes_in_float64,
         one_of_four_copies,
         one_of_four_unused,
         seven_unused_hold_memory,

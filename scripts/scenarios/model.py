@@ -7,11 +7,10 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     steps        {method, basis, count, used_count, start_ps, duration_ps, median_ps}, in time order
     device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
     idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
-    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}, round_trips}}
+    transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}}}
     launches     {device: {kernels_per_step, delay_p50_ps, …}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, gradients, input, capture
-    placement    {host: what is said of the devices that worked and of the graph}
     outside_view {device: what NVML said}
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}

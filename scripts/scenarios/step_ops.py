@@ -1,4 +1,4 @@
-"""What else than the model runs in the step? Printing on a CPU, and an optimizer that takes most of the compute."""
+"""What else than the model runs in the step? Printing, a factoring of matrices, an optimizer that takes most of the compute."""
 
 from __future__ import annotations
 
@@ -48,6 +48,33 @@ def printing_in_step() -> Scenario:
     )
 
 
+def factoring_in_step() -> Scenario:
+    """Steps of 50 ms on two replicas of a CPU: 20 ms of the model, then 16 ms of singular values and 2 ms of the model."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        for number, scope in enumerate(("", "replica_1/")):
+            thread = trace.thread(f"tf_Compute_{number + 1}", 901 + number)
+            key = round(step.start_ms) + number + 1
+            step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
+            consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+            step.host("ExecutorState::Process", 2, 40, consumed, thread=thread)
+            step.host(f"{scope}model/dense/MatMul:MatMul", 2, 22, thread=thread)
+            step.host(f"{scope}model/Svd:Svd", 22, 38, thread=thread)
+            step.host(f"{scope}model/AddN:AddN", 38, 40, thread=thread)
+    return Scenario(
+        "factoring_in_step",
+        {"host0": trace},
+        {
+            "windows": window_truth(200),
+            "steps": steps_truth([50] * 4, 50),
+            "device_time": dict.fromkeys(
+                ("replica:0", "replica:1"), device_truth(200, compute=152, idle=48, kernels=12)
+            ),
+            "findings": findings_truth(must=["matrix-factoring"], must_not=["host-op-in-step"]),
+        },
+    )
+
+
 def mostly_optimizer() -> Scenario:
     """Steps of 50 ms on one GPU: 4 ms forward, 8 ms backward, 30 ms of the optimizer."""
     trace = new_trace()
@@ -69,5 +96,6 @@ def mostly_optimizer() -> Scenario:
 
 CASES: dict[str, Builder] = {
     "printing_in_step": printing_in_step,
+    "factoring_in_step": factoring_in_step,
     "mostly_optimizer": mostly_optimizer,
 }

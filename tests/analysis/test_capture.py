@@ -29,41 +29,6 @@ def test_clocks_that_agree_are_no_problem(tmp_path: Path) -> None:
     assert report.capture.problems == ()
 
 
-@pytest.mark.parametrize(
-    ("recorded_s", "first_step_s", "text"),
-    [
-        (
-            0.5,
-            0.44,
-            (
-                "only the last 60.0 ms of the 500 ms that were recorded hold training steps: the first step began 440 ms after "
-                "recording did"
-            ),
-        ),
-        (
-            0.5,
-            0.25,
-            "only the last 250 ms of the 500 ms that were recorded hold training steps: the first ",
-        ),
-        (0.5, 0.249, None),
-        (0.5, None, None),
-        # What a damaged sidecar may say.
-        (0.5, 1e300, None),
-        (-1.0, -1.0, None),
-    ],
-)
-def test_a_recording_that_training_comes_late_to_is_degraded(
-    recorded_s: float, first_step_s: float | None, text: str | None, tmp_path: Path
-) -> None:
-    trace = SCENARIOS["plain"]().write(tmp_path)[0]
-    window = {"recorded_seconds": recorded_s, "first_step_seconds": first_step_s}
-    write_sidecar(trace, {"window": window})
-    capture = traceview.analyze(tmp_path).capture
-    texts = [problem.text for problem in capture.problems if problem.code == "late-training"]
-    assert [found.startswith(text or "") for found in texts] == ([True] if text else [])
-    assert capture.quality == ("degraded" if text else "ok")
-
-
 COORDINATOR = {
     "cluster": {"role": "chief", "index": 0},
     "strategy": {"class": "ParameterServerStrategyV2"},
@@ -85,13 +50,8 @@ COORDINATOR = {
             "this process hands the steps to its workers, which run the ops; record",
         ),
         ({**COORDINATOR, "strategy": {"class": "MirroredStrategy"}}, True, "there was no GPU, and"),
-        (
-            {"window": {"recorded_seconds": 0.5, "first_step_seconds": 0.4}},
-            True,
-            "the first step began near the end of the recording",
-        ),
     ],
-    ids=["nothing ran", "eager", "coordinator", "chief", "late"],
+    ids=["nothing ran", "eager", "coordinator", "chief"],
 )
 def test_a_run_without_a_device_says_why(
     sidecar: dict[str, object], has_events: bool, reason: str, tmp_path: Path

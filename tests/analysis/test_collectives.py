@@ -87,9 +87,6 @@ def test_parts_of_the_exposed_time_add_up(tmp_path: Path) -> None:
     assert result.communication_per_step_ps == {"GPU:0": ms(4), "GPU:1": ms(4)}
     assert result.wait_ps == {"GPU:0": ms(12), "GPU:1": 0}
     assert result.device_wait_per_step_ps == {"GPU:0": ms(3), "GPU:1": 0}
-    assert [(row.first_step, row.exposed_ps) for row in result.steps] == [
-        (number, {"GPU:0": ms(7), "GPU:1": ms(4)}) for number in range(4)
-    ]
 
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
@@ -130,8 +127,7 @@ def test_what_the_link_would_allow(
     result = result_of(traceview.analyze(tmp_path))
     assert (result.link, result.link_bytes_per_second) == (link, speed)
     assert result.expected_ps == 100_000_000 * 10**12 // speed
-    assert (result.bytes, result.bytes_source) == (100_000_000, "sidecar")
-    assert result.algorithm_bytes_per_second == result.bus_bytes_per_second == 25_000_000_000
+    assert (result.bytes, result.bus_bytes_per_second) == (100_000_000, 25_000_000_000)
 
 
 def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
@@ -309,11 +305,10 @@ def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
     """BERT on 8 V100: the collectives are asked for, and no gradient moves before the capture ends."""
     result = result_of(traceview.analyze(shared_traces / "bert-8xV100"))
     assert (result.path, result.count) == ("none", 0)
-    assert result.path_ops == ("allreduce/CollectiveReduce:CollectiveReduce",)
     assert "neither kernels nor copies" in (result.path_reason or "")
 
 
 @pytest.mark.shared
 def test_jax_has_no_reduction_of_tensorflow(shared_traces: Path) -> None:
     result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
-    assert (result.path, result.path_ops, result.path_reason) == ("none", (), None)
+    assert (result.path, result.path_reason) == ("none", None)

@@ -100,6 +100,28 @@ def test_factoring_is_a_finding_from_a_twentieth_on(
     assert (factoring and factoring.title) == title
 
 
+@pytest.mark.parametrize(
+    ("constants", "code"),
+    [
+        pytest.param(["model/s", "replica_1/model/s"], "constant-compute", id="of constants"),
+        pytest.param([], "matrix-factoring", id="of what changes"),
+    ],
+)
+def test_factoring_a_constant_is_a_constant(
+    constants: list[str], code: str, tmp_path: Path
+) -> None:
+    """Advice for what changes, to do it less often, would leave the better one for the second place."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, scope in enumerate(("", "replica_1/")):
+            component(step, number + 1, 2, *[f"{scope}model/s:Svd"] * 2, f"{scope}model/b:Relu")
+    graphs = {"constant_ops": dict.fromkeys(constants, "train.py:7 in table")}
+    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
+    report = traceview.analyze(tmp_path)
+    codes = ("constant-compute", "matrix-factoring")
+    assert [row.code for row in report.findings if row.code in codes] == [code]
+
+
 def test_fields_of_another_kind_count_as_absent(tmp_path: Path) -> None:
     report = analyzed(tmp_path, {"float64_ops": {"a": 1}, "constant_ops": ["model/a"]})
     assert report.results.compute is not None

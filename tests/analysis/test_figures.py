@@ -12,7 +12,7 @@ from scripts.scenarios import SCENARIOS
 from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.gpu_time.step_tables import step_times
-from traceview.document.figures import Chain, HeatMap, StepTimes
+from traceview.document.figures import Chain, StepTimes
 from traceview.document.html.figures_svg import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
@@ -108,16 +108,6 @@ def test_the_cause_is_what_the_path_has_more_of(tmp_path: Path) -> None:
     assert report.results.path is not None
     for bar in figure.bars:
         assert (bar.cause is not None) == (bar.excess_ps > 0)
-
-
-def test_the_heat_map_has_the_exposed_time_of_each_step(tmp_path: Path) -> None:
-    _, document = analyzed("late_by_turns", tmp_path)
-    figure = document.block(HeatMap)
-    assert figure is not None
-    assert figure.rows == tuple(f"GPU:{number}" for number in range(4))
-    # In the step of its number each comes late and waits for nobody.
-    for number, values in enumerate(figure.values):
-        assert values == tuple((2 if step == number else 8) * MS for step in range(4))
 
 
 def test_the_chain_runs_from_the_source_to_the_model(tmp_path: Path) -> None:

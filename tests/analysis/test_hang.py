@@ -130,7 +130,7 @@ def conclusion(hang: Hang) -> tuple[str, str, str]:
             ),
             "hang",
             "high",
-            "The main thread has waited 60.0 s for input in <module>, train.py:80",
+            "The main thread has waited 60.0 s for input in train.py:80",
             id="queue of TensorFlow",
         ),
         pytest.param(
@@ -160,7 +160,7 @@ def conclusion(hang: Hang) -> tuple[str, str, str]:
             between_steps(thread(SAVE, "train.py:50 in <module>")),
             "hang",
             "high",
-            "The main thread has been in <module>, train.py:50 for 60.0 s",
+            "The main thread has been in train.py:50 for 60.0 s",
             id="a checkpoint in which nothing moves",
         ),
         pytest.param(
@@ -174,7 +174,7 @@ def conclusion(hang: Hang) -> tuple[str, str, str]:
             hang(STEP, cores=1.8, is_first_call=True),
             "long-pause",
             "medium",
-            "No step has ended for 60.0 s: the first call of train_step traces and compiles, or runs in <module>, "
+            "No step has ended for 60.0 s: the first call of train_step traces and compiles, or runs in "
             "train.py:87",
             id="first compilation",
         ),
@@ -182,14 +182,14 @@ def conclusion(hang: Hang) -> tuple[str, str, str]:
             between_steps(thread(SAVE, "train.py:50 in <module>", wait="write")),
             "long-pause",
             "medium",
-            "No step has ended for 60.0 s: a checkpoint is being written in <module>, train.py:50",
+            "No step has ended for 60.0 s: a checkpoint is being written in train.py:50",
             id="checkpoint",
         ),
         pytest.param(
             between_steps(thread(EXECUTE, EVALUATE, "train.py:50 in <module>", is_moving=True)),
             "long-pause",
             "medium",
-            "No step has ended for 60.0 s: validation or prediction is running in <module>, train.py:50",
+            "No step has ended for 60.0 s: validation or prediction is running in train.py:50",
             id="validation",
         ),
         pytest.param(

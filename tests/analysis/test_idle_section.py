@@ -41,7 +41,6 @@ def row(device: str, states: dict[str, int], *gaps: Gap) -> IdleRow:
         longest_gap_ps=9 * MS,
         states=states,
         gaps=gaps,
-        left_out_gap_count=17 - len(gaps),
     )
 
 

@@ -1,4 +1,4 @@
-"""NVML's samples are compared with the right part of the trace, and findings begin at their thresholds."""
+"""NVML's samples are summed up for each GPU, and findings begin at their thresholds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.analysis.test_findings import check_finding
 from traceview.analysis.facts.selection import select
-from traceview.analysis.machine.nvml import ANALYSIS, NVML_DISAGREES
-from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.nvml import (
+from traceview.analysis.machine.nvml import (
+    ANALYSIS,
     NOT_SAMPLED,
     SHARED_RATIO,
     THROTTLED_RATIO,
@@ -25,6 +24,7 @@ from traceview.analysis.measures.nvml import (
     NvmlRow,
     throttle_names,
 )
+from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Part, Size
 from traceview.document import screen as terminal
@@ -102,109 +102,6 @@ def analyzed(logdir: Path, *devices: Any, trace: CudaTrace | None = None) -> Com
     return Compared(result, {finding.code: finding for finding in findings})
 
 
-# Busy by the trace and by NVML
-
-
-def test_trace_and_nvml_are_compared_over_the_same_periods(tmp_path: Path) -> None:
-    row = analyzed(tmp_path, gpu(utilization=0.55)).row
-    assert (row.device, row.sample_count, row.not_compared) == ("GPU:0", 30, None)
-    assert row.nvml_busy_ratio == pytest.approx(0.55)
-    assert row.trace_busy_ratio == row.trace_kernel_ratio == pytest.approx(0.5, abs=0.02)
-    assert row.difference_ratio == pytest.approx(0.05, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("utilization", "differs"),
-    [(0.5, False), (0.68, False), (0.72, True), (0.32, False), (0.28, True)],
-)
-def test_nvml_disagrees(tmp_path: Path, utilization: float, differs: bool) -> None:
-    outcome = analyzed(tmp_path, gpu(utilization=utilization))
-    assert list(outcome.findings) == (["nvml-disagrees"] if differs else [])
-    if differs:
-        finding = outcome.findings["nvml-disagrees"]
-        assert outcome.row.trace_busy_ratio is not None
-        by_nvml = finding.arguments["by_nvml"]
-        assert isinstance(by_nvml, Part)
-        assert by_nvml.ratio == pytest.approx(utilization)
-        assert finding.arguments["by_trace"] == Part(outcome.row.trace_busy_ratio)
-        assert finding.evidence[0].threshold == NVML_DISAGREES.limits["difference_ratio"]
-        assert finding.devices == ("GPU:0",)
-        assert finding.sentences[3] == ("lacking" if utilization > 0.5 else "more")
-
-
-def test_several_gpus_are_one_finding(tmp_path: Path) -> None:
-    trace = busy_trace(0.5, 0.5, 0.5)
-    devices = [gpu(0, 0.9), gpu(1, 0.95), gpu(2, 0.5)]
-    finding = analyzed(tmp_path, *devices, trace=trace).findings["nvml-disagrees"]
-    assert finding.devices == ("GPU:0", "GPU:1")
-    assert finding.title.startswith("GPU:0 and 1 are 92% busy by NVML and ")
-
-
-def test_copies_may_or_may_not_count(tmp_path: Path) -> None:
-    """NVML counts kernels: between these and all activity it agrees with the trace."""
-    for place, utilization in enumerate((0.2, 0.5, 0.8)):
-        trace = new_trace(length_ms=LENGTH_MS)
-        for start_ms in range(0, LENGTH_MS, 10):
-            step = Step(trace, start_ms)
-            step.kernel(0, 1, 3)
-            step.copy(0, "H2D", 3, 9, size=10)
-        outcome = analyzed(tmp_path / str(place), gpu(utilization=utilization), trace=trace)
-        row = outcome.row
-        assert row.trace_kernel_ratio == pytest.approx(0.2, abs=0.02)
-        assert row.trace_busy_ratio == pytest.approx(0.8, abs=0.02)
-        assert row.difference_ratio == pytest.approx(0, abs=0.02)
-        assert outcome.findings == {}
-
-
-def test_each_sample_is_about_the_period_before_it(tmp_path: Path) -> None:
-    """A GPU busy in the first half alone: right sample by sample, though no constant would be."""
-    trace = new_trace(length_ms=LENGTH_MS)
-    Step(trace, 0).kernel(0, 1, LENGTH_MS / 2)
-    times = range(0, LENGTH_MS, 100)
-    shares = [min(1.0, max(0.0, (1500 - max(0, t - 1000)) / 1000)) for t in times]
-    row = analyzed(tmp_path, gpu(samples={"gpu_utilization_ratio": shares}), trace=trace).row
-    assert row.difference_ratio == pytest.approx(0, abs=0.01)
-    # Of the samples from the first second on, not of all.
-    assert row.nvml_busy_ratio == pytest.approx(sum(shares[10:]) / 20)
-
-
-@pytest.mark.parametrize(("length_ms", "is_compared"), [(1390, False), (1400, True)])
-def test_a_short_window_is_not_compared(tmp_path: Path, length_ms: int, is_compared: bool) -> None:
-    trace = busy_trace(0.5, length_ms=length_ms)
-    outcome = analyzed(tmp_path, gpu(utilization=1.0), trace=trace)
-    row = outcome.row
-    assert (row.not_compared is None) == is_compared
-    assert ("nvml-disagrees" in outcome.findings) == is_compared
-    if not is_compared:
-        assert row.not_compared == (
-            "the window of 1.4 s is too short: NVML's values are of up to 1 s each"
-        )
-        assert row.nvml_busy_ratio is row.trace_busy_ratio is row.difference_ratio is None
-
-
-def test_a_gpu_that_recorded_nothing_was_not_busy(tmp_path: Path) -> None:
-    outcome = analyzed(tmp_path, gpu(0, 0.5), gpu(1, 0.9), trace=busy_trace(0.5, 0))
-    assert [row.trace_busy_ratio for row in outcome.result.devices][1] == 0
-    assert outcome.findings["nvml-disagrees"].devices == ("GPU:1",)
-
-
-def test_a_tracer_that_failed_is_no_disagreement(tmp_path: Path) -> None:
-    outcome = analyzed(tmp_path, gpu(0, 0.9), trace=busy_trace(0))
-    row = outcome.row
-    assert row.nvml_busy_ratio == pytest.approx(0.9)
-    assert row.trace_busy_ratio is None
-    assert row.not_compared == "the trace holds no GPU event of this host"
-    assert outcome.findings == {}
-
-
-def test_a_trace_without_times_is_not_compared(tmp_path: Path) -> None:
-    trace = CudaTrace("host0", start_ns=PROFILE_START_NS, stop_ns=None)
-    Step(trace, 0).kernel(0, 1, 40)
-    row = analyzed(tmp_path, gpu(), trace=trace).row
-    assert row.not_compared == "the trace does not say when it was recorded"
-    assert row.nvml_busy_ratio == pytest.approx(0.5)
-
-
 def test_hosts_keep_their_own_view(tmp_path: Path) -> None:
     busy_trace(0.5, host="host1").write(tmp_path)
     outcome = analyzed(tmp_path, gpu(0, 0.5))
@@ -239,19 +136,13 @@ def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> Non
         assert findings["gpu-shared"].confidence == ("high" if used else "medium")
 
 
-def test_what_a_neighbour_explains_is_no_second_finding(tmp_path: Path) -> None:
+def test_a_neighbour_that_computes_and_holds_memory(tmp_path: Path) -> None:
     other = process(memory_bytes=20 * 10**9, utilization_ratio=0.4)
     findings = analyzed(tmp_path, gpu(utilization=0.9, other_processes=[other])).findings
     assert list(findings) == ["gpu-shared"]
     assert findings["gpu-shared"].title == "GPU:0 is shared with 1 other process holding 20.0 GB"
     metrics = [evidence.metric for evidence in findings["gpu-shared"].evidence]
-    assert metrics == ["memory_ratio", "utilization_ratio", "difference_ratio"]
-
-
-def test_a_neighbour_does_not_explain_that_nvml_measured_less(tmp_path: Path) -> None:
-    other = process(memory_bytes=20 * 10**9)
-    outcome = analyzed(tmp_path, gpu(utilization=0.1, other_processes=[other]))
-    assert set(outcome.findings) == {"gpu-shared", "nvml-disagrees"}
+    assert metrics == ["memory_ratio", "utilization_ratio"]
 
 
 def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
@@ -346,20 +237,15 @@ def test_without_samples_the_result_is_skipped_with_the_reason(tmp_path: Path) -
 
 def test_numbers_of_the_row(tmp_path: Path) -> None:
     samples = {
-        "memory_utilization_ratio": [0.25] * 30,
         "memory_used_bytes": [*range(29), None],
         "sm_clock_hz": [3, 1, 2] * 10,
-        "memory_clock_hz": [5] * 30,
         "power_watts": [100.0, 200.0] * 15,
-        "pcie_rx_bytes_per_second": [10, None] * 15,
-        "pcie_tx_bytes_per_second": [None] * 30,
     }
     row = analyzed(tmp_path, gpu(samples=samples, power_limit_watts=700)).row
-    assert row.memory_utilization_ratio == 0.25
+    assert (row.device, row.sample_count, row.nvml_busy_ratio) == ("GPU:0", 30, 0.5)
     assert (row.memory_used_bytes, row.memory_total_bytes) == (28, TOTAL_BYTES)
-    assert (row.sm_clock_hz, row.memory_clock_hz, row.sm_clock_max_hz) == (2, 5, None)
+    assert (row.sm_clock_hz, row.sm_clock_max_hz) == (2, None)
     assert (row.power_watts, row.power_limit_watts) == (150.0, 700.0)
-    assert (row.pcie_rx_bytes_per_second, row.pcie_tx_bytes_per_second) == (10, None)
 
 
 CODES = {rule.code for rule in ANALYSIS.rules}

@@ -31,7 +31,7 @@ SCRIPT = ("$train.py:1 <module>", 0, 100)
 @pytest.mark.parametrize(
     ("frames", "line"),
     [
-        ((SCRIPT,), "<module>, train.py:1"),
+        ((SCRIPT,), "train.py:1"),
         ((("$fromnumeric.py:9 sort", 0, 30), ("$numpy sort", 2, 28)), "sort, fromnumeric.py:9"),
         ((SCRIPT, ("$train.py:9 augmented", 1, 29)), "augmented, train.py:9"),
         (

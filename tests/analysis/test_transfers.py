@@ -115,54 +115,7 @@ def test_sources_share_the_exposed_time_without_counting_it_twice(tmp_path: Path
         ("model/y", "_Recv", "python3", 1, 20, ms(4), ms(1)),
         ("model/z", "Assign", "tf_Compute/9", 1, 1, ms(1), ms(0.5)),
     ]
-    assert row.source_count == 3
     assert row.directions.h2d.exposed_ps == ms(4.5)
-
-
-# Round trips
-
-
-@pytest.mark.parametrize(
-    ("change", "found"),
-    [
-        ({}, 1),
-        ({"op_ms": 11.999}, 1),
-        ({"op_ms": 12.001}, 0),
-        ({"op_ms": 10.9}, 0),
-        ({"launch_ms": 13.999}, 1),
-        ({"launch_ms": 14.001}, 0),
-        ({"op": "model/other:Where"}, 0),
-        ({"op": "model/where:Const"}, 0),
-        ({"edge": "edge_7_model/where"}, 1),
-        ({"edge": "model/where:Where"}, 0),
-        ({"from_gpu": 1}, 0),
-    ],
-)
-def test_a_round_trip_is_three_things_in_a_row(
-    tmp_path: Path, change: dict[str, Any], found: int
-) -> None:
-    """A copy from the GPU ends at 11 ms, an op runs until 13, and its result is copied from 13.1 on."""
-    case = {
-        "op_ms": 11.1,
-        "launch_ms": 13.1,
-        "op": "model/where:Where",
-        "edge": "model/where/_7:_Recv",
-        "from_gpu": 0,
-        **change,
-    }
-    trace, step = one_step()
-    step.kernel(0, 1, 10)
-    step.kernel(1, 1, 10)
-    step.copy(case["from_gpu"], "D2H", 10, 11, size=100)
-    step.host(case["op"], case["op_ms"], 13, thread=trace.thread("tf_Compute", 9))
-    edge: Stats = {"tf_op": Ref(case["edge"])}
-    step.copy(0, "H2D", 14.5, 15, size=50, stats=edge, launch_ms=case["launch_ms"])
-    trips = of_gpu(analyzed(tmp_path, trace)).round_trips
-    assert len(trips) == found
-    for trip in trips:
-        assert (trip.op, trip.op_type, trip.count) == ("model/where", "Where", 1)
-        assert (trip.d2h_op, trip.h2d_op) == (None, case["edge"])
-        assert (trip.bytes, trip.total_ps) == (150, ms(5))
 
 
 # Findings

@@ -202,6 +202,9 @@ _MODULES = {
             active = None
 
             def start(self, logdir, options):
+                # Not at the end: Python would forget that Ctrl-C has ended it.
+                import scripts.xspace
+
                 if ProfilerSession.active is not None:
                     raise errors.AlreadyExistsError("Another profiler is running.")
                 ProfilerSession.active = id(self)

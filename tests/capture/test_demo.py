@@ -101,7 +101,7 @@ def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         (["--slowdown", "input", "train.py"], "--slowdown needs --demo"),
         (["--demo", "--devices", "0"], "'--devices'"),
         (["--demo", "--slowdown", "inptu"], "did you mean input?"),
-        (["--demo", "--remote", "host:1"], "--demo cannot be combined with --remote"),
+        (["--demo", "--check"], "--demo cannot be combined with --check"),
     ],
 )
 def test_options_that_do_not_go_together(

@@ -12,11 +12,7 @@ import pytest
 from tests.capture.fake_nvml import NvmlModule
 from traceview.capture.sidecar.environment import (
     EnvironmentListener,
-    built_versions,
     describe_cluster,
-    describe_devices,
-    describe_precision,
-    describe_xla,
     listed_variables,
 )
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
@@ -105,65 +101,6 @@ def test_a_cluster_that_is_not_told(text: str, missing: dict[str, str]) -> None:
     assert describe_cluster({"TF_CONFIG": text})["missing"] == missing
 
 
-def fake_tensorflow(**config: Any) -> Any:
-    gpu = SimpleNamespace(name="/physical_device:GPU:0", device_type="GPU")
-    optimizer = SimpleNamespace(
-        get_jit=lambda: "", get_experimental_options=lambda: {"auto_mixed_precision": True}
-    )
-    experimental = SimpleNamespace(
-        get_device_details=lambda _: {"device_name": "H200", "compute_capability": (9, 0)},
-        get_memory_growth=lambda _: True,
-        tensor_float_32_execution_enabled=lambda: True,
-    )
-    parts: dict[str, Any] = {
-        "list_physical_devices": lambda: [gpu],
-        "get_visible_devices": lambda: [gpu],
-        "list_logical_devices": lambda: [SimpleNamespace(name="/device:GPU:0")],
-        "get_logical_device_configuration": lambda _: [SimpleNamespace(memory_limit=1024)],
-        "get_soft_device_placement": lambda: False,
-    }
-    return SimpleNamespace(
-        config=SimpleNamespace(
-            optimizer=optimizer, experimental=experimental, **{**parts, **config}
-        ),
-        sysconfig=SimpleNamespace(get_build_info=lambda: {"is_cuda_build": False}),
-        version=SimpleNamespace(GIT_VERSION="v2"),
-    )
-
-
-def test_devices_with_their_details() -> None:
-    assert describe_devices(fake_tensorflow()) == {
-        "physical": [
-            {
-                "name": "/physical_device:GPU:0",
-                "type": "GPU",
-                "details": {"device_name": "H200", "compute_capability": [9, 0]},
-                "memory_growth": True,
-                "logical_devices": 1,
-                "memory_limits_mb": [1024],
-            }
-        ],
-        "visible": ["/physical_device:GPU:0"],
-        "logical": ["/device:GPU:0"],
-        "soft_placement": False,
-    }
-
-
-def test_devices_that_tensorflow_cannot_list() -> None:
-    def fail() -> None:
-        raise RuntimeError("the context is broken")
-
-    found = describe_devices(fake_tensorflow(list_logical_devices=fail))
-    assert found["missing"] == {"logical": "RuntimeError: the context is broken"}
-    assert len(found["physical"]) == 1
-
-
-def test_versions_of_a_build_without_cuda() -> None:
-    found = built_versions(fake_tensorflow())
-    assert found["is_cuda_build"] is False
-    assert set(found["missing"]) == {"cuda_build", "cudnn_build"}
-
-
 def test_libraries_are_asked_only_if_they_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,21 +130,6 @@ def test_libraries_are_asked_only_if_they_are_loaded(
 
 def test_libraries_where_nobody_knows_which_are_loaded(tmp_path: Path) -> None:
     assert "cannot be read" in loaded_versions(tmp_path / "none")["missing"]["loaded"]
-
-
-def test_precision_and_xla() -> None:
-    policy = SimpleNamespace(name="mixed_float16")
-    new = SimpleNamespace(config=SimpleNamespace(dtype_policy=lambda: policy))
-    old = SimpleNamespace(mixed_precision=SimpleNamespace(global_policy=lambda: policy))
-    found = describe_precision(fake_tensorflow(), {"keras": new, "tf_keras": old})
-    assert found["policy"] == {"keras": "mixed_float16", "tf_keras": "mixed_float16"}
-    assert found["auto_mixed_precision"] is True
-    assert describe_precision(fake_tensorflow(), {})["missing"]["policy"] == "Keras is not imported"
-    assert describe_xla(fake_tensorflow(), {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}) == {
-        "auto_jit": "off",
-        "tf_xla_flags": "--tf_xla_auto_jit=2",
-        "missing": {"xla_flags": "XLA_FLAGS is not set"},
-    }
 
 
 class NvmlError(Exception):
@@ -272,9 +194,6 @@ class Nvml(NvmlModule):
     def device_get_nv_link_remote_pci_info(self, handle: int, link: int) -> Any:
         return SimpleNamespace(busId=f"bus {1 - handle}".encode())
 
-    def device_get_topology_common_ancestor(self, one: int, other: int) -> int:
-        return 50
-
 
 def test_links_between_gpus() -> None:
     nvml = Nvml()
@@ -285,8 +204,6 @@ def test_links_between_gpus() -> None:
     assert first["missing"] == {"pcie_width_max": "NvmlError: Not Supported"}
     assert first["nvlinks"] == {"active": 2, "peers": {"bus 1": 2}}
     assert third["missing"]["nvlinks"] == "no NVLink: Invalid Argument"
-    assert found["paths"][0] == {"gpus": [0, 1], "over": "between NUMA nodes"}
-    assert len(found["paths"]) == 3
 
 
 def test_nvml_is_let_go_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,7 +252,7 @@ CLUSTER = {"cluster": {"worker": ["a:1", "b:1", "c:1"]}}
 
 
 def peers(folder: Path, index: int) -> Peers:
-    found = Peers(folder, StepRange(10, 15), 5.0, print)
+    found = Peers(folder, StepRange(10, 15), 5.0)
     config = json.dumps({**CLUSTER, "task": {"type": "worker", "index": index}})
     assert found.find({"TF_CONFIG": config})
     return found
@@ -305,7 +305,7 @@ def test_a_damaged_file_of_a_worker_is_as_none(text: str, tmp_path: Path) -> Non
 
 
 def test_a_process_alone_has_no_peers(tmp_path: Path) -> None:
-    found = Peers(tmp_path, StepRange(10, 15), 5.0, print)
+    found = Peers(tmp_path, StepRange(10, 15), 5.0)
     assert not found.find({})
     found.write(beat())
     assert found.read() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import pytest
@@ -78,7 +77,8 @@ for epoch in range(4):
 """
     done = capture(START + loop, "--steps", "10:20")
     assert done.numbers() == [*range(9, 21)]
-    longest_ns = max(call["ended_ns"] - call["begun_ns"] for call in done.window["calls"])
+    calls = [call for call in done.window["calls"] if not call["is_edge"]]
+    longest_ns = max(call["ended_ns"] - call["begun_ns"] for call in calls)
     # The last of the three may be the beginning of the next step.
     assert longest_ns < 60_000_000
 
@@ -141,15 +141,16 @@ def test_a_thread_that_trains_has_the_steps(capture: Capture, loop: str) -> None
 def test_the_first_of_two_threads_is_counted_and_the_other_named(capture: Capture) -> None:
     loop = """
 first, done = threading.Event(), threading.Event()
+slow = tf.function(lambda b: (tf.GradientTape().gradient(0, 0), time.sleep(0.01)))
 def train():
     for batch in batches(30):
-        train_step(batch)
+        slow(batch)
         first.set()
     done.set()
 def also():
     first.wait()
     other = tf.function(lambda b: tf.GradientTape().gradient(0, 0))
-    # As long as it takes: some of its calls overlap with those of the other thread.
+    # Its first call overlaps with one of the other thread.
     while not done.is_set(): other(0)
 threading.Thread(target=also).start()
 in_thread(train)
@@ -171,16 +172,18 @@ def test_a_thread_that_evaluates_is_not_followed(capture: Capture) -> None:
 LONG = "begun = time.monotonic()\nwhile time.monotonic() < begun + 3: {}"
 
 
-def test_seconds_become_whole_steps_where_steps_are_told(capture: Capture) -> None:
+def test_steps_in_seconds_are_marked(capture: Capture) -> None:
     loop = "for batch in batches(300): train_step(batch); time.sleep(0.01)"
     done = capture(START + loop, "--seconds", "1:1.5")
     assert done.code == 0, done.err
     window = done.window
-    assert window["asked_seconds"] == [1.0, 1.5]
-    assert window["is_whole"]
-    assert 60 < window["asked"][0] < 110
-    assert 25 < window["asked"][1] - window["asked"][0] < 55
-    assert done.numbers() == [*range(window["asked"][0] - 1, window["asked"][1] + 1)]
+    assert (window["asked"], window["asked_seconds"]) == (None, [1.0, 1.5])
+    first, last = window["got"]
+    assert 60 < first < 110
+    assert 25 < last - first < 55
+    # The last one is an edge, as the devices may not have ended it.
+    assert set(range(first, last + 1)) <= set(done.numbers()) <= set(range(first - 1, last + 1))
+    assert f"with steps {first}:{last}" in done.err
 
 
 def test_seconds_record_time_where_no_steps_are_told(capture: Capture) -> None:
@@ -190,44 +193,9 @@ def test_seconds_record_time_where_no_steps_are_told(capture: Capture) -> None:
     assert (window["asked"], window["asked_seconds"], window["got"]) == (None, [1.0, 1.5], None)
     assert 0.45 < window["recorded_seconds"] < 1
     assert done.numbers() == []
-    assert "s of the requested 1:1.5 s of training were recorded; no steps are marked" in done.err
-
-
-FIRST_CALL = "begun = time.monotonic(); evaluate(0)\n"
-
-
-@pytest.mark.parametrize(
-    ("loop", "said", "in_sidecar"),
-    [
-        (
-            "time.sleep(1.4)\nwhile time.monotonic() < begun + 3: train_step(0); time.sleep(0.005)",
-            (
-                r"only the last \d+ ms of the \d+ ms that were recorded hold training steps, because the first step began \d+ ms "
-                "after recording did: choose later --seconds"
-            ),
-            True,
-        ),
-        (
-            "time.sleep(1.4)\ntf.function(lambda b: (tf.GradientTape().gradient(0, 0), time.sleep(1)))(0)",
-            r"the first step began \d+ ms after recording did and had not ended when the \d+ ms of recording were over",
-            False,
-        ),
-        (
-            "time.sleep(1.1)\nwhile time.monotonic() < begun + 3: train_step(0); time.sleep(0.005)",
-            "s of the requested 1:1.5 s of training were recorded; no steps are marked in them",
-            True,
-        ),
-    ],
-    ids=["begins late", "ends too late", "begins early"],
-)
-def test_a_first_step_that_comes_late_is_said(
-    capture: Capture, loop: str, said: str, in_sidecar: bool
-) -> None:
-    done = capture(START + FIRST_CALL + loop, "--seconds", "1:1.5")
-    assert done.code == 0, done.err
-    assert re.search(said, done.err), done.err
-    assert done.err.count("traceview: note: ") == 1
-    assert (done.window["first_step_seconds"] is not None) is in_sidecar
+    assert (
+        "s of the requested 1:1.5 s of training were recorded; no whole step is marked" in done.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,11 +209,3 @@ def test_seconds_that_do_not_come(capture: Capture, loop: str, said: str) -> Non
     done = capture(START + loop, "--seconds", "50:51")
     assert f"nothing was captured: {said}" in done.err
     assert not done.logdir.exists()
-
-
-def test_steps_that_stop_coming_leave_the_time(capture: Capture) -> None:
-    loop = "for batch in batches(30): train_step(batch)\n" + LONG.format("evaluate(0)")
-    done = capture(START + loop, "--seconds", "1:1.2")
-    assert done.code == 0, done.err
-    assert done.window["asked"] is None
-    assert done.window["recorded_seconds"] > 0.15

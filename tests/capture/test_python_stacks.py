@@ -29,8 +29,6 @@ from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import (
     UNKNOWN,
-    StackSampler,
-    StackSamples,
     ThreadClocks,
 )
 from traceview.capture.sampling.python_stacks import NOT_ASKED, PythonListener
@@ -318,22 +316,6 @@ def test_a_profile_that_fails_ends_the_sampling() -> None:
     listener.finished()
 
 
-def test_a_timer_that_the_script_sets_in_the_window_is_left_alone() -> None:
-    calls: list[int] = []
-
-    def work() -> None:
-        signal.signal(signal.SIGALRM, lambda *_: calls.append(1))
-        signal.setitimer(signal.ITIMER_REAL, 0.05)
-        compute_until(seconds(0.15))
-
-    try:
-        window_around(work)
-        assert calls == [1]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-
-
 def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -365,18 +347,6 @@ def test_too_many_samples_double_the_interval(monkeypatch: pytest.MonkeyPatch) -
     sidecar = window_around(lambda: time.sleep(0.1))
     assert len(samples_of(sidecar)) <= 40
     assert sidecar.groups["python"]["interval_ns"] >= 2_000_000
-
-
-def test_half_of_the_rounds_go() -> None:
-    samples = StackSamples()
-    for row in ((1, 7, 0), (1, 8, 1), (2, 7, 2), (3, 7, 3), (3, 8, 4), (4, 7, 5)):
-        samples.add(*row, cpu_us=10 * row[2])
-    samples.halve()
-    columns = samples.t_ns, samples.thread, samples.stack, samples.cpu_us
-    assert list(zip(*columns, strict=True)) == [
-        *((1, 0, 0, 0), (1, 1, 1, 10)),
-        *((3, 0, 3, 30), (3, 1, 4, 40)),
-    ]
 
 
 class NativeThread:
@@ -477,17 +447,6 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
             is_over.set()
         assert used_us >= 0
         assert clocks.cpu_us(second.ident) == UNKNOWN
-
-
-def test_new_stacks_beyond_the_most_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_sampling, "MOST_STACKS", 2)
-    sampler = StackSampler(CodePlaces([Path(__file__).parent]), lambda: True)
-    numbers = []
-    for _ in range(2):
-        numbers.append(sampler.stacks.number_of(sys._getframe()))
-        numbers.append(sampler.stacks.number_of(sys._getframe()))
-        numbers.append(sampler.stacks.number_of(sys._getframe()))
-    assert numbers == [0, 1, -1, 0, 1, -1]
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ HERE = socket.gethostname()
     ("number", "count", "first"),
     [
         (0, 1, 10),
-        (7, 1, 10),
-        (8, 1, 110),
+        (8, 1, 10),
+        (9, 1, 110),
         (16, 1, 110),
-        (107, 1, 110),
-        (108, 1, 210),
+        (108, 1, 110),
+        (109, 1, 210),
         (100, 20, 210),
         (1000, 1, 1010),
     ],
@@ -38,7 +38,7 @@ def test_the_next_window(number: int, count: int, first: int) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"every": 7}, "cannot begin so soon"),
+        ({"every": 6}, "cannot begin so soon"),
         ({"every": 0}, "cannot begin so soon"),
         ({"every": 100, "keep": 0}, "at least one run"),
         ({"every": 100, "run": "mine"}, "names one run"),

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -53,9 +53,8 @@ def meet(
     window: StepRange = WINDOW,
     addresses: Sequence[str] = ADDRESSES,
     age_s: float = LONG_S,
-    say: Callable[[str], None] = unheard,
 ) -> Meeting:
-    rendezvous = Rendezvous(out, place(index, addresses), window, say)
+    rendezvous = Rendezvous(out, place(index, addresses), window)
     return rendezvous.join(Destination(out).new_run, age_s)
 
 
@@ -65,7 +64,7 @@ def runs(out: Path) -> list[str]:
 
 def made(out: Path) -> Path:
     """The one file that names a run."""
-    (path,) = out.glob(".traceview-cluster-*/*.json")
+    (path,) = (path for path in out.glob(".traceview-cluster-*/*") if path.name.isdecimal())
     return path
 
 
@@ -148,55 +147,14 @@ def test_one_that_starts_all_at_once(tmp_path: Path) -> None:
     assert len(runs(tmp_path)) == 5
 
 
-def no_links(*_: object, **__: object) -> None:
-    raise OSError(95, "Operation not supported")
+def test_a_folder_without_links_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
 
-
-def test_without_links_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.link", no_links)
-    test_one_that_starts_all_at_once(tmp_path)
-    (folder,) = tmp_path.glob(".traceview-cluster-*")
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
-
-
-def test_an_answer_that_is_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The link is made, and the repeated request says that it exists."""
-    link = os.link
-
-    def linked_twice(source: Path, target: Path) -> None:
-        link(source, target)
-        link(source, target)
-
-    monkeypatch.setattr("os.link", linked_twice)
-    assert meet(tmp_path, 0).run == meet(tmp_path, 1).run
-    assert len(runs(tmp_path)) == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"run": 3}', '{"run": "../../.."}', "\xff", "[" * 100_000]
-)
-def test_a_damaged_file_is_said_and_passed(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_WRITE_TIMEOUT_S", 0.05)
-    meet(tmp_path, 0)
-    damaged = made(tmp_path)
-    damaged.write_bytes(text.encode("latin-1"))
-    said: list[str] = []
-    found = [meet(tmp_path, index, say=said.append).run for index in (1, 2)]
-    assert found[0] == found[1]
-    assert said == [f"note: {damaged} is damaged; this capture gets another run"]
-
-
-def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path) -> None:
-    begun = meet(tmp_path, 0).run
-    path = made(tmp_path)
-    text = path.read_text("utf-8")
-    path.write_text("", encoding="utf-8")
-    writer = threading.Timer(0.2, path.write_text, (text, "utf-8"))
-    writer.start()
-    assert meet(tmp_path, 1).run == begun
-    writer.join()
+    monkeypatch.setattr("os.link", refuses)
+    with pytest.raises(OSError, match="not supported"):
+        meet(tmp_path, 0)
+    assert runs(tmp_path) == []
 
 
 def test_what_is_old_goes_and_what_is_new_stays(tmp_path: Path) -> None:
@@ -208,7 +166,7 @@ def test_what_is_old_goes_and_what_is_new_stays(tmp_path: Path) -> None:
         aged(path, module._FORGOTTEN_S + 60)
     newest = meet(tmp_path, 0)
     assert newest.number == 2
-    assert sorted(path.name for path in own.iterdir()) == ["2.json", "2.w0"]
+    assert sorted(path.name for path in own.iterdir()) == ["2", "2.w0"]
     assert not gone.exists()
 
 
@@ -327,7 +285,7 @@ def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_folder_in_which_nobody_can_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", config(1))
-    in_the_way = Rendezvous(tmp_path, place(1), WINDOW, unheard).folder
+    in_the_way = Rendezvous(tmp_path, place(1), WINDOW).folder
     in_the_way.touch()
     lonely, said = choice(tmp_path)
     lonely.settle(WINDOW, Sidecar())
@@ -357,6 +315,7 @@ def test_a_run_that_has_this_file_is_refused_before_the_script_runs(
     folder = tmp_path / "plugins" / "profile" / "mine"
     folder.mkdir(parents=True)
     (folder / "node_w1.xplane.pb").touch()
+    aged(folder / "node_w1.xplane.pb", 1e6)
     named, _ = choice(tmp_path, "mine")
     named.check()
     monkeypatch.setenv("TF_CONFIG", config(1))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.generators import FollowedGenerator, GeneratedSizes
-from traceview.capture.steps.step_inputs import StepInputs, _sizes_of
+from traceview.capture.steps.step_inputs import StepInputs
 
 
 class Tensor:
@@ -38,10 +36,6 @@ class _PrefetchDataset(Dataset):
 
 
 class _RebatchDataset(Dataset):
-    pass
-
-
-class _LegacyRebatchDataset(Dataset):
     pass
 
 
@@ -102,18 +96,6 @@ def test_the_usual_call_counts() -> None:
     assert inputs.sizes(1, 1) == ("arguments", 8, 8)
 
 
-def first_sizes(batch: Any) -> set[int]:
-    return {batch.shape[0]}
-
-
-def test_the_usual_batch_of_a_generator_counts() -> None:
-    """A rare one may be larger as well, where sentences of like length make a batch."""
-    sizes = GeneratedSizes(first_sizes)
-    for size in (8, 16, 8, 2):
-        sizes.noted(Tensor(size, 4))
-    assert sizes.usual == 8
-
-
 SPLIT = _PrefetchDataset(-1, _RebatchDataset(-1, _PrefetchDataset(16, Dataset(-1))))
 
 
@@ -137,44 +119,6 @@ def test_an_iterator_shows_the_batch_of_its_dataset(
     assert given.strategies() == (["strategy"] if replicas > 1 else [])
     given.forget()
     assert given.strategies() == []
-
-
-def test_a_generator_shows_the_batches_that_it_yields() -> None:
-    def batches(first: int) -> Iterator[Any]:
-        yield from ((Tensor(size, 8), Tensor(size)) for size in (first, 12, 12))
-
-    made = SimpleNamespace(_generator=batches, _iterators={})
-    source = Dataset(-1)
-    inputs = StepInputs()
-    inputs._generated[source] = sizes = GeneratedSizes(_sizes_of)
-    followed = FollowedGenerator(made, sizes)
-    inputs.given(DistributedIterator(_LegacyRebatchDataset(-1, _PrefetchDataset(-1, source))))
-    with pytest.raises(NoAnswerError, match="no fixed batch size"):
-        inputs.sizes(2, 2)
-    assert [batch[0].shape for batch in made._generator(5)] == [(5, 8), (12, 8), (12, 8)]
-    assert inputs.sizes(2, 2) == ("generator", 12, 6)
-    followed.leave()
-    assert made._generator is batches
-
-
-def test_a_generator_that_raises_raises_as_before() -> None:
-    def broken() -> Iterator[Any]:
-        yield object()
-        raise ValueError("no more")
-
-    running = broken()
-    made = SimpleNamespace(_generator=broken, _iterators={7: running})
-    followed = FollowedGenerator(made, GeneratedSizes(lambda _: {1}))
-    batches = made._iterators[7]
-    next(batches)
-    with pytest.raises(ValueError, match="no more") as raised:
-        next(batches)
-    assert [frame.name for frame in raised.traceback] == [
-        "test_a_generator_that_raises_raises_as_before",
-        "broken",
-    ]
-    followed.leave()
-    assert made._iterators == {7: running}
 
 
 @pytest.mark.parametrize(
@@ -218,7 +162,6 @@ def test_datasets_are_not_asked_for_their_size_while_steps_are_recorded() -> Non
     inputs = StepInputs()
     iterator = DistributedIterator(Counted(8))
     for _ in range(3):
-        inputs.follow(iterator)
         inputs.given(iterator)
         inputs.asked(iterator, is_recorded=True)
     assert asked == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -28,8 +28,6 @@ class Log:
 
     events: list[str] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
-    limit: int | None = None
-    estimated: int | None = None
     is_synchronised: bool = False
 
     def _do(self, what: str) -> None:
@@ -45,17 +43,6 @@ class Log:
 
     def close(self, window: StepWindow) -> None:
         self._do("close" if self.is_synchronised else "close unsynchronised")
-
-    def probe(self) -> None:
-        self._do("probe")
-
-    def end_probe(self, wanted_calls: int) -> int | None:
-        self._do("end probe")
-        return self.limit
-
-    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
-        self._do(f"estimate {count}")
-        return self.estimated
 
     def marker(self) -> LogMarker:
         self.events.append("[")
@@ -106,9 +93,7 @@ def test_a_window_with_its_edges(loop: Make) -> None:
     run.steps(20)
     run.window.finish()
     # The edge's marker opens at its call, the others where input is asked for.
-    assert run.log.events == [
-        *("probe", "end probe", "open", "[", "4]", "[", "5]", "[", "6]", "[", "7]", "close")
-    ]
+    assert run.log.events == [*("open", "[", "4]", "[", "5]", "[", "6]", "[", "7]", "close")]
     assert run.window.got == (5, 7)
     assert run.window.is_whole
     assert [(c.number, c.is_edge) for c in run.window.calls] == [
@@ -120,13 +105,13 @@ def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
     run = loop(1, 2)
     run.steps(1)
     run.window.input_begins()
-    assert run.log.events == ["estimate 1", "open", "["]
+    assert run.log.events == ["open", "["]
 
 
 def test_several_steps_per_call(loop: Make) -> None:
     run = loop(17, 22)
     run.steps(8, count=5, input_too=False)
-    assert run.log.events[2:] == ["open", "[", "10]", "[", "15]", "[", "20]", "[", "25]", "close"]
+    assert run.log.events == ["open", "[", "10]", "[", "15]", "[", "20]", "[", "25]", "close"]
     assert run.window.got == (15, 25)
 
 
@@ -189,14 +174,6 @@ def test_a_step_that_fails_before_the_window_keeps_its_number_too(loop: Make) ->
     assert run.window.failed_steps == 1
 
 
-def test_a_probed_step_that_fails_ends_its_probe(loop: Make) -> None:
-    run = loop(5, 7)
-    run.steps(3)
-    run.window.begin()
-    run.window.fail("train_step", ValueError("wrong"))
-    assert run.log.events == ["probe", "end probe"]
-
-
 def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:
     run = loop(2, 4)
     run.steps(3)
@@ -235,41 +212,6 @@ def test_a_failing_close_does_not_reach_the_script(loop: Make) -> None:
     assert run.window.failures == ["disk full"]
 
 
-def test_the_limit_of_events_ends_the_window(loop: Make) -> None:
-    run = loop(5, 20)
-    run.log.limit = 3
-    run.steps(30)
-    assert run.window.got == (5, 7)
-    assert run.log.events[-1] == "close"
-
-
-@pytest.mark.parametrize(("first", "calls"), [(1, [1, 2, 3]), (2, [1, 2, 3])])
-def test_a_window_that_no_call_precedes_is_estimated_before_it_opens(
-    loop: Make, first: int, calls: list[int]
-) -> None:
-    run = loop(first, 20)
-    run.log.estimated = 3
-    run.steps(30)
-    assert run.log.events[:2] == ["estimate 1", "open"]
-    assert [call.number for call in run.window.calls] == calls
-    assert run.log.events[-1] == "close"
-
-
-def test_the_very_first_call_is_estimated_when_it_has_returned(loop: Make) -> None:
-    run = loop(1, 100)
-    run.log.estimated = 2
-    run.steps(30, count=5)
-    assert run.log.events[-7:] == ["open", "[", "0]", "estimate 5", "[", "5]", "close"]
-
-
-def test_a_probe_that_fails_is_made_up_for_by_an_estimate(loop: Make) -> None:
-    run = loop(5, 20)
-    run.log.failing["probe"] = "busy"
-    run.log.estimated = 3
-    run.steps(30)
-    assert run.window.got == (5, 7)
-
-
 def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
     run = loop(35, 40)
     run.steps(6, count=5)
@@ -284,15 +226,14 @@ def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
 def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
     run = loop(6, 8)
     run.steps(1, cost=1000)  # step 0 traces
-    run.steps(3, cost=10)  # 1, 2, 3
-    run.steps(1, cost=500)  # 4 is probed
+    run.steps(4, cost=10)  # 1 to 4
     run.steps(1, cost=700)  # 5 is the edge
     run.steps(1, cost=15)
     run.window.traced()
     run.steps(1, cost=900)  # 7 is traced again
     run.steps(1, cost=15)
     times = run.window.times()
-    assert (times.unprofiled_ns, times.unprofiled_count) == (20, 3)
+    assert (times.unprofiled_ns, times.unprofiled_count) == (20, 4)
     assert (times.profiled_ns, times.profiled_count) == (30, 1)
     assert times.overhead_ratio is None  # one step is no median
     assert [call.number for call in run.window.calls if call.is_traced] == [7]
@@ -410,32 +351,3 @@ def test_the_end_of_the_run_waits_for_a_close_in_another_thread() -> None:
     window.finish()
     assert log.events == ["open", "close unsynchronised"]
     closing.join()
-
-
-def test_steps_chosen_by_time_are_dropped_only_before_they_are_recorded() -> None:
-    clock = Clock()
-    log = Log()
-    window = StepWindow(StepRange(10**18, 10**18 + 1), log, clock)
-    assert not window.choose_steps(1.0)
-    for _ in range(5):
-        window.begin()
-        clock.now += 100_000_000
-        window.end("step")
-    assert window.choose_steps(1.0)
-    assert str(window.steps) == "8:18"
-    assert window.choose_no_steps()
-    assert window.choose_steps(1.0)
-    for _ in range(6):
-        window.begin()
-        clock.now += 100_000_000
-        window.end("step")
-    assert log.events.count("close") == 0
-    assert not window.choose_no_steps()
-    assert not window.begin_now()
-    window.end_steps()
-    window.begin()
-    window.end("step")
-    window.begin()
-    window.end("step")
-    assert window.state == "closed"
-    assert log.events.count("open") == 1

@@ -29,11 +29,10 @@ def test_a_plain_loop(capture: Capture) -> None:
     sidecar = done.sidecar
     assert sidecar["state"] == "saved"
     assert sidecar["versions"]["tensorflow"] == "2.21.0"
-    assert sidecar["file"]["bytes"] == (done.run / "fake-host.xplane.pb").stat().st_size
-    # Of 7 and 5 steps of microseconds each; one that waits for its input is not compared with the others.
-    assert 4 <= sidecar["overhead"]["unprofiled_count"] <= 7
+    # Of 8 and 5 steps of microseconds each; one that waits for its input is not compared with the others.
+    assert 4 <= sidecar["overhead"]["unprofiled_count"] <= 8
     assert 3 <= sidecar["overhead"]["profiled_count"] <= 5
-    assert set(sidecar["sync"]["ns"]) == {"before_probe", "after_probe", "before", "after"}
+    assert set(sidecar["sync"]["ns"]) == {"before", "after"}
     assert sidecar["hooks"]["missing"] == []
     assert "overhead: " in done.err
 
@@ -412,73 +411,10 @@ def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
     assert f"this TensorFlow or Keras lacks {missing[0]}" in done.err
 
 
-def test_the_limit_of_events_shortens_the_window(capture: Capture) -> None:
-    # A call of the fake is one event.
-    done = capture(LOOP, "--steps=10:30", "--max-events=4")
-    assert done.code == 0
-    assert done.numbers() == [9, 10, 11, 12]
-    assert done.window["got"] == [10, 13]
-    assert "at most 4 calls are recorded instead of 22" in done.err
-    assert done.sidecar["events"]["estimated_from"] == "probe"
-    assert done.sidecar["events"]["estimated"]["host"] == 22
-
-
-GRAPH = (
-    SCRIPT_START
-    + """
-from types import SimpleNamespace
-ops = [SimpleNamespace(type="MatMul", device="", name="product")] * OPS
-graph = SimpleNamespace(get_operations=lambda: ops)
-train_step._function_cache = {0: SimpleNamespace(graph=graph)}
-tf.config.list_logical_devices = lambda kind=None: ["GPU:0"] * GPUS
-for batch in batches(30): train_step(batch)
-"""
-)
-
-
-@pytest.mark.parametrize("first", [1, 2])
-def test_the_limit_holds_where_no_call_can_be_probed(capture: Capture, first: int) -> None:
-    # Four events of the host per op.
-    script = GRAPH.replace("OPS", "5").replace("GPUS", "0")
-    done = capture(script, f"--steps={first}:999", "--max-events=99")
-    assert done.numbers() == [1, 2, 3, 4]
-    assert "one call records about 20 events, estimated from its graph; to stay under" in done.err
-    assert "--max-events 99, at most 4 calls are recorded instead of" in done.err
-    events = done.sidecar["events"]
-    assert (events["estimated_from"], events["allowed_calls"]) == ("graph", 4)
-    assert events["estimated_per_call"] == {"host": 20, "callbacks": 0, "device": 0}
-
-
-def test_the_tracer_of_gpus_is_not_filled_where_no_call_can_be_probed(capture: Capture) -> None:
-    done = capture(GRAPH.replace("OPS", "300_000").replace("GPUS", "1"), "--steps=1:999999999999")
-    assert done.numbers() == [1, 2, 3]
-    assert "half of the 2097152 events that the GPU tracer can hold, at most 3 calls" in done.err
-    assert done.sidecar["events"]["estimated_per_call"]["device"] == 300_000
-
-
-@pytest.mark.parametrize("steps", ["2:9", "10:30"])
-def test_a_limit_below_the_least_window_is_said(capture: Capture, steps: str) -> None:
-    done = capture(
-        GRAPH.replace("OPS", "5").replace("GPUS", "0"), f"--steps={steps}", "--max-events=1"
-    )
-    events = 40 if steps == "2:9" else 2
-    assert (
-        f"the shortest window, 2 calls, records about {events}, more than --max-events 1"
-        in done.err
-    )
-    assert len(done.numbers()) == 2
-
-
-def test_a_limit_that_cannot_be_kept_to_is_said(capture: Capture) -> None:
-    done = capture(LOOP, "--steps=1:9", "--max-events=4")
-    assert done.window["got"] == [1, 9]
-    assert "the limit (--max-events 4) is not enforced" in done.err
-
-
 def test_without_synchronising(capture: Capture) -> None:
     script = LOOP + "print(tf.test.experimental.synchronised)\n"
     assert capture(script, "--without", "sync").out == "0\n"
-    assert capture(script).out == "4\n"
+    assert capture(script).out == "2\n"
 
 
 def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:
@@ -581,11 +517,6 @@ def by_number(session):
         with session.step(n):
             train_step(next(data))
 
-def wrapped(session):
-    step = session.wrap(train_step)
-    for batch in batches(20):
-        step(batch)
-
 def failing(session):
     for n in range(20):
         with session.step(n):
@@ -597,7 +528,7 @@ def late(session):
         with session.step(n):
             train_step(n)
 
-print(numbers(loop(by_number)), numbers(loop(wrapped)))
+print(numbers(loop(by_number)))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     kept = []
@@ -685,7 +616,7 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     assert lines == [
-        "[4, 5, 6, 7, 8] [4, 5, 6, 7, 8]",
+        "[4, 5, 6, 7, 8]",
         "[4, 5, 6]",
         "None",
         "CaptureWarning only steps 5:6 of the requested 5:8 were recorded",

@@ -15,8 +15,8 @@ from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {
-    *("--module", "--remote", "--duration", "--timeout", "--demo", "--devices", "--slowdown"),
-    *("--analyze", "--check", "--help", "-m", "-h"),
+    *("--module", "--demo", "--devices", "--slowdown", "--analyze", "--check", "--help"),
+    *("-m", "-h"),
 }
 """Options of the command that make no sense in a process that trains anyway."""
 
@@ -40,13 +40,11 @@ REQUEST = Request(
         Path("/some where/lögs"),
         StepRange(100, 110),
         is_synchronised=False,
-        max_events=7,
         run="-a run",
         is_nvml_sampled=False,
         is_python_sampled=False,
     ),
     ("train step", "--other"),
-    serve=6009,
     on_hang_s=0.25,
     launch="12-ab",
 )
@@ -78,8 +76,6 @@ def test_a_launcher_passes_absolute_folders(
         ("--steps 1:2 --seconds 1:2", "--seconds cannot be combined with --steps"),
         ("--seconds 5:5", "--seconds 5:5: an empty range"),
         ("--seconds 5", "--seconds 5: not a range A:B"),
-        ("--serve 70000", "70000: not a number from 1 to 65535"),
-        ("--max-events 0", "0: not a number from 1 on"),
         ("--out 'logs", "no closing quotation"),
         ("--run ../x", "the name must not be a path"),
         ("train.py", "unrecognized arguments: train.py"),

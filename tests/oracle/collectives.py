@@ -138,7 +138,7 @@ def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
 
 
 def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
-    """The times of all devices together, and of each host under `hosts`."""
+    """The times of all devices together."""
     collectives = find_collectives(answers)
     inside = [
         collective
@@ -146,13 +146,7 @@ def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
         if any(overlaps(part.activity.span, part.answer.window) for part in collective.parts)
     ]
     with_devices = [answer for answer in answers if answer.activities()]
-    return {
-        **_times(with_devices, collectives, inside, several),
-        "hosts": {
-            answer.host.name: _times([answer], collectives, inside, several)
-            for answer in with_devices
-        },
-    }
+    return _times(with_devices, collectives, inside, several)
 
 
 def _times(

@@ -16,6 +16,7 @@ SPELLINGS = {
     "fp16": r"\bEigen::half\b|\b__half\b|_fp16_|_HHS_",
     "bf16": r"bf16|_BBS_",
     "fp32": r"sgemm|\bfloat\b",
+    "fp64": r"dgemm|\bdouble\b",
 }
 TENSOR_CORES = r"_xmma_gemm_bf16|_MI16x16x16"
 

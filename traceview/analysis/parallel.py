@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread, get_ident
 from typing import Any, Final
 
-from traceview.analysis.exchange import balance, collectives, gradients, placement, transfers
+from traceview.analysis.exchange import balance, collectives, gradients, transfers
 from traceview.analysis.gpu_time import idle, path, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
@@ -22,7 +22,6 @@ _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     launches.ANALYSIS,
     precision.ANALYSIS,
     gradients.ANALYSIS,
-    placement.ANALYSIS,
     capture.ANALYSIS,
     balance.ANALYSIS,
     collectives.ANALYSIS,

@@ -7,7 +7,6 @@ from traceview.analysis.exchange.balance import Balance
 from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
-from traceview.analysis.exchange.placement import ANALYSIS as PLACEMENT
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
@@ -30,12 +29,11 @@ from traceview.analysis.machine.hang import Hangs
 from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
 from traceview.analysis.machine.machine_load import MachineLoad
 from traceview.analysis.machine.nvml import ANALYSIS as NVML
+from traceview.analysis.machine.nvml import Nvml
 from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.nvml import Nvml
-from traceview.analysis.measures.placement import Placement
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
@@ -74,7 +72,6 @@ class Results(Record, frozen=True):
         compute: What devices compute: types of ops, what is in float64 or the same in every step, and how much goes to
             Python, printing and summaries inside the step, and to the optimizer.
         environment: Versions, strategy, batch size and settings of the job.
-        placement: Where variables and ops were placed, as the capture found them.
         outside_view: What NVML says of the GPUs while the trace was recorded.
         machine_load: How much of the cores other processes took, as the capture measured it.
         hangs: Times in which no training step ended, as the capture reported them.
@@ -98,7 +95,6 @@ class Results(Record, frozen=True):
     op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     compute: Annotated[Compute | None, COMPUTE] = None
     environment: Annotated[Environment | None, ENVIRONMENT] = None
-    placement: Annotated[Placement | None, PLACEMENT] = None
     outside_view: Annotated[Nvml | None, NVML] = None
     machine_load: Annotated[MachineLoad | None, MACHINE_LOAD] = None
     hangs: Annotated[Hangs | None, HANG] = None

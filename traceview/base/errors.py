@@ -75,12 +75,6 @@ class ViewerError(TraceviewError):
     exit_code = 9
 
 
-class BudgetError(TraceviewError):
-    """A condition of a gate or of a budget fails."""
-
-    exit_code = 10
-
-
 class StoreError(TraceviewError):
     """An object store or a web server denied access, could not be reached, or failed."""
 

@@ -11,11 +11,9 @@ from os import PathLike
 from pathlib import Path
 from threading import Event, Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Final
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.budget import Budget, WindowBudget
-from traceview.capture.process.around import around
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
@@ -26,9 +24,6 @@ from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.window.ranges import StepRange
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 
 class CaptureWarning(UserWarning):
@@ -66,28 +61,6 @@ class Session:
             raise
         window.end("step")
 
-    def wrap(self, train_step: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        """Make each call of `train_step` the next step. The wait for its batch belongs to the step."""
-        window, framework = self._window, self._watch.framework
-        name = str(getattr(train_step, "__name__", "train_step"))
-        framework.step_objects.add(name, train_step)
-
-        def before(*args: Any, **kwargs: Any) -> bool:
-            window.begin()
-            if window.state == "recording":
-                framework.step_inputs.given(args, kwargs)
-            return True
-
-        def after(_: bool, result: Any, error: BaseException | None) -> Any:
-            if error is None:
-                window.end(name)
-            else:
-                window.fail(name, error)
-            return result
-
-        step: Callable[Parameters, Result] = around(train_step, before, after)
-        return step
-
 
 @contextmanager
 def capture_steps(
@@ -95,7 +68,6 @@ def capture_steps(
     steps: range,
     *,
     synchronise: bool = True,
-    max_events: int | None = None,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -110,8 +82,7 @@ def capture_steps(
                 with session.step(number):
                     train_step(next(iterator))
 
-    or, without touching the loop, `train_step = session.wrap(train_step)` before it. Outside the window both
-    cost a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
+    Outside the window this costs a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
     stacks of the threads.
     One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
     the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
@@ -121,7 +92,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, synchronise, max_events, run, nvml, python)
+    settings = _settings(logdir, steps, synchronise, run, nvml, python)
     with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
         yield Session(watch)
 
@@ -133,13 +104,10 @@ def keras_callback(
     every: int | None = None,
     keep: int = 10,
     synchronise: bool = True,
-    max_events: int | None = None,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
     keras: ModuleType | None = None,
-    budget: Budget | None = None,
-    over_budget: Literal["warn", "raise"] = "warn",
 ) -> Any:
     """Make a callback that records the steps `steps`, counted over all epochs, of a Keras `fit`::
 
@@ -148,16 +116,11 @@ def keras_callback(
     `every=1000` records such a window again after each 1000 steps, each as a run of its own, for as long as `fit` goes
     on. Of these runs the newest `keep` stay, also if the training was started several times; others are not touched.
 
-    `budget` judges each window when it is saved: the path of a TOML file, or conditions, as `traceview gate` reads them:
-    `budget=["step_time_ms <= 120"]`. A window that does not meet it is a `CaptureWarning`, or with
-    `over_budget="raise"` a `BudgetError`, which ends `fit`. Only then is the analysis imported and the trace read, which
-    the next step waits for.
-
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
     callbacks in threads when all of them allow it; this one does not, so that they run one after another.
     `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
     `capture_steps`; the errors come when `fit` begins. Raises `UsageError` if `every` leaves no steps between two
-    windows, if `keep` is less than 1, for `run` together with `every`, and for a `budget` that is no file.
+    windows, if `keep` is less than 1, and for `run` together with `every`.
     """
     recurrence = None if every is None else Recurrence(steps, every, keep)
     if recurrence is not None and run is not None:
@@ -171,12 +134,11 @@ def keras_callback(
     def watched(
         out: Path, window: range, listeners: Sequence[WindowListener], may_be_missed: bool
     ) -> AbstractContextManager[StepWatch]:
-        settings = _settings(out, window, synchronise, max_events, run, nvml, python)
+        settings = _settings(out, window, synchronise, run, nvml, python)
         return _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
 
-    judge = None if budget is None else WindowBudget(budget, over_budget, say)
     made = type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})
-    return made(logdir, steps, recurrence, watched, say, judge)
+    return made(logdir, steps, recurrence, watched, say)
 
 
 class _StepCapture:
@@ -196,7 +158,6 @@ class _StepCapture:
             [Path, range, Sequence[WindowListener], bool], AbstractContextManager[StepWatch]
         ],
         say: Callable[[str], None],
-        budget: WindowBudget | None = None,
     ) -> None:
         super().__init__()
         self.session: Session | None = None
@@ -206,11 +167,9 @@ class _StepCapture:
         self._recurrence = recurrence
         self._watched = watched
         self._say = say
-        self._budget = budget
         self._stack = ExitStack()
         self._lock = Lock()
         self._watch: StepWatch | None = None
-        self._judged: StepWatch | None = None
         self._count = 1
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -229,7 +188,6 @@ class _StepCapture:
         self._watch = self._stack.enter_context(watched)
         self.session = Session(self._watch)
         self._watch.framework.step_objects.add("fit", self.model)
-        self._watch.hooks.watch_input(self.model)
         return self._watch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -241,7 +199,6 @@ class _StepCapture:
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self._watch is not None:
             self._watch.window.end("fit", self._count)
-            self._judge()
             if self._recurrence is not None and self._watch.window.state == "closed":
                 self._begin_again(self._recurrence, self._watch.window.next_number)
 
@@ -258,16 +215,6 @@ class _StepCapture:
     def on_train_end(self, logs: Any = None) -> None:
         self._close()
         atexit.unregister(self._close)
-        self._judge()
-
-    def _judge(self) -> None:
-        """Judge the window by the budget once it is saved, once."""
-        watch = self._watch
-        if self._budget is None or watch is None or watch is self._judged:
-            return
-        if watch.capture.kept is not None:
-            self._judged = watch
-            self._budget.judge(watch.capture.kept.trace)
 
     def _close(self) -> None:
         with self._lock:
@@ -281,14 +228,11 @@ def _settings(
     logdir: str | PathLike[str],
     steps: range,
     synchronise: bool,
-    max_events: int | None,
     run: str | None,
     nvml: bool,
     python: bool,
 ) -> Settings:
-    return Settings(
-        output_folder(logdir), StepRange.of(steps), synchronise, max_events, run, nvml, python
-    )
+    return Settings(output_folder(logdir), StepRange.of(steps), synchronise, run, nvml, python)
 
 
 @contextmanager

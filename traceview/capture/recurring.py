@@ -15,8 +15,8 @@ from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _GROUP: Final = "recurring"
-_EDGES: Final = 3
-"""Calls before a window that it needs: one is probed, and one is its edge."""
+_EDGES: Final = 2
+"""Calls before a window that it needs: the one that runs, and its edge."""
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     __tracebackhide__ = True
     try:
         capture = ProcessCapture(Request.parse(line), _say)
-        capture.prepare()
+        capture.capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError
 
         hint = error.hint if isinstance(error, CaptureError) else _EXAMPLE
         raise UsageError(f"{error.message}\nhint: {hint}" if hint else error.message) from None
-    capture.install()
+    capture.hooks.install()
     capture.start_clocks()
     problem: CaptureError | None = None
     end: End = "ended"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,6 @@ from traceview.comparison.conditions import (
     parsed,
     written,
 )
-from traceview.comparison.gate_document import headline, message
 from traceview.comparison.model import (
     FAILED,
     GATE_SCHEMA_VERSION,
@@ -156,27 +155,6 @@ def baseline_of(text: str, folder: Path | None) -> Subject:
     if is_name and (folder is not None or not path.exists()):
         return Subject(text, baseline_called(folder or DEFAULT_FOLDER, text))
     return Subject(text, (report_at(path),))
-
-
-def verdict(
-    trace: Path, file: Path | None, texts: Sequence[str]
-) -> tuple[Literal["holds", "fails", "unknown"], str]:
-    """Whether a window of a training meets its budget, and a sentence on it.
-
-    Raises what reading the budget, its baseline and the trace raises.
-    """
-    conditions, baseline = asked_conditions(texts, file, None)
-    before = baseline_of(baseline, None) if baseline else None
-    result = judged(Subject(str(trace), (report_at(trace),)), conditions, before)
-    shown = [
-        f"{judgement.condition} ({message(judgement)})"
-        for judgement in result.judgements
-        if judgement.outcome != "holds"
-    ]
-    text = f"{headline(result)} {numbers.listed(shown)}".strip()
-    if result.exit_code == HOLDS:
-        return "holds", text
-    return "fails" if result.exit_code == FAILED else "unknown", text
 
 
 # Judging

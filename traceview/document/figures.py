@@ -303,15 +303,6 @@ class StepTimes(Struct, frozen=True):
     lead: str
 
 
-class HeatMap(Struct, frozen=True):
-    """Picoseconds by row and column; None where nothing was measured. `label`: what they are."""
-
-    label: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: tuple[tuple[int | None, ...], ...]
-
-
 class ChainStage(Struct, frozen=True):
     """A stage: its own work, and how long the next one waited for it, in picoseconds; None where that is not known."""
 
@@ -346,24 +337,4 @@ class Trend(Struct, frozen=True):
     points: tuple[TrendPoint, ...]
 
 
-class StepLane(Struct, frozen=True):
-    """What one device did in one step: pieces with start and end in picoseconds from the start of the step.
-
-    `note`: stands beside the length of the step. `marked`: keys of the looks whose pieces stand out.
-    """
-
-    label: str
-    step_ps: int
-    pieces: tuple[tuple[int, int, Look], ...]
-    note: str = ""
-    marked: frozenset[str] = frozenset()
-
-
-class AlignedSteps(Struct, frozen=True):
-    """Steps of several runs below each other, on one scale and from one start. `label`: what they are."""
-
-    label: str
-    lanes: tuple[StepLane, ...]
-
-
-Figure: TypeAlias = StepTimes | HeatMap | Chain | AlignedSteps | Trend
+Figure: TypeAlias = StepTimes | Chain | Trend

@@ -12,9 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct, structs
 
 from traceview.document.figures import (
-    AlignedSteps,
     Chain,
-    HeatMap,
     Lanes,
     StepTimes,
     Trend,
@@ -223,22 +221,11 @@ class Findings(Struct, frozen=True):
 
 
 Block: TypeAlias = (
-    Table
-    | Facts
-    | Notes
-    | Remark
-    | Subheading
-    | Strips
-    | Timeline
-    | Findings
-    | HeatMap
-    | Chain
-    | AlignedSteps
-    | Trend
+    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Chain | Trend
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, HeatMap, Chain, AlignedSteps, Trend)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, Chain, Trend)
 """Blocks that text leaves out."""
 
 

@@ -130,7 +130,6 @@ class Report(Record, frozen=True):
         findings: What is wrong, what costs most of the GPU time first.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
-        reduced: Keys of what was left out to make the report small enough for a baseline; empty in a whole report.
     """
 
     schema_version: Literal[2]
@@ -144,7 +143,6 @@ class Report(Record, frozen=True):
     findings: tuple[Finding, ...]
     left_out_findings: tuple[Key, ...] = ()
     command: tuple[Words, ...] = ()
-    reduced: tuple[Words, ...] = ()
 
 
 def started_ns(report: Report | None) -> int | None:
@@ -169,7 +167,6 @@ def devices_of(report: Report | None) -> str:
 
 
 NOT_SAVED: Final = "not in the saved report"
-LEFT_OUT: Final = "left out of the reduced report"
 _ON_REQUEST: Final = ("lanes",)
 """Results that only a page has."""
 
@@ -188,7 +185,7 @@ def absence(report: Report, topic: str) -> str:
 def is_lost(report: Report, topic: str) -> bool:
     """Whether the report lacks a result that the run may have had."""
     is_there = getattr(report.results, topic) is not None
-    return not is_there and why_absent(report, topic) in (NOT_SAVED, LEFT_OUT)
+    return not is_there and why_absent(report, topic) == NOT_SAVED
 
 
 def with_reasons(report: Report) -> Report:

@@ -34,7 +34,7 @@ _DOCUMENTS: Final = {
         "growing",
     ): "a comparison of numbers of devices, written by traceview compare --scaling",
     ("judgements", "outcome"): "a verdict, written by traceview gate",
-    ("folder", "rows", "repeated"): "a history, written by traceview history",
+    ("folder", "rows", "left_out"): "a history, written by traceview history",
     ("rows", "left_out_count"): "a table of traceview",
     ("process", "window", "clock"): "what traceview capture wrote beside a trace",
 }

@@ -176,8 +176,6 @@ def _remarks(report: Report) -> Iterator[Sentence]:
     if others:
         shown = names(others, _SHOWN_RUNS)
         yield phrase(f"One of {len(others) + 1} runs; `--run NAME` chooses another: ", shown)
-    if report.reduced:
-        yield f"A reduced report, as baselines are, without {', '.join(report.reduced)}"
 
 
 def _compute(report: Report) -> Iterator[Sentence]:

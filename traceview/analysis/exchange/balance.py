@@ -88,16 +88,12 @@ class LateDevice(OfDevice, frozen=True):
             collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
             the waiting.
         share: Its share of all waiting for devices.
-        is_steady: Whether that is more than chance explains.
-        shares_cores: Whether it is one of several replicas on a machine, which share its cores.
         kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
             reason is slower or work.
     """
 
     reason: Annotated[str, one_of(*_TITLES)] | None
     share: Share
-    is_steady: bool
-    shares_cores: bool
     kernels: tuple[Activity, ...]
 
 
@@ -179,8 +175,6 @@ def _late_device(context: Context, late: Straggler) -> LateDevice:
         *context.trace.identity(late.device),
         reason=late.reason,
         share=late.share,
-        is_steady=late.is_steady,
-        shares_cores=late.shares_cores,
         kernels=late.kernels,
     )
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from traceview.analysis.measures.bandwidth import agreed, sidecars
 from traceview.analysis.measures.collectives import (
     CollectiveResult,
-    CollectiveTimes,
     LayerCollectives,
     collectives_result,
     layer_collectives,
@@ -29,7 +28,6 @@ from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.figures import HeatMap
 from traceview.ledger.states import State
 from traceview.trace.device.table import Table
 
@@ -310,8 +308,6 @@ TRANSFER_REMARK: Final = (
     "The sum has the transfer of each collective once, in full. Communication is that of one device: transfers at the same "
     "time count once, and only while their op runs there and nothing computes."
 )
-_MOST_ROWS: Final = 32
-"""Devices in the heat map."""
 
 _PATHS: Final = {
     "collective_nccl": "collective ops sum the gradients through {library}",
@@ -322,8 +318,6 @@ _PATHS: Final = {
     "cpu_bounce": "gradients are copied to the host and summed on the CPU",
 }
 _LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
-MOST_HOSTS: Final = 16
-"""Hosts with a row each; more of them fill a screen before the first collective is listed."""
 
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
@@ -334,14 +328,12 @@ def collectives_section(view: View, result: CollectiveResult) -> doc.Section | N
     if result.count:
         blocks = (
             *doc.facts(*_facts(result)),
-            *_heat_map(view, result),
             *_by_device(view, result),
-            *_by_host(view, result),
         )
     return doc.Section("collectives", TITLE, blocks, lead=numbers.sentence(path_words(result)))
 
 
-def path_words(collectives: CollectiveTimes) -> str:
+def path_words(collectives: CollectiveResult) -> str:
     """How the devices reduce gradients, and why."""
     library = (collectives.library or "nccl").upper()
     path = _PATHS.get(collectives.path or "", "").format(library=library)
@@ -440,45 +432,6 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
             f"waiting {numbers.time_range(map(wait.get, others))}. All devices:",
             f"{view.command('show collectives')} -o collectives.csv",
         )
-
-
-def _by_host(view: View, result: CollectiveResult) -> tuple[doc.Table, ...]:
-    """The collectives of each host, where there are several."""
-    if view.is_brief or len(result.hosts) < 2:
-        return ()
-    return table(
-        "Collectives by host",
-        result.hosts,
-        (
-            Shown("host", "host"),
-            Shown("devices", "device_count", 3),
-            Shown("collectives", "count", 2),
-            Shown("transfer per step", "transfer_per_step_ps"),
-            Shown("hidden by compute", "overlap_ratio", 1),
-            Shown("over each link", "bus_bytes_per_second", 4),
-            Shown("path", path_words, 5),
-        ),
-        most_rows=min(view.most_rows, MOST_HOSTS),
-        rest="the JSON report",
-    )
-
-
-def _heat_map(view: View, result: CollectiveResult) -> tuple[HeatMap, ...]:
-    """A row per device and a column per step, or of many steps per group; nothing where no device communicates.
-
-    Of many devices those that stand out.
-    """
-    if not any(any(group.exposed_ps.values()) for group in result.steps):
-        return ()
-    devices = [key for key in result.exposed_ps if key not in view.others][:_MOST_ROWS]
-    names = tuple(
-        str(group.first_step)
-        if group.first_step == group.last_step
-        else f"{group.first_step}–{group.last_step}"
-        for group in result.steps
-    )
-    values = tuple(tuple(group.exposed_ps.get(key) for group in result.steps) for key in devices)
-    return (HeatMap("communication and waiting in a step", tuple(devices), names, values),)
 
 
 # Each collective

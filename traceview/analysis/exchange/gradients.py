@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
-from msgspec import Meta
 
 from traceview.analysis.facts.devices import devices_in_use, make_steps_together
 from traceview.analysis.measures.context import Analysis, Context, View
@@ -22,7 +21,6 @@ from traceview.base.record import (
     LARGEST,
     Count,
     DeviceKey,
-    Hostname,
     Integer,
     Picoseconds,
     Record,
@@ -32,7 +30,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
-from traceview.trace.device.op_phase import Phase, phases_of, phases_on_host
+from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.placement import local_device
 from traceview.trace.sidecar.sidecar import Sidecar
@@ -47,18 +45,6 @@ _FOLDED_RATIO: Final = 0.20
 
 _SHARED_RATIO: Final = 0.05
 """Another process with this share of the memory or the time of a GPU uses it."""
-
-_MISSING: Final = {
-    "unnamed": "The names of the kernels do not show which part of a training step they are.",
-    "before": (
-        "The optimizer or the reduction of gradients ran, and no gradient by its name: the backward pass ran before the "
-        "recording, or its ops have no names, as outside a tf.function."
-    ),
-    "prepared": "The recording does not reach the backward pass: the ops named after gradients only prepare it.",
-    "not_run": "The host launched gradients, and none of them ran in the recording.",
-    "inference": "Neither gradients nor an optimizer ran: inference, or the recording ends before the backward pass.",
-}
-"""Why no device is known to have computed gradients."""
 
 _REASONS: Final = {
     "unused_strategy": "The script has a strategy, but nothing in its step shows its use.",
@@ -111,22 +97,14 @@ class Gradients(Record, frozen=True):
 
     Attributes:
         computed: Keys of the devices that ran the backward pass.
-        not_computed: Keys of the devices whose ops are known and that ran no backward pass; empty where no device
-            did.
         is_single: Whether one device computed gradients though several are visible or belong to the strategy.
         reasons: Why only one did, as far as evidence shows it; empty otherwise.
-        missing: Why no device is known to have computed gradients; null where one is.
-        least_replica_counts: By host, the least number of replicas that the names of its ops show; without hosts
-            where no name shows any.
         devices: The devices that computed in the window.
     """
 
     computed: tuple[DeviceKey, ...]
-    not_computed: tuple[DeviceKey, ...]
     is_single: bool
     reasons: tuple[Annotated[str, one_of(*_REASONS)], ...]
-    missing: Annotated[str, one_of(*_MISSING)] | None
-    least_replica_counts: dict[Hostname, Annotated[int, Meta(ge=2, le=LARGEST)]]
     devices: tuple[DevicePhases, ...]
 
 
@@ -143,17 +121,13 @@ def compute(context: Context) -> Gradients | Skipped:
     named = [row for row in rows if row.backward is not None]
     empty = _with_empty_batches(trace, named)
     computed = tuple(row.device for row in named if row.backward and row not in empty)
-    counts = replicas.least_counts
     single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
     reasons = _reasons(trace, replicas, single) if single is not None and is_single else ()
     return Gradients(
         computed=computed,
-        not_computed=tuple(row.device for row in named if computed and row.device not in computed),
         is_single=is_single,
         reasons=tuple(dict(reasons)),
-        missing=None if computed else _missing(trace, rows),
-        least_replica_counts={trace.hosts[host].name: count for host, count in counts.items()},
         devices=tuple(rows),
     )
 
@@ -195,20 +169,6 @@ def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePh
         if row.host in examples
         and (row.replicas[0] if row.replicas else row.ordinal) >= examples[row.host]
     ]
-
-
-def _missing(trace: Trace, rows: list[DevicePhases]) -> str:
-    """Why no device is known to have computed gradients."""
-    if all(row.backward is None for row in rows):
-        return "unnamed"
-    phase, on_host = phases_of(trace), phases_on_host(trace)
-    # A collective that the host launches may never run, and an optimizer that it launches may run on the CPU.
-    has_optimizer = (phase == Phase.OPTIMIZER).any() or Phase.OPTIMIZER in on_host
-    if has_optimizer or (phase == Phase.REDUCTION).any():
-        return "before"
-    if any(row.backward_count for row in rows):
-        return "prepared"
-    return "not_run" if on_host else "inference"
 
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
@@ -495,7 +455,6 @@ def gradients_section(view: View, result: Gradients) -> doc.Section | None:
     if len(result.devices) < 2 or (view.is_brief and len(phases) < 2):
         return None
     rows, _ = view.split(result.devices)
-    remark = _MISSING[result.missing] if result.missing else None
     return doc.Section(
         "gradients",
         "Gradients",
@@ -507,7 +466,7 @@ def gradients_section(view: View, result: Gradients) -> doc.Section | None:
                 most_rows=view.most_rows,
                 rest="the JSON report",
             ),
-            *doc.remarks(remark, "By the names of kernels, in the whole recording."),
+            *doc.remarks("By the names of kernels, in the whole recording."),
         ),
     )
 

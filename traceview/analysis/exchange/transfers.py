@@ -21,8 +21,8 @@ from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Th
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import DEVICE, Shown, table
-from traceview.document.vocabulary import CLASSES, look_of, thread_name
+from traceview.document.columns import Shown, table
+from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
 from traceview.xplane.planes import ActivityClass, HostMemory
@@ -59,9 +59,6 @@ H2D_EXPOSED: Final = Rule(
         ),
         "issuer": "{op}[ on {thread}] issues the copies that are exposed longest.",
         "issuing_thread": "{thread} issues the copies that are exposed longest.",
-        "round_trip": (
-            "{trip} runs on the CPU between two ops on the GPU, so its data is copied to the host and back in every step."
-        ),
     },
     action=_AHEAD,
     advice=(
@@ -136,9 +133,6 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         notes.append("issuer")
     elif "thread" in arguments:
         notes.append("issuing_thread")
-    if longest.round_trips:
-        arguments["trip"] = Ops((longest.round_trips[0].op,))
-        notes.append("round_trip")
     return H2D_EXPOSED.of_rows(
         context,
         rows,
@@ -197,10 +191,6 @@ def _reason(
 # Section
 
 
-BRIEF_ROUND_TRIPS: Final = 3
-"""Round trips in a brief document."""
-
-
 class _Row(NamedTuple):
     """The copies of a device in one direction."""
 
@@ -229,10 +219,7 @@ _COLUMNS: Final = (
 
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
-    """The copies of each device by direction, reads that block the host, round trips, and what issues copies.
-
-    A brief document leaves out what issues copies, and devices whose copies cost nothing.
-    """
+    """The copies of each device by direction; in a brief document without devices whose copies cost nothing."""
     relevant = [row for row in result.devices if not view.is_brief or _is_costly(row)]
     if not relevant:
         return None
@@ -247,12 +234,7 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
         most_rows=view.most_rows,
         rest=view.command("show copies"),
     )
-    blocks = (
-        *copies,
-        *doc.remarks(_range(others)),
-        *_round_trips(view, relevant),
-        *(() if view.is_brief else _sources_table(view, relevant)),
-    )
+    blocks: tuple[doc.Block, ...] = (*copies, *doc.remarks(_range(others)))
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
 
@@ -267,8 +249,7 @@ def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
 
 
 def _is_costly(row: DeviceTransfers) -> bool:
-    ways = _with_copies([row])
-    return bool(row.round_trips) or any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in ways)
+    return any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in _with_copies([row]))
 
 
 def _lead(rows: Sequence[_Row]) -> str:
@@ -292,53 +273,6 @@ def _range(rows: Sequence[_Row]) -> str | None:
     parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
     count = len({row.of.device for row in rows})
     return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
-
-
-def _round_trips(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
-    """Ops on the CPU between two ops on a GPU."""
-    trips = table(
-        "CPU ops whose data is copied to the host and back",
-        [(row.device, trip) for row in rows for trip in row.round_trips],
-        (
-            Shown("device", lambda row: row[0], kind="device"),
-            Shown("CPU op", lambda row: row[1].op, kind="name"),
-            Shown("type", lambda row: row[1].op_type, 4, "name"),
-            Shown("total", lambda row: row[1].total_ps, kind="time"),
-            Shown("count", lambda row: row[1].count, 1, "count"),
-            Shown("copy to the host", lambda row: row[1].d2h_op, 3, "name"),
-            Shown("copy back", lambda row: row[1].h2d_op, 2, "name"),
-        ),
-        most_rows=BRIEF_ROUND_TRIPS if view.is_brief else view.most_rows,
-        rest=f"{view.command('analyze')} --format json",
-    )
-    title = "CPU ops between two ops on a GPU"
-    about = "their data is copied to the host and back"
-    return (doc.Subheading(title, about), *trips) if trips else ()
-
-
-def _sources_table(view: View, rows: Sequence[DeviceTransfers]) -> tuple[doc.Block, ...]:
-    sources = table(
-        "Copies by the op and thread that issue them",
-        sorted(
-            (source for row in rows for source in row.top_sources),
-            key=lambda source: (-source.exposed_ps, -source.total_ps),
-        ),
-        (
-            DEVICE,
-            Shown("direction", lambda source: look_of(CLASSES, source.direction), kind="look"),
-            Shown("op", "op"),
-            Shown("type", "op_type", 6),
-            Shown("thread", lambda source: thread_name(source.thread), 4, "name"),
-            Shown("exposed", "exposed_ps"),
-            Shown("total", "total_ps", 5),
-            Shown("count", "count", 2),
-            Shown("size", "bytes", 3),
-        ),
-        most_rows=view.most_rows,
-        row_count=sum(row.source_count for row in rows),
-        rest=view.command("show copies"),
-    )
-    return (doc.Subheading("Ops and threads that issue copies"), *sources) if sources else ()
 
 
 ANALYSIS: Final = Analysis[Transfers](

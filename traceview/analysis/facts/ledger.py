@@ -7,7 +7,7 @@ In this order:
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
-                 while one computes
+                 while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
     input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
                  while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
@@ -19,7 +19,7 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,9 +30,11 @@ from msgspec.structs import replace
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
+    TakenTime,
     beyond_median,
     open_threads,
     pipeline_python,
+    pipeline_work,
     usual_length,
 )
 from traceview.analysis.facts.python import HostPython
@@ -330,17 +332,58 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
     for thread in threads_at_work(context, host):
         waited_ps = covered_ps(intersection(waits, thread.kept), window)
         is_kept = waited_ps >= LOCK_WAIT_RATIO * window.length_ps
+        line = thread.python.line
+        if line not in lines:
+            lines.append(line)
+        by = (By.PYTHON, lines.index(line))
         for spans, among in (
             (thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN)),
             *(((thread.kept, (*_LOCKED, State.BETWEEN)),) if is_kept else ()),
         ):
-            line = thread.python.line
-            if line not in lines:
-                lines.append(line)
-            by = (By.PYTHON, lines.index(line))
             change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
             changes.append(change)
+        if thread.takes_cores and context.trace.device_list[device].kind == "replica":
+            others = (thread.computed,)
+            changes += _without_cores(context, host, others, State.PYTHON_THREAD, by)
     return changes
+
+
+def _without_cores(
+    context: Run,
+    host: int,
+    others: Collection[IntervalSet],
+    state: State,
+    by: tuple[By, int],
+) -> list[_Change]:
+    """What ops of a replica, and the dispatch between them, take longer because others have some of the cores.
+
+    All threads that want a core get alike much of all cores.
+    """
+    cores = _cores(context.trace, host)
+    if not cores:
+        return []
+    threads = open_threads(context.trace, context.idle, host, others)
+    changes: list[_Change] = []
+    for dispatching in (0, 1):
+        taken = threads.taken(cores, dispatching)
+        changes.append(
+            partial(_shared, taken=taken, is_dispatch=bool(dispatching), state=state, by=by)
+        )
+    return changes
+
+
+def _shared(
+    columns: Columns,
+    taken: TakenTime,
+    is_dispatch: bool,
+    state: State,
+    by: tuple[By, int],
+) -> Columns:
+    rows = _is_compute(columns)
+    if is_dispatch:
+        rows = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
+    length = np.where(rows, taken.within(columns.start_ps, columns.end_ps), 0)
+    return recast_ends(columns, length, state, by)
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
@@ -424,17 +467,18 @@ def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> 
     cores = _cores(context.trace, host)
     if not cores:
         return []
-    threads = open_threads(context.trace, context.idle, host)
+    others = pipeline_work(context.trace, context.idle, host)
+    threads = open_threads(context.trace, context.idle, host, others)
     columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
     begun, ended = columns.start_ps[rows], columns.end_ps[rows]
     longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
-    longer = np.minimum(longer, threads.crowded_by_pipeline(cores).within(begun, ended))
+    longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
     slowed = union(ended - longer, ended)
     changes: list[_Change] = [
         partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
     ]
     if with_dispatch:
-        crowded = threads.crowded_by_pipeline(cores, 1)
+        crowded = threads.crowded(cores, 1)
         changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
     return changes
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet, difference, union
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, difference, union
 from traceview.trace.host.host_evidence import joined_spans
 from traceview.trace.host.state_timeline import intersection
 from traceview.trace.model import NONE, Trace
@@ -77,36 +77,78 @@ def busy_cores(trace: Trace, idle: IdleAttribution, host: int, window: Window) -
     return busy_ps / window.length_ps
 
 
+class TakenTime(Struct, frozen=True, eq=False):
+    """From each of `time_ps` to the next, int64 `[n]`: the part of a core that each thread of the model goes without.
+
+    `lost` of `of` parts are taken; `before_ps`: what is taken up to each instant.
+    """
+
+    time_ps: Int64Array
+    lost: Int64Array
+    of: Int64Array
+    before_ps: Int64Array
+
+    @classmethod
+    def made(cls, time_ps: Int64Array, lost: Int64Array, of: Int64Array) -> TakenTime:
+        """The columns, with the sums."""
+        whole = np.diff(time_ps) * lost[:-1] // np.maximum(of[:-1], 1)
+        return cls(time_ps, lost, np.maximum(of, 1), np.append(0, np.cumsum(whole)))
+
+    def within(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
+        """How much is taken from what runs in each of these spans, int64."""
+        if not self.time_ps.size:
+            return np.zeros(start_ps.size, dtype=np.int64)
+        result: Int64Array = self._up_to(end_ps) - self._up_to(start_ps)
+        return result
+
+    def _up_to(self, moments: Int64Array) -> Int64Array:
+        place = np.maximum(np.searchsorted(self.time_ps, moments, "right") - 1, 0)
+        since = np.maximum(moments - self.time_ps[place], 0)
+        result: Int64Array = self.before_ps[place] + since * self.lost[place] // self.of[place]
+        return result
+
+
 class OpenThreads(Struct, frozen=True, eq=False):
-    """From each of `time_ps` to the next, int64 `[n]`: how many threads of the model and of the pipeline are at work."""
+    """From each of `time_ps` to the next, int64 `[n]`: how many threads of the model and of others are at work."""
 
     time_ps: Int64Array
     model: Int64Array
-    pipeline: Int64Array
+    others: Int64Array
 
-    def crowded_by_pipeline(self, cores: int, dispatching: int = 0) -> IntervalSet:
-        """When there are more threads than cores, and without the pipeline there are not.
+    def crowded(self, cores: int, dispatching: int = 0) -> IntervalSet:
+        """When there are more threads than cores, and without the others there are not.
 
         `dispatching`: threads of the model with work, and without an op.
         """
-        model = self.model + dispatching
-        is_crowded = (model <= cores) & (model + self.pipeline > cores)
-        place = np.flatnonzero(is_crowded[:-1])
+        place = np.flatnonzero(self._is_crowded(cores, dispatching)[:-1])
         return union(self.time_ps[place], self.time_ps[place + 1])
 
+    def taken(self, cores: int, dispatching: int = 0) -> TakenTime:
+        """What the others take from each thread of the model, where all threads share the cores alike."""
+        every = self.model + dispatching + self.others
+        lost = np.where(self._is_crowded(cores, dispatching), every - cores, 0)
+        return TakenTime.made(self.time_ps, lost, every)
 
-def open_threads(trace: Trace, idle: IdleAttribution, host: int) -> OpenThreads:
-    """The threads of a host that have an op open, of the pipeline also an executor loop, over the whole recording."""
+    def _is_crowded(self, cores: int, dispatching: int) -> BoolArray:
+        model = self.model + dispatching
+        crowded: BoolArray = (model <= cores) & (model + self.others > cores)
+        return crowded
+
+
+def open_threads(
+    trace: Trace, idle: IdleAttribution, host: int, others: Collection[IntervalSet]
+) -> OpenThreads:
+    """The threads of a host that have an op open, and when each of some others is at work, over the whole recording."""
     states = idle.states[host]
     launched = trace.device_columns.launch[trace.device_rows(host)]
     of_model = states.spans_by_thread(unique_ids(launched[launched != NONE]))
-    changes = [_changes(spans) for spans in (of_model.values(), pipeline_work(trace, idle, host))]
+    changes = [_changes(spans) for spans in (of_model.values(), others)]
     time = np.concatenate([moments for moments, _ in changes])
     order = np.argsort(time, kind="stable")
     step = np.zeros((len(changes), time.size), dtype=np.int64)
     step[0, : changes[0][1].size], step[1, changes[0][1].size :] = (by for _, by in changes)
-    model, pipeline = step[:, order].cumsum(axis=1)
-    return OpenThreads(time[order], model, pipeline)
+    model, beside = step[:, order].cumsum(axis=1)
+    return OpenThreads(time[order], model, beside)
 
 
 def _changes(by_thread: Collection[IntervalSet]) -> tuple[Int64Array, Int64Array]:

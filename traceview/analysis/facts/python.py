@@ -124,14 +124,6 @@ class HostPython(Struct, frozen=True, eq=False):
         start, end = np.array([window.start_ps]), np.array([window.end_ps])
         return self.lines.of_others(self.caller, start, end, may_wait=True)
 
-    def of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
-        """The line in which the thread that runs the steps was in these spans."""
-        return self.lines.at(self.caller, start_ps, end_ps)
-
-    def time_of_caller(self, start_ps: Int64Array, end_ps: Int64Array) -> dict[PythonState, int]:
-        """How long the thread that runs the steps did what in these spans, as far as it was sampled."""
-        return self.lines.time_by_state(self.caller, start_ps, end_ps)
-
 
 def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int, HostPython]:
     """The samples by host index, of the hosts that have any."""

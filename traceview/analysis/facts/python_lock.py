@@ -12,6 +12,8 @@ Threads of the input pipeline do not count here; Python did not start them.
 
 Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
 meanwhile: for a batch in a queue, or for its end.
+
+A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
 """
 
 from __future__ import annotations
@@ -26,14 +28,21 @@ from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.units import PS_PER_MS
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.state_timeline import intersection
+from traceview.trace.host.state_timeline import intersection, without_holes
 from traceview.trace.model import Trace
 
 _CALLS: Final = b"TFE_Py_"
 SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
 """Causes of idle time in which the thread of the step records nothing."""
+
+OFF_CORE_PS: Final = 10 * PS_PER_MS
+"""A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
+
+HELD_RATIO: Final = 0.5
+"""Of the time that a thread computes: one that keeps the lock, or the step waiting, for less only takes a core."""
 
 LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
@@ -72,7 +81,8 @@ def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
 class ThreadAtWork(Struct, frozen=True, eq=False):
     """A thread of the script that computes beside the step, by its name, and the Python that it ran.
 
-    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. The times are of the window.
+    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed`: when it computed, with
+    the lock or without. The times are of the window.
     """
 
     thread: str
@@ -80,7 +90,15 @@ class ThreadAtWork(Struct, frozen=True, eq=False):
     kept_ps: int
     awaited: IntervalSet
     awaited_ps: int
+    computed: IntervalSet
+    computed_ps: int
     python: PythonShare
+
+    @property
+    def takes_cores(self) -> bool:
+        """Whether it computes without the lock most of the time, as NumPy does: it takes a core, and no more."""
+        held_ps = max(self.kept_ps, self.awaited_ps)
+        return held_ps < HELD_RATIO * self.computed_ps
 
 
 def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
@@ -92,12 +110,18 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         if number == python.caller or number in _that_call_tensorflow(context, host, python):
             continue
         kept = python.lines.lock_kept(number)
+        computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
         awaited = intersection(waits, python.lines.at_work(number))
-        kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
+        kept_ps, awaited_ps, computed_ps = (
+            covered_ps(spans, window) for spans in (kept, awaited, computed)
+        )
         chosen = kept if kept_ps >= awaited_ps else awaited
+        if max(kept_ps, awaited_ps) < HELD_RATIO * computed_ps:
+            chosen = computed
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:
-            found.append(ThreadAtWork(name, kept, kept_ps, awaited, awaited_ps, shared(line)))
+            times = kept, kept_ps, awaited, awaited_ps, computed, computed_ps
+            found.append(ThreadAtWork(name, *times, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 
 

@@ -415,7 +415,7 @@ PYTHON_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            "Do less in Python between the calls: one `jax.jit` around the whole step.",
+            "Do it in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
             "Let a thread prepare batches, and copy them ahead with `jax.device_put`.",
         ),
     },
@@ -455,9 +455,16 @@ PYTHON_THREAD: Final = Rule(
     code="python-thread",
     states=(State.PYTHON_THREAD,),
     title="{who:waits/wait} {loss} for Python's lock, which {thread:keeps/keep}[ in {line}]",
-    titles={"awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]"},
+    titles={
+        "awaited": "{who:waits/wait} {loss} for what {thread:makes/make}[ in {line}]",
+        "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
+    },
     notes={
-        "awaited": "For most of that time the thread of the step waits for what the other one makes."
+        "awaited": "For most of that time the thread of the step waits for what the other one makes.",
+        "cores": (
+            "It computes without Python's lock, as NumPy does, but has a core that the ops of the step need. The loss is "
+            "what all threads would gain by equal shares of the cores."
+        ),
     },
     meaning=(
         "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
@@ -467,7 +474,8 @@ PYTHON_THREAD: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
         "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
-        "Python, and such a thread computes"
+        "Python, and such a thread computes. On CPU devices one that computes without the lock costs its share of the cores, "
+        "where the step would have enough of them without it"
     ),
     action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(
@@ -478,7 +486,11 @@ PYTHON_THREAD: Final = Rule(
         "awaited": (
             "Make it in less time, with NumPy on whole arrays, or in several processes: `ProcessPoolExecutor().map(make, parts)`.",
             "One thread makes one after the other, and takes longer than a step. More threads share the lock.",
-        )
+        ),
+        "cores": (
+            "Compute less beside the training: less often, on a part of the data, or on another machine.",
+            "Another process would take the same core.",
+        ),
     },
     metrics={
         "lock_kept_ratio": "share of the window in which it kept the lock",

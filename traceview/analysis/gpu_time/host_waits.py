@@ -405,6 +405,9 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         return
     longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
+    if longest.takes_cores:
+        longest, _ = max(threads, key=lambda pair: pair[0].computed_ps)
+        key = "cores"
     finding = PYTHON_THREAD.of_rows(
         context,
         waits.rows,
@@ -419,6 +422,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         title=key,
         action=key,
         notes=(key,),
+        keeps_waiting=key == "cores",
     )
     if finding is not None:
         yield finding

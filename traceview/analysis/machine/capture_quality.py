@@ -20,7 +20,6 @@ from traceview.base.record import (
     TaskName,
 )
 from traceview.base.text import enumerated
-from traceview.base.units import PS_PER_S
 from traceview.document import numbers
 from traceview.trace.model import (
     NONE,
@@ -48,14 +47,8 @@ INVERSION_RATIO: Final = 0.05
 UNLINKED_RATIO: Final = 0.05
 """From this share of kernels without a recorded launch on, launches are incomplete."""
 
-_LONGEST_S: Final = 1e6
-"""A damaged sidecar may hold any number."""
-
 NAMED_STEPS_OR_TASKS: Final = 8
 """Of more steps or tasks than this, a sentence names the first."""
-
-LATE_TRAINING_RATIO: Final = 0.5
-"""Where the first step began later than this share of what was recorded by time, most of that shows no training."""
 
 _COORDINATORS: Final = ("chief", "coordinator", "master")
 _PARAMETER_SERVER: Final = "ParameterServerStrategy"
@@ -75,7 +68,7 @@ HARMLESS: Final = frozenset(
 """Codes of problems that leave every number complete."""
 
 
-WITHOUT_DEVICE: Final = ("late-training", "no-gpu-plane", "gpu-planes-empty", "devices-unknown")
+WITHOUT_DEVICE: Final = ("no-gpu-plane", "gpu-planes-empty", "devices-unknown")
 """Codes of problems that may leave nothing to say about devices."""
 
 
@@ -245,27 +238,7 @@ def _host_problems(
     if capture.missing_steps:
         steps = _step_list(capture.missing_steps)
         yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
-    late = _late_training(host)
-    if late is not None:
-        yield "late-training", late
     yield from _cut_steps(trace, index)
-
-
-def _late_training(host: Host) -> str | None:
-    """That most of what was recorded by time lies before the first step."""
-    recorded_s = host.sidecar.recorded_s if host.sidecar is not None else None
-    first_s = host.sidecar.first_step_s if host.sidecar is not None else None
-    if recorded_s is None or first_s is None:
-        return None
-    recorded_ps, first_ps = (
-        round(min(max(seconds, 0.0), _LONGEST_S) * PS_PER_S) for seconds in (recorded_s, first_s)
-    )
-    if first_ps >= recorded_ps or first_ps < LATE_TRAINING_RATIO * recorded_ps:
-        return None
-    return (
-        f"only the last {numbers.time(recorded_ps - first_ps)} of the {numbers.time(recorded_ps)} that were recorded hold "
-        f"training steps: the first step began {numbers.time(first_ps)} after recording did"
-    )
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
@@ -327,8 +300,6 @@ def why_no_device(trace: Trace) -> str:
         return "nothing can be said about GPUs"
     if all(host.event_count == 0 for host in hosts):
         return "no op of TensorFlow ended while it was profiled"
-    if all(map(_late_training, hosts)):
-        return "the first step began near the end of the recording"
     if all(map(_coordinates, hosts)):
         return (
             "this process hands the steps to its workers, which run the ops; record those with traceview capture "

@@ -2,25 +2,240 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import fsum
 from typing import Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.nvml import (
-    SHARED_RATIO,
-    THROTTLED_RATIO,
-    Nvml,
-    NvmlRow,
-    OtherProcess,
-    nvml_of,
-    sharers,
-)
-from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
+from traceview.base.record import (
+    Count,
+    DeviceKey,
+    Hostname,
+    Integer,
+    Message,
+    Ratio,
+    Record,
+    Share,
+    Words,
+)
+from traceview.base.stats import low_median
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
+from traceview.trace.model import Host, Trace
+from traceview.trace.sidecar.nvml import NvmlGpu
+
+MOST_DEVICES: Final = 64
+"""Of one host; traceview capture writes no more."""
+
+SHARED_RATIO: Final = 0.05
+"""Of a GPU's memory or of its time: a process that uses so much of it shares it."""
+
+THROTTLED_RATIO: Final = 0.10
+"""Of the samples: a GPU whose clocks are held back in so many is throttled."""
+
+NOT_SAMPLED: Final = "not recorded: only traceview capture samples NVML"
+
+
+class OtherProcess(Record, frozen=True):
+    """A process of another job on a GPU of this job.
+
+    Attributes:
+        pid: Its process id.
+        memory_bytes: The most memory that it held.
+        memory_ratio: The same over the memory of the GPU.
+        utilization_ratio: Mean share of the time in which its kernels ran.
+    """
+
+    pid: Integer | None
+    memory_bytes: Count | None
+    memory_ratio: Share | None
+    utilization_ratio: Share | None
+
+
+class NvmlRow(Record, frozen=True):
+    """One GPU, in the whole recording.
+
+    Attributes:
+        host: Name of the host.
+        device: Key of the device, as in device_time: GPU:3, or host/GPU:3 in a run of several hosts.
+        ordinal: CUDA's number of the GPU in the process.
+        sample_count: Number of samples.
+        nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of any process.
+        memory_used_bytes: The most memory in use, of all processes together.
+        memory_total_bytes: Memory of the GPU.
+        sm_clock_hz: Median clock of the multiprocessors.
+        sm_clock_max_hz: The highest clock that they can have.
+        power_watts: Mean power.
+        power_limit_watts: The limit that is enforced.
+        throttled_ratio: Share of the samples in which something held the clocks back; an idle GPU and clocks that
+            somebody set do not count.
+        throttle_reasons: What held them back, to the share of the samples in which it did.
+        other_processes: Processes of other jobs; null if unknown.
+        others_unknown: Why they are unknown; null if they are known.
+    """
+
+    host: Hostname
+    device: DeviceKey
+    ordinal: Count
+    sample_count: Count
+    nvml_busy_ratio: Share | None
+    memory_used_bytes: Count | None
+    memory_total_bytes: Count | None
+    sm_clock_hz: Count | None
+    sm_clock_max_hz: Count | None
+    power_watts: Ratio | None
+    power_limit_watts: Ratio | None
+    throttled_ratio: Share | None
+    throttle_reasons: dict[Words, Share]
+    other_processes: tuple[OtherProcess, ...] | None
+    others_unknown: Words | None
+
+
+class Nvml(Record, frozen=True):
+    """What NVML measured of the GPUs.
+
+    Attributes:
+        devices: GPUs in the order of hosts and numbers.
+        absent: Host to the reason why NVML was not sampled there.
+    """
+
+    devices: tuple[NvmlRow, ...]
+    absent: dict[Hostname, Message]
+
+
+def sharers(row: NvmlRow) -> list[OtherProcess]:
+    """The processes of other jobs that share a GPU."""
+    return [
+        process
+        for process in row.other_processes or ()
+        if (process.memory_ratio or 0) >= SHARED_RATIO
+        or (process.utilization_ratio or 0) >= SHARED_RATIO
+    ]
+
+
+def compute(trace: Trace) -> Nvml | Skipped:
+    """What NVML measured of each GPU."""
+    rows: list[NvmlRow] = []
+    absent: dict[str, str] = {}
+    for host in trace.hosts:
+        view = host.sidecar.outside_view if host.sidecar is not None else None
+        if view is None or not view.devices:
+            absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
+            continue
+        for gpu in _numbered(view.devices):
+            key = f"GPU:{gpu.ordinal}"
+            name = f"{host.name}/{key}" if len(trace.hosts) > 1 else key
+            rows.append(_row(host, name, gpu))
+    if not rows:
+        return Skipped("; ".join(dict.fromkeys(absent.values())) or "no host")
+    return Nvml(tuple(rows), absent)
+
+
+def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
+    """The GPUs with a number of their own, in its order."""
+    by_number: dict[int, NvmlGpu] = {}
+    for gpu in gpus[:MOST_DEVICES]:
+        if gpu.ordinal is not None and gpu.ordinal >= 0:
+            by_number.setdefault(gpu.ordinal, gpu)
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def _row(host: Host, name: str, gpu: NvmlGpu) -> NvmlRow:
+    samples = gpu.samples
+    reasons = samples.integers(samples.throttle_reasons)
+    held_back = [throttle_names(bits) for bits in reasons]
+    counts = Counter(name for names in held_back for name in names)
+    return NvmlRow(
+        host=host.name,
+        device=name,
+        ordinal=gpu.ordinal or 0,
+        sample_count=len(samples.t_ns),
+        nvml_busy_ratio=_mean(
+            [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
+        ),
+        memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
+        memory_total_bytes=_positive(gpu.memory_total_bytes),
+        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)),
+        sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
+        power_watts=_mean(samples.numbers(samples.power_watts)),
+        power_limit_watts=gpu.power_limit_watts if (gpu.power_limit_watts or 0) > 0 else None,
+        throttled_ratio=_mean([float(bool(names)) for names in held_back]),
+        throttle_reasons={name: n / len(reasons) for name, n in counts.most_common()},
+        other_processes=_others(gpu),
+        others_unknown=(
+            gpu.missing.get("other_processes", "not recorded")
+            if gpu.other_processes is None
+            else None
+        ),
+    )
+
+
+def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
+    if gpu.other_processes is None:
+        return None
+    total = _positive(gpu.memory_total_bytes)
+    others = []
+    for process in gpu.other_processes:
+        held = _positive(process.memory_bytes)
+        used = process.utilization_ratio
+        others.append(
+            OtherProcess(
+                process.pid,
+                held,
+                held / total if held is not None and total is not None and held <= total else None,
+                used if used is not None and 0 <= used <= 1 else None,
+            )
+        )
+    return tuple(others)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fsum(values) / len(values) if values else None
+
+
+def _positive(value: int | None) -> int | None:
+    return value if value is not None and value > 0 else None
+
+
+# Why the driver lowered the clocks, which NVML gives as bits
+
+IDLE_BIT: Final = 0x1
+SETTING_BITS: Final = 0x2 | 0x100
+"""Clocks that somebody set, for applications or for the display."""
+
+REASONS: Final = {
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost with a slower GPU",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake from outside",
+    0x200: "board limit",
+    0x400: "reliability limit",
+}
+"""Clocks event reasons that hold a GPU back; nvml.h, nvmlClocksEventReason…."""
+
+_NAMED_BITS: Final = sum(REASONS)
+_EXPLAINED: Final = 0x8
+"""NVML sets the bit of a hardware slowdown together with that of its reason, heat or power."""
+_EXPLAINING: Final = 0x40 | 0x80
+
+
+def throttle_names(bits: int) -> tuple[str, ...]:
+    """Names of the reasons in `bits` that hold a GPU back; none if it is idle or runs at the clocks that were set."""
+    if bits & _EXPLAINING:
+        bits &= ~_EXPLAINED
+    names = [name for bit, name in REASONS.items() if bits & bit]
+    unknown = bits & ~(IDLE_BIT | SETTING_BITS | _NAMED_BITS)
+    return (*names, *([f"reason {unknown:#x}"] if unknown else []))
+
+
+# Rules
 
 GPU_SHARED: Final = Rule(
     code="gpu-shared",
@@ -48,7 +263,6 @@ GPU_SHARED: Final = Rule(
     metrics={
         "memory_ratio": "share of the GPU's memory that another process holds",
         "utilization_ratio": "share of the time in which another process computes",
-        "difference_ratio": "difference between NVML and the trace",
     },
     example="GPU:1 is shared with 1 other process holding 21.5 GB",
 )
@@ -90,56 +304,19 @@ GPU_THROTTLED: Final = Rule(
     example="GPU:2 is throttled 43% of the time (heat)",
 )
 
-NVML_DISAGREES: Final = Rule(
-    code="nvml-disagrees",
-    severity="warning",
-    limits={"difference_ratio": 0.2},
-    starts_at="NVML and the trace differ by at least {difference_ratio} in how busy a GPU was",
-    title="{who:is/are} {by_nvml} busy by NVML and {by_trace} by the trace",
-    meaning=(
-        "NVML counts the time with a kernel, whichever process runs it and whatever the tracer lost. It is compared "
-        "with the kernels and with all activity of the trace in the same periods; the nearer value counts."
-    ),
-    notes={
-        "lacking": (
-            "NVML measured kernels that the trace does not hold: events were lost, another process ran on the GPU, or work "
-            "of this process was not traced."
-        ),
-        "more": (
-            "The trace holds more activity than NVML measured: its times may be on another clock, or the work was of kinds "
-            "that NVML does not count."
-        ),
-    },
-    action="Look for dropped events and for other processes on the GPU, and capture again with fewer steps.",
-    advice="Trust neither number until they agree.",
-    reasons={"periods": "NVML averages over periods whose length is not known exactly"},
-    metrics={
-        "difference_ratio": "difference between NVML and the trace",
-        "nvml_busy_ratio": "busy by NVML",
-        "trace_busy_ratio": "busy by the trace",
-    },
-    example="GPU:0 is 93% busy by NVML and 20% by the trace",
-)
-
 _STEADY_SAMPLES: Final = int(GPU_THROTTLED.limits["steady_count"])
 _HEAT_WORDS: Final = ("thermal",)
 _POWER_WORDS: Final = ("power",)
 
 
 def diagnose(context: Context, result: Nvml) -> Iterator[Finding]:
-    """GPUs that are shared or throttled, or of which NVML and the trace disagree."""
+    """GPUs that are shared or throttled."""
     shared = [row for row in result.devices if sharers(row)]
     if shared:
         yield _shared(context, shared)
     throttled = [row for row in result.devices if (row.throttled_ratio or 0) >= THROTTLED_RATIO]
     if throttled:
         yield _throttled(context, throttled)
-    # NVML counts the kernels of another process, the trace does not: that is no second finding.
-    disagreeing = [
-        row for row in result.devices if _differs(row) and not (row in shared and _is_busier(row))
-    ]
-    if disagreeing:
-        yield _disagreeing(context, disagreeing)
 
 
 def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
@@ -168,8 +345,6 @@ def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
         for metric, value in _shares(process):
             if value is not None and value >= SHARED_RATIO:
                 yield Evidence(metric, value, SHARED_RATIO, where)
-    if _differs(row) and _is_busier(row):
-        yield _difference(row)
 
 
 def _shares(process: OtherProcess) -> tuple[tuple[str, float | None], ...]:
@@ -229,44 +404,6 @@ def _throttled_evidence(row: NvmlRow) -> tuple[Evidence, Evidence]:
     )
 
 
-def _differs(row: NvmlRow) -> bool:
-    return (row.difference_ratio or 0) >= NVML_DISAGREES.limits["difference_ratio"]
-
-
-def _is_busier(row: NvmlRow) -> bool:
-    """Whether the GPU was busier by NVML than by the trace."""
-    return (row.nvml_busy_ratio or 0) > (row.trace_busy_ratio or 0)
-
-
-def _difference(row: NvmlRow) -> Evidence:
-    limit = NVML_DISAGREES.limits["difference_ratio"]
-    return Evidence("difference_ratio", row.difference_ratio or 0, limit, row.device)
-
-
-def _disagreeing(context: Context, rows: Sequence[NvmlRow]) -> Finding:
-    keys = [row.device for row in rows]
-    by_nvml = [row.nvml_busy_ratio or 0.0 for row in rows]
-    by_trace = [row.trace_busy_ratio or 0.0 for row in rows]
-    evidence: list[Evidence] = []
-    for row, nvml_ratio, trace_ratio in zip(rows, by_nvml, by_trace, strict=True):
-        evidence += [
-            _difference(row),
-            Evidence("nvml_busy_ratio", nvml_ratio, None, row.device),
-            Evidence("trace_busy_ratio", trace_ratio, None, row.device),
-        ]
-    return NVML_DISAGREES.finding(
-        arguments={
-            "who": devices_argument(context, keys),
-            "by_nvml": Part(sum(by_nvml) / len(rows)),
-            "by_trace": Part(sum(by_trace) / len(rows)),
-        },
-        confidence=("medium", "periods"),
-        evidence=evidence,
-        devices=keys,
-        notes=("lacking" if sum(by_nvml) > sum(by_trace) else "more",),
-    )
-
-
 # Section
 
 BRIEF_GPUS: Final = 16
@@ -278,7 +415,6 @@ BRIEF_REASONS: Final = 4
 _COLUMNS: Final = (
     DEVICE,
     Shown("NVML busy", "nvml_busy_ratio"),
-    Shown("trace busy", "trace_busy_ratio", 1),
     Shown("throttled", "throttled_ratio"),
     Shown("SM clock", lambda row: _of_most(row.sm_clock_hz, row.sm_clock_max_hz, 1e6, "MHz"), 2),
     Shown("power", lambda row: _of_most(row.power_watts, row.power_limit_watts, 1, "W"), 4),
@@ -304,8 +440,7 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
     if not result.devices:
         return None
     reasons = [
-        *_reasons("NVML not compared with the trace", result.devices, "not_compared"),
-        *_reasons("Other processes unknown", result.devices, "others_unknown"),
+        *_unknown(result.devices),
         *(f"No samples of {host}: {reason}." for host, reason in result.absent.items()),
     ]
     samples = () if view.is_brief else (Shown("samples", "sample_count"),)
@@ -335,20 +470,20 @@ def _of_most(value: float | None, most: float | None, unit: float, name: str) ->
     return f"{value / unit:.0f}{limit} {name}"
 
 
-def _reasons(label: str, rows: Sequence[NvmlRow], field: str) -> Iterator[str]:
-    """Each reason once, with all devices that have it."""
+def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
+    """Each reason why other processes are unknown once, with all devices that have it."""
     keys: dict[str, list[str]] = {}
     for row in rows:
-        if reason := getattr(row, field):
-            keys.setdefault(reason, []).append(row.device)
+        if row.others_unknown:
+            keys.setdefault(row.others_unknown, []).append(row.device)
     for reason, same in keys.items():
-        yield f"{label} on {numbers.joined_devices(same)}: {reason}."
+        yield f"Other processes unknown on {numbers.joined_devices(same)}: {reason}."
 
 
 ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
-    compute=lambda context: context.once(nvml_of),
-    rules=(GPU_SHARED, GPU_THROTTLED, NVML_DISAGREES),
+    compute=lambda context: compute(context.trace),
+    rules=(GPU_SHARED, GPU_THROTTLED),
     diagnose=diagnose,
     sections=(nvml_section,),
 )

@@ -22,7 +22,6 @@ from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
 
-BytesSource: TypeAlias = Literal["recorded", "sidecar"]
 Link: TypeAlias = Literal["nvlink", "pcie"]
 
 _SCATTERED: Final = (
@@ -34,11 +33,9 @@ _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
 
 
 class Bandwidth(Struct, frozen=True):
-    """The fields of `CollectiveTimes` about bytes and links."""
+    """The fields of `CollectiveResult` about bytes and links."""
 
     bytes: int | None
-    bytes_source: BytesSource | None
-    algorithm_bytes_per_second: int | None
     bus_bytes_per_second: int | None
     link: Link | None
     link_bytes_per_second: int | None
@@ -97,22 +94,20 @@ def bandwidth_of(
         sent = _bus_factor(CollectiveKind.ALL_REDUCE, members) * gradient_bytes
         expected_ps = int(sent * PS_PER_S / link_speed)
 
-    source: BytesSource | None = None
-    size = on_bus = Fraction(0)
+    size: int | None = None
+    on_bus = Fraction(0)
     length_ps = 0
     if complete.any() and not (collectives.bytes_moved[complete] == UNKNOWN_BYTES).any():
-        source, length_ps = "recorded", int(collectives.transfer_ps[complete].sum())
+        size, length_ps = 0, int(collectives.transfer_ps[complete].sum())
         for kind, devices, moved in _sizes(collectives, complete):
             whole = _whole_size(kind, devices, moved, workers)
             size += whole
             on_bus += whole * _bus_factor(kind, workers.member_count(devices))
     elif gradient_bytes is not None and reduce_ps_per_step:
-        source, length_ps, size = "sidecar", reduce_ps_per_step, Fraction(gradient_bytes)
+        size, length_ps = gradient_bytes, reduce_ps_per_step
         on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, members)
     return Bandwidth(
-        bytes=int(size) if source else None,
-        bytes_source=source,
-        algorithm_bytes_per_second=_per_second(size, length_ps),
+        bytes=size,
         bus_bytes_per_second=_per_second(on_bus, length_ps),
         link=link,
         link_bytes_per_second=link_speed,

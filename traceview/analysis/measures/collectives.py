@@ -29,7 +29,6 @@ from msgspec.structs import asdict
 
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.measures.bandwidth import (
-    BytesSource,
     Link,
     Workers,
     agreed,
@@ -49,9 +48,6 @@ from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.base.record import (
     Count,
     DeviceKey,
-    Hostname,
-    Integer,
-    OpName,
     Picoseconds,
     Record,
     Share,
@@ -59,7 +55,7 @@ from traceview.base.record import (
 )
 from traceview.base.stats import median, median_ps
 from traceview.ledger.states import State
-from traceview.ledger.table import totals
+from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_names, split_op
 from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
 from traceview.trace.device.table import Table, flags, integers, table, texts
@@ -204,12 +200,9 @@ def _before_the_last_gradient(trace: Trace, collectives: Collectives, rows: Bool
 Matched: TypeAlias = Literal["keys", "order", "mixed"]
 Library: TypeAlias = Literal["nccl", "rccl"]
 
-MOST_COLUMNS: Final = 120
-"""Steps, or groups of steps, whose exposed time a report has."""
 
-
-class CollectiveTimes(Record, frozen=True):
-    """The collectives of some devices that overlap the window.
+class CollectiveResult(Record, frozen=True):
+    """The collectives that overlap the window.
 
     Attributes:
         device_count: Devices that took part.
@@ -234,17 +227,14 @@ class CollectiveTimes(Record, frozen=True):
         last_count: How often each device started after all others of its collectives.
         bytes: Bytes of all collectives if recorded, else of one step's gradients from the sidecar; null where
             neither is known.
-        bytes_source: Where bytes are from; null without.
-        algorithm_bytes_per_second: bytes over the transfers, rounded down; null where bytes are not known.
-        bus_bytes_per_second: The same times what each link carries per byte: 2(n-1)/n of an all-reduce, (n-1)/n
-            of an all-gather or reduce-scatter among n devices.
+        bus_bytes_per_second: bytes over the transfers, times what each link carries per byte: 2(n-1)/n of an all-reduce,
+            (n-1)/n of an all-gather or reduce-scatter among n devices; rounded down, null where bytes are not known.
         link: What links the GPUs, from the sidecar; null where not known, and for a network.
         link_bytes_per_second: What the links of one GPU carry in one direction; null where not known.
         expected_ps: What reducing the gradients of one step takes at the speed of the link, picoseconds; null
             where either is not known.
         packs: Calls into which the strategy is set to pack the gradients; null where not known.
         path: How the devices reduce gradients; null where none of these names fits.
-        path_ops: Names of ops that show the path.
         path_reason: Why the devices reduce that way; null where the trace does not show it.
     """
 
@@ -265,52 +255,13 @@ class CollectiveTimes(Record, frozen=True):
     overlap_ratio: Share | None
     last_count: dict[DeviceKey, Count]
     bytes: Count | None
-    bytes_source: BytesSource | None
-    algorithm_bytes_per_second: Count | None
     bus_bytes_per_second: Count | None
     link: Link | None
     link_bytes_per_second: Count | None
     expected_ps: Picoseconds | None
     packs: Count | None
     path: Path | None
-    path_ops: tuple[OpName, ...]
     path_reason: Words | None
-
-
-class HostCollectives(CollectiveTimes, frozen=True, kw_only=True):
-    """The part of one host: its devices only. Transfers are those of the whole collectives.
-
-    Attributes:
-        host: Name of the host.
-    """
-
-    host: Hostname
-
-
-class ExposedInSteps(Record, frozen=True):
-    """Some steps in a row, and the most that each device was in collectives without compute in one of them.
-
-    Attributes:
-        first_step: Number of the first step.
-        last_step: Number of the last step.
-        exposed_ps: Picoseconds by device.
-    """
-
-    first_step: Integer
-    last_step: Integer
-    exposed_ps: dict[DeviceKey, Picoseconds]
-
-
-class CollectiveResult(CollectiveTimes, frozen=True, kw_only=True):
-    """All devices together, and the part of each host.
-
-    Attributes:
-        hosts: The part of each host.
-        steps: The exposed time of each step, of many steps in no more than 120 groups; empty with fewer than two steps.
-    """
-
-    hosts: tuple[HostCollectives, ...]
-    steps: tuple[ExposedInSteps, ...] = ()
 
 
 def collectives_result(context: Context) -> CollectiveResult | Skipped:
@@ -320,37 +271,7 @@ def collectives_result(context: Context) -> CollectiveResult | Skipped:
     device_count = sum(device.host in hosts for device in trace.device_list)
     if device_count < 2 and not collectives.count:
         return Skipped("not applicable: fewer than two devices, and no collective")
-    sums = _Sums(context)
-    paths = context.once(reduction_paths)
-    parts = tuple(
-        HostCollectives(**asdict(sums.times([host], paths[host])), host=trace.hosts[host].name)
-        for host in hosts
-    )
-    whole = sums.times(hosts, _common([paths[host] for host in hosts]))
-    return CollectiveResult(**asdict(whole), hosts=parts, steps=_in_steps(context))
-
-
-def _in_steps(context: Context) -> tuple[ExposedInSteps, ...]:
-    ledger = context.ledger
-    columns, of_steps = ledger.columns, [step.number for step in ledger.steps]
-    rows = np.flatnonzero((columns.activity == ActivityClass.COLLECTIVE) & (columns.step >= 0))
-    every = sorted(set(of_steps))
-    if len(every) < 2 or not rows.size:
-        return ()
-    place = np.searchsorted(every, of_steps)[columns.step[rows]]
-    shape = (len(context.trace.device_list), len(every))
-    exposed = np.zeros(shape, dtype=np.int64)
-    np.add.at(exposed, (ledger.device[rows], place), columns.duration_ps[rows])
-    size = -(-len(every) // MOST_COLUMNS)
-    keys = {device: context.trace.device_key(device) for device in ledger.devices}
-    return tuple(
-        ExposedInSteps(
-            every[at],
-            every[min(at + size, len(every)) - 1],
-            {key: int(exposed[device, at : at + size].max()) for device, key in keys.items()},
-        )
-        for at in range(0, len(every), size)
-    )
+    return _summed_up(context, hosts)
 
 
 def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
@@ -361,113 +282,100 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     return reducing[0] if reducing else ReductionPath("none")
 
 
-class _Sums:
-    """What the sums over hosts are made from, computed once."""
+def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
+    """The sums over the devices of `hosts`."""
+    trace, selection, ledger = context.trace, context.selection, context.ledger
+    collectives, workers = context.collectives, Workers.of(trace)
+    inside = events_in_windows(trace, selection, collectives)
+    in_window = np.zeros(collectives.count, dtype=np.bool_)
+    in_window[collectives.collective[inside]] = True
+    rows = is_in(collectives.host, hosts) & in_window[collectives.collective]
+    chosen = np.zeros(collectives.count, dtype=np.bool_)
+    chosen[collectives.collective[rows]] = True
+    complete = chosen & collectives.is_complete
+    in_complete = rows & complete[collectives.collective]
+    last = collectives.last_among(in_complete)
+    used = [step.number for host in hosts for step in selection.used_of(host)]
+    steps = sorted_unique(np.array(used, dtype=np.int64))
+    devices = {
+        trace.device_key(index): index
+        for index in sorted(chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts)))
+    }
+    count = len(trace.device_list)
+    wait_ps = totals(collectives.device[in_complete], collectives.wait_ps[in_complete], count)
+    last_count = np.bincount(collectives.device[last], minlength=count)
+    in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
+    transfers = in_collective & (ledger.columns.state == State.COMMUNICATION)
+    waits = in_collective & (ledger.columns.state == State.DEVICE_WAIT)
+    exposed_of, communication = ledger.by_device(in_collective), ledger.by_device(transfers)
+    exposed = {key: exposed_of.get(device, 0) for key, device in devices.items()}
+    exposed_ps = sum(exposed.values())
+    busy_ps = sum(_busy(context, device) for device in devices.values())
+    device_count = unique_ids(collectives.device[rows]).size
+    reducing = complete & is_reducing(collectives)
+    bandwidth = bandwidth_of(
+        trace, collectives, hosts, chosen, workers, _transfer_per_step(collectives, reducing, steps)
+    )
+    paths = context.once(reduction_paths)
+    path = _common([paths[host] for host in hosts])
+    return CollectiveResult(
+        device_count=device_count,
+        member_count=workers.member_count(device_count),
+        library=_library(trace, collectives, hosts),
+        count=int(chosen.sum()),
+        incomplete_count=int((chosen & ~complete).sum()),
+        count_per_step=median_ps(
+            _summed(
+                collectives.first_step[chosen], np.ones(int(chosen.sum()), dtype=np.int64), steps
+            )
+        ),
+        matched_by=_matched_by(collectives.by_keys[rows]),
+        transfer_ps=int(collectives.transfer_ps[complete].sum()),
+        transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
+        wait_ps={key: int(wait_ps[device]) for key, device in devices.items()},
+        exposed_ps=exposed,
+        communication_ps={key: communication.get(d, 0) for key, d in devices.items()},
+        communication_per_step_ps=_means(ledger, transfers, devices),
+        device_wait_per_step_ps=_means(ledger, waits, devices),
+        overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
+        last_count={key: int(last_count[device]) for key, device in devices.items()},
+        **asdict(bandwidth),
+        packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
+        path=path.path,
+        path_reason=path.reason,
+    )
 
-    def __init__(self, context: Context) -> None:
-        self._trace, self._selection = context.trace, context.selection
-        self._collectives, self._activities = context.collectives, context.activities
-        inside = events_in_windows(self._trace, self._selection, self._collectives)
-        self._in_window = np.zeros(self._collectives.count, dtype=np.bool_)
-        self._in_window[self._collectives.collective[inside]] = True
-        self._workers = Workers.of(self._trace)
-        names = [self._trace.names[name] for name in unique_ids(self._collectives.name).tolist()]
-        self._names_rccl = any(b"rccl" in name.lower() for name in names)
-        ledger = context.ledger
-        self._ledger = ledger
-        in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
-        transfers = in_collective & (ledger.columns.state == State.COMMUNICATION)
-        waits = in_collective & (ledger.columns.state == State.DEVICE_WAIT)
-        self._exposed = ledger.by_device(in_collective)
-        self._communication = ledger.by_device(transfers)
-        self._communication_in_steps = ledger.by_device(transfers & ledger.counts)
-        self._waits_in_steps = ledger.by_device(waits & ledger.counts)
 
-    def times(self, hosts: Sequence[int], path: ReductionPath) -> CollectiveTimes:
-        """The sums over the devices of `hosts`."""
-        collectives, trace = self._collectives, self._trace
-        rows = is_in(collectives.host, hosts) & self._in_window[collectives.collective]
-        chosen = np.zeros(collectives.count, dtype=np.bool_)
-        chosen[collectives.collective[rows]] = True
-        complete = chosen & collectives.is_complete
-        in_complete = rows & complete[collectives.collective]
-        last = collectives.last_among(in_complete)
-        used = [step.number for host in hosts for step in self._selection.used_of(host)]
-        step_numbers = sorted_unique(np.array(used, dtype=np.int64))
-        devices = {
-            trace.device_key(index): index
-            for index in sorted(chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts)))
-        }
-        count = len(trace.device_list)
-        wait_ps = totals(collectives.device[in_complete], collectives.wait_ps[in_complete], count)
-        last_count = np.bincount(collectives.device[last], minlength=count)
-        exposed = {key: self._exposed.get(device, 0) for key, device in devices.items()}
-        exposed_ps = sum(exposed.values())
-        busy_ps = sum(map(self._busy, devices.values()))
-        device_count = unique_ids(collectives.device[rows]).size
-        transfer_ps = collectives.transfer_ps
-        bandwidth = bandwidth_of(
-            trace,
-            collectives,
-            hosts,
-            chosen,
-            self._workers,
-            _mean(self._per_step(complete & is_reducing(collectives), transfer_ps, step_numbers)),
-        )
-        return CollectiveTimes(
-            device_count=device_count,
-            member_count=self._workers.member_count(device_count),
-            library=self._library(hosts),
-            count=int(chosen.sum()),
-            incomplete_count=int((chosen & ~complete).sum()),
-            count_per_step=median_ps(
-                self._per_step(chosen, np.ones_like(collectives.first), step_numbers)
-            ),
-            matched_by=_matched_by(collectives.by_keys[rows]),
-            transfer_ps=int(transfer_ps[complete].sum()),
-            transfer_per_step_ps=_mean(self._per_step(complete, transfer_ps, step_numbers)),
-            wait_ps={key: int(wait_ps[device]) for key, device in devices.items()},
-            exposed_ps=exposed,
-            communication_ps={key: self._communication.get(d, 0) for key, d in devices.items()},
-            communication_per_step_ps=self._means(self._communication_in_steps, devices),
-            device_wait_per_step_ps=self._means(self._waits_in_steps, devices),
-            overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
-            last_count={key: int(last_count[device]) for key, device in devices.items()},
-            **asdict(bandwidth),
-            packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
-            path=path.path,
-            path_ops=path.ops,
-            path_reason=path.reason,
-        )
+def _busy(context: Context, device: int) -> int:
+    """The time of a device in collectives, hidden or not."""
+    window = context.selection.window_of_device(context.trace, device)
+    in_collectives = context.activities[device].by_class[ActivityClass.COLLECTIVE]
+    return int(in_collectives.within(window.start_ps, window.end_ps)) if window else 0
 
-    def _per_step(self, chosen: BoolArray, values: Int64Array, numbers: Int64Array) -> Int64Array:
-        """The sum of `values` of the chosen collectives in each of the steps `numbers`."""
-        return _summed(self._collectives.first_step[chosen], values[chosen], numbers)
 
-    def _busy(self, device: int) -> int:
-        """The time of a device in collectives, hidden or not."""
-        window = self._selection.window_of_device(self._trace, device)
-        in_collectives = self._activities[device].by_class[ActivityClass.COLLECTIVE]
-        return int(in_collectives.within(window.start_ps, window.end_ps)) if window else 0
+def _means(ledger: Ledger, rows: BoolArray, devices: Mapping[str, int]) -> dict[str, int] | None:
+    """The mean over the used steps of each device that has any; None without any."""
+    sums, counts = ledger.by_device(rows & ledger.counts), ledger.steps_of_device
+    means = {key: sums[d] // counts[d] for key, d in devices.items() if counts.get(d)}
+    return means or None
 
-    def _means(self, sums: dict[int, int], devices: dict[str, int]) -> dict[str, int] | None:
-        """The mean over the used steps of each device that has any."""
-        counts = self._ledger.steps_of_device
-        means = {
-            key: sums[device] // counts[device]
-            for key, device in devices.items()
-            if counts.get(device)
-        }
-        return means or None
 
-    def _library(self, hosts: Sequence[int]) -> Library | None:
-        trace = self._trace
-        of_hosts = chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts))
-        gpus = [trace.device_list[d] for d in of_hosts if trace.device_list[d].kind == "gpu"]
-        if not gpus:
-            return None
-        is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
-        return "rccl" if is_amd or self._names_rccl else "nccl"
+def _library(trace: Trace, collectives: Collectives, hosts: Sequence[int]) -> Library | None:
+    of_hosts = chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts))
+    gpus = [trace.device_list[d] for d in of_hosts if trace.device_list[d].kind == "gpu"]
+    if not gpus:
+        return None
+    is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
+    names = (trace.names[name].lower() for name in unique_ids(collectives.name).tolist())
+    return "rccl" if is_amd or any(b"rccl" in name for name in names) else "nccl"
+
+
+def _transfer_per_step(
+    collectives: Collectives, chosen: BoolArray, steps: Int64Array
+) -> int | None:
+    """The transfer of some collectives, mean over the steps, rounded down; None without any step."""
+    of_steps = _summed(collectives.first_step[chosen], collectives.transfer_ps[chosen], steps)
+    return int(of_steps.sum()) // of_steps.size if of_steps.size else None
 
 
 def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:
@@ -476,11 +384,6 @@ def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64
     inside = np.append(numbers, np.iinfo(np.int64).min)[place] == steps
     np.add.at(total, place[inside], values[inside])
     return total
-
-
-def _mean(of_steps: Int64Array) -> int | None:
-    """The mean over the steps, rounded down; None without any."""
-    return int(of_steps.sum()) // of_steps.size if of_steps.size else None
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:

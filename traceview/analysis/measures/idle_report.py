@@ -94,7 +94,6 @@ class IdleRow(OfDevice, frozen=True):
         longest_gap_ps: Length of the longest of them, picoseconds.
         states: Picoseconds by state, largest first; states that do not occur are left out.
         gaps: The longest gaps, longest first.
-        left_out_gap_count: Gaps that are not listed.
     """
 
     window_ps: Picoseconds
@@ -103,7 +102,6 @@ class IdleRow(OfDevice, frozen=True):
     longest_gap_ps: Picoseconds
     states: dict[Words, Count]
     gaps: tuple[Gap, ...]
-    left_out_gap_count: Count
 
 
 class Idle(Record, frozen=True):
@@ -135,7 +133,6 @@ def _row(context: Context, device: int, top: int | None) -> IdleRow:
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
         states=_by_size({KEYS[s]: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
         gaps=gap_rows(_table(context, [longest], np.arange(longest.number.size))),
-        left_out_gap_count=gaps.number.size - longest.number.size,
     )
 
 

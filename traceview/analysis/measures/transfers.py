@@ -3,15 +3,6 @@
 Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
 each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
 single copies therefore add up exactly to that of their direction.
-
-TensorFlow does not record what an op waited for. The evidence for a round trip is a sequence of three events: a copy from
-the GPU ends, an op runs on the host, and a copy to the same GPU brings the result of this op. The transfer carries the
-name of the op: `X/_12:_Recv`, or `edge_12_X`.
-
-      copy from the GPU   ▕ A/_5 ▏
-      op on the host               ▕ X:Where ▏
-      copy to the GPU                          ▕ X/_12 ▏
-                                  ≤ 1 ms      ≤ 1 ms
 """
 
 from __future__ import annotations
@@ -145,30 +136,6 @@ class CopySource(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
-class RoundTrip(Record, frozen=True):
-    """An op on the CPU between a copy from the GPU and one back to it.
-
-    Attributes:
-        op: Name of the op on the CPU without its replica part.
-        op_type: Its type; null if not recorded.
-        thread: Name of the thread that ran it.
-        d2h_op: What the copy to the host was issued for; null if not recorded.
-        h2d_op: What the copy back was issued for.
-        count: How often it happened.
-        bytes: Bytes of both copies; null where a size is not recorded.
-        total_ps: Sum of the times from the start of the first copy to the end of the second, picoseconds.
-    """
-
-    op: OpName
-    op_type: OpType | None
-    thread: ThreadName
-    d2h_op: OpName | None
-    h2d_op: OpName
-    count: Count
-    bytes: Count | None
-    total_ps: Picoseconds
-
-
 class DeviceTransfers(OfDevice, frozen=True):
     """The copies of one GPU.
 
@@ -177,15 +144,11 @@ class DeviceTransfers(OfDevice, frozen=True):
         link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
             a sidecar, and where the links of the GPUs of the host differ.
         top_sources: What issued the copies, the longest exposed first.
-        source_count: Sources in all, of which top_sources holds the first.
-        round_trips: Ops on the CPU between two on this GPU, the longest first.
     """
 
     directions: Directions
     link_bytes_per_second: Count | None
     top_sources: tuple[CopySource, ...]
-    source_count: Count
-    round_trips: tuple[RoundTrip, ...]
 
 
 class Transfers(Record, frozen=True):
@@ -224,7 +187,6 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
     if not spans:
         return Skipped("no GPU recorded an event")
     copies = _inside(trace, copies_of(trace), spans)
-    trips = round_trips(trace, copies)
     exposed = _exposed(context.ledger, copies)
     rows = []
     for index, span in spans.items():
@@ -237,8 +199,6 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
                 directions=_directions(context, index, span, own.row),
                 link_bytes_per_second=_link(trace, span.window.host),
                 top_sources=tuple(sources[:top]),
-                source_count=len(sources),
-                round_trips=trips.get(index, ()),
             )
         )
     return Transfers(tuple(rows))
@@ -384,80 +344,17 @@ def _link(trace: Trace, host: int) -> int | None:
     return speeds.pop() if len(speeds) == 1 else None
 
 
-# Round trips
-
-
-class _Trips(Struct, frozen=True, eq=False):
-    """One entry per trip: rows of the device columns and of the host columns, and the copies' ops."""
-
-    to_host: Int64Array
-    op: Int64Array
-    to_device: Int64Array
-    d2h_op: Int64Array
-    h2d_op: Int64Array
-
-
-def round_trips(trace: Trace, copies: Copies) -> dict[int, tuple[RoundTrip, ...]]:
-    """The round trips among `copies` by device index, the longest of each device first."""
-    trips = _trips(trace, copies)
-    if trips is None:
-        return {}
-    device, host = trace.device_columns, trace.host_columns
-    result: dict[int, list[RoundTrip]] = {}
-    for members in groups_of(
-        device.device[trips.to_device], host.name[trips.op], trips.d2h_op, trips.h2d_op
-    ):
-        of_device = int(device.device[trips.to_device[members[0]]])
-        result.setdefault(of_device, []).append(_round_trip(trace, trips, members))
-    return {
-        index: tuple(sorted(of_device, key=lambda trip: (-trip.total_ps, trip.op)))
-        for index, of_device in result.items()
-    }
-
-
-def _round_trip(trace: Trace, trips: _Trips, members: Int64Array) -> RoundTrip:
-    device, host = trace.device_columns, trace.host_columns
-    first = members[0]
-    op = int(trips.op[first])
-    name, type_ = split_op(trace.names.text(int(host.name[op])) or "")
-    sizes = device.bytes[np.concatenate((trips.to_host[members], trips.to_device[members]))]
-    lasted = device.end_ps[trips.to_device[members]] - device.start_ps[trips.to_host[members]]
-    return RoundTrip(
-        op=name,
-        op_type=type_,
-        thread=trace.lines[int(host.line[op])].name,
-        d2h_op=trace.names.text(int(trips.d2h_op[first])),
-        h2d_op=trace.names.text(int(trips.h2d_op[first])) or "",
-        count=int(members.size),
-        bytes=None if (sizes == UNKNOWN_BYTES).any() else int(sizes.sum()),
-        total_ps=int(lasted.sum()),
-    )
-
-
 def copied_results(trace: Trace, copies: Copies) -> Int64Array:
     """The copies to a GPU that bring the result of an op on the CPU, as rows of the device columns."""
-    return _results(trace, copies).to_device
-
-
-class _Results(Struct, frozen=True, eq=False):
-    """Copies to a GPU and the host rows of the ops whose results they bring; `h2d_op`: the op of each copy."""
-
-    to_device: Int64Array
-    op: Int64Array
-    h2d_op: Int64Array
-
-
-def _results(trace: Trace, copies: Copies) -> _Results:
     device, host = trace.device_columns, trace.host_columns
     up = device.class_[copies.row] == ActivityClass.H2D
     numbers, number_of_name = _source_ops(trace, copies.op[up])
     if not numbers:
-        nothing = np.empty(0, dtype=np.int64)
-        return _Results(nothing, nothing, nothing)
+        return np.empty(0, dtype=np.int64)
     source = np.append(number_of_name, NONE)[copies.op]
     up &= source != NONE
     ops, op_number = _runs(trace, numbers)
-    to_device = copies.row[up]
+    to_device: Int64Array = copies.row[up]
     launch = device.launch[to_device]
     issued = np.where(
         launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
@@ -470,35 +367,7 @@ def _results(trace: Trace, copies: Copies) -> _Results:
         issued,
     )
     with_op = np.flatnonzero(at != NONE)
-    with_op = with_op[issued[with_op] - host.end_ps[ops[at[with_op]]] <= HANDOVER_PS]
-    return _Results(to_device[with_op], ops[at[with_op]], copies.op[up][with_op].astype(np.int64))
-
-
-def _trips(trace: Trace, copies: Copies) -> _Trips | None:
-    device, host = trace.device_columns, trace.host_columns
-    down = device.class_[copies.row] == ActivityClass.D2H
-    results = _results(trace, copies)
-    to_host = copies.row[down]
-    if not results.op.size or not to_host.size:
-        return None
-    before = _latest(
-        device.device[to_host].astype(np.int64),
-        device.end_ps[to_host],
-        device.device[results.to_device].astype(np.int64),
-        host.start_ps[results.op],
-    )
-    whole = np.flatnonzero(before != NONE)
-    waited = host.start_ps[results.op[whole]] - device.end_ps[to_host[before[whole]]]
-    whole = whole[waited <= HANDOVER_PS]
-    if whole.size == 0:
-        return None
-    return _Trips(
-        to_host=to_host[before[whole]],
-        op=results.op[whole],
-        to_device=results.to_device[whole],
-        d2h_op=copies.op[down][before[whole]].astype(np.int64),
-        h2d_op=results.h2d_op[whole],
-    )
+    return to_device[with_op[issued[with_op] - host.end_ps[ops[at[with_op]]] <= HANDOVER_PS]]
 
 
 def _source_ops(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:

@@ -231,20 +231,6 @@ class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
         yield Token(numbers.ordinal(self.value), "number")
 
 
-class Factor(Record, frozen=True, tag="factor", tag_field="is"):
-    """How many times as much.
-
-    Attributes:
-        value: The factor.
-    """
-
-    value: Ratio
-
-    def tokens(self) -> Iterator[Token]:
-        """`2.5×`."""
-        yield Token(f"{self.value:.3g}×", "number")
-
-
 class Size(Record, frozen=True, tag="size", tag_field="is"):
     """A number of bytes.
 
@@ -283,9 +269,10 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
     line: SourceLine
 
     def tokens(self) -> Iterator[Token]:
-        """`on_train_batch_end, train.py:87`."""
+        """`on_train_batch_end, train.py:87`; without names that Python makes up, such as `<module>` and `<listcomp>`."""
         place, _, function = self.line.partition(" in ")
-        yield Token(f"{function}, {place}" if function else place, "name")
+        is_named = function and not function.startswith("<")
+        yield Token(f"{function}, {place}" if is_named else place, "name")
 
 
 class _Names(Record, frozen=True, tag_field="is"):
@@ -415,7 +402,6 @@ Argument: TypeAlias = (
     | Number
     | Among
     | Ordinal
-    | Factor
     | Size
     | Rate
     | Line

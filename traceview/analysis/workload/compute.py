@@ -327,7 +327,7 @@ CONSTANT: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time in ops of step functions that read neither variables, arguments, random numbers nor what depends "
-        "on these"
+        "on these, with what other devices wait meanwhile"
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
@@ -456,7 +456,10 @@ FACTORING: Final = Rule(
         "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
         "they are as slow as on CPUs."
     ),
-    starts_at="{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile",
+    starts_at=(
+        "{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile; not in "
+        "those of constants"
+    ),
     action="Do it every 100th step, and let the other steps use the last result.",
     advice=(
         "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
@@ -472,12 +475,12 @@ _FACTORING: Final = re.compile(
 )
 
 
-def _factoring_labels(context: Context, _: int) -> BoolArray:
-    """Which labels are ops that factor, invert or solve matrices."""
+def _factoring_labels(context: Context, device: int) -> BoolArray:
+    """Which labels are ops that factor, invert or solve matrices; what never changes is computed once, whatever it is."""
     names, op = context.trace.once(op_names), context.once(_op_of_label)
     is_type = [_FACTORING.fullmatch(type_ or "") is not None for _, type_ in names.ops]
     marks: BoolArray = np.array(is_type, dtype=np.bool_)[names.of_name[op]]
-    return marks
+    return marks & ~_constant_labels(context, device)
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
@@ -540,7 +543,7 @@ def _of_ops(
         _all_rows(context, labels),
         arguments=arguments,
         confidence=confidence,
-        keeps_waiting=rule is FACTORING,
+        keeps_waiting=rule is not FLOAT64,
         evidence=[Evidence("op_type", type_, None, "") for type_ in types],
     )
 

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from traceview.base.text import enumerated
-
 Status = Literal["ok", "warning", "failed", "not applicable"]
 STATUSES: Final[tuple[Status, ...]] = ("failed", "warning", "ok", "not applicable")
-NO_GPU: Final = "there is no GPU"
-
-_MOST_ITEMS: Final = 6
-"""In one line of a terminal."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +44,3 @@ class Subject:
     def not_applicable(self, detail: str) -> Check:
         """Nothing to check."""
         return Check(self.name, "not applicable", detail)
-
-
-def listed(items: Iterable[object]) -> str:
-    """Items joined by commas; of many, the first and how many more there are."""
-    return enumerated([str(item) for item in items], _MOST_ITEMS)

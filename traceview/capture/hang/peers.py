@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,13 +34,11 @@ class Peers:
         out: Path,
         asked: StepRange | SecondsRange,
         interval_s: float,
-        say: Callable[[str], None],
     ) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
         self._asked = asked
-        self._say = say
         self._folder: Path | None = None
 
     def find(self, environment: Mapping[str, str]) -> bool:
@@ -50,7 +48,7 @@ class Peers:
             if place is None or not place.partners:
                 return False
             self.place = place
-            self._folder = Rendezvous(self._out, place, self._asked, self._say).folder
+            self._folder = Rendezvous(self._out, place, self._asked).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True

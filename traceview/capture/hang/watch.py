@@ -82,7 +82,7 @@ class HangWatch:
         wanted = steps.capture.settings
         out = Path.cwd() / wanted.out
         interval_s = min(max(settings.after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, wanted.asked, interval_s, say)
+        self._peers = Peers(out, wanted.asked, interval_s)
         self._silence = Silence(out, settings.after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)

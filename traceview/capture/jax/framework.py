@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from traceview.capture.jax.environment import JaxEnvironment
 from traceview.capture.jax.hooks import JaxHooks
@@ -45,16 +43,6 @@ class Jax:
     def synchronise(self) -> int:
         """Wait until the devices are idle: nanoseconds."""
         return synchronise()
-
-    def has_gpus(self) -> bool:
-        """Whether the script uses GPUs."""
-        jax: Any = sys.modules["jax"]
-        return any(device.platform in ("cuda", "gpu", "rocm") for device in jax.local_devices())
-
-    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
-        """Not known: kernels are made by the compiler."""
-        del functions, count
-        return None
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, mesh and functions."""

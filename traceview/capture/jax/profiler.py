@@ -20,7 +20,9 @@ from traceview.capture.record.profiler import (
     OTHER_CAPTURE,
     SCRIPT_PROFILES,
     Marker,
+    OneProfile,
     ProfilerBusyError,
+    StandIn,
 )
 
 MODULE: Final = "jax._src.profiler"
@@ -35,24 +37,8 @@ def open_marker() -> Marker:
     return Marker(annotation)
 
 
-class JaxProfiler:
-    """JAX's profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._session: Any = None
-        self._directory = Path()
-        self._restore: Callable[[], None] | None = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether our profile runs."""
-        return self._session is not None
-
-    def warm_up(self) -> None:
-        """Start and drop a profile: the first one of a process loads and initialises CUPTI."""
-        self.start(Path())
-        self.discard()
+class JaxProfiler(OneProfile):
+    """JAX's profiler."""
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
@@ -60,7 +46,7 @@ class JaxProfiler:
         if module._profile_state.profile_session is not None:
             raise ProfilerBusyError(SCRIPT_PROFILES)
         native = _native(module)
-        if isinstance(native, _StandIn):
+        if isinstance(native, StandIn):
             raise ProfilerBusyError(OTHER_CAPTURE)
         options = native.ProfileOptions()
         # That of the devices is on in all versions, and some have no option for it.
@@ -69,30 +55,18 @@ class JaxProfiler:
             self._session = native.ProfilerSession(options)
         except Exception as error:
             raise CaptureError(f"the profiler did not start: {error}") from error
-        self._directory = directory
-        self._restore = _stand_in(module, native, self._say)
+        self._directory = str(directory)
+        self._restores.append(_stand_in(module, native, self._say))
 
-    def stop(self) -> None:
-        """Stop and write the trace; raises `CaptureError` if that fails."""
-        session, self._session = self._session, None
-        try:
-            _export(session, str(self._directory))
-        except Exception as error:
-            raise CaptureError(f"the trace was not written: {error}") from error
-        finally:
-            self._restored()
+    def _export(self, session: Any) -> None:
+        if hasattr(session, "stop_and_export"):
+            session.stop_and_export(self._directory)
+        else:
+            session.export(session.stop(), self._directory)
 
-    def discard(self) -> None:
-        """Stop and write nothing."""
-        session, self._session = self._session, None
+    def _drop(self, session: Any) -> None:
         with suppress(Exception):
             session.stop()
-        self._restored()
-
-    def _restored(self) -> None:
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
 
 
 def synchronise() -> int:
@@ -120,39 +94,19 @@ def _native(module: Any) -> Any:
     return found if holder == _HOLDERS[0] else found.profiler
 
 
-def _export(session: Any, directory: str) -> None:
-    if hasattr(session, "stop_and_export"):
-        session.stop_and_export(directory)
-    else:
-        session.export(session.stop(), directory)
-
-
 def _stand_in(module: Any, native: Any, say: Callable[[str], None]) -> Callable[[], None]:
     """Let the script's profiles record nothing; returns what ends that."""
     holder = next(name for name in _HOLDERS if hasattr(module, name))
     original, attributes = getattr(module, holder), vars(module)
-    stands_in = _StandIn(native, lambda: _UnrecordedProfile(module, say))
+    stands_in = StandIn(native, lambda: _UnrecordedProfile(module, say))
     attributes[holder] = stands_in if holder == _HOLDERS[0] else _Holder(original, stands_in)
     return lambda: attributes.update({holder: original})
-
-
-class _StandIn:
-    """JAX's native profiler as the script sees it while our profile runs."""
-
-    def __init__(self, native: Any, session: Callable[[], _UnrecordedProfile]) -> None:
-        self._native = native
-        self._make = session
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "ProfilerSession":
-            return lambda *_options: self._make()
-        return getattr(self._native, name)
 
 
 class _Holder:
     """The module through which older versions reach it."""
 
-    def __init__(self, original: Any, profiler: _StandIn) -> None:
+    def __init__(self, original: Any, profiler: StandIn) -> None:
         self._original = original
         self.profiler = profiler
 

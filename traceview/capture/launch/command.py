@@ -134,10 +134,6 @@ def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str
                 f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
                 hint="omit -S, -I and -E for the capture",
             )
-    if request.serve is not None:
-        from traceview.capture.remote.serve import check_free
-
-        check_free(request.serve)
     destination = Destination(request.settings.out)
     destination.prepare()
     destination.clean()

@@ -115,18 +115,18 @@ class LaunchedCapture(WindowListener):
 
     def begin(self) -> None:
         """Hook the framework and wait for it to run something."""
-        self._capture.install()
+        self._capture.hooks.install()
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
     def listen(self, listener: WindowListener) -> None:
         """Notify another listener."""
-        self._capture.watch.capture.listeners.append(listener)
+        self._capture.capture.listeners.append(listener)
 
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
-        if self._capture.watch.window.next_number:
+        if self._capture.window.next_number:
             return False
         self._is_over = True
         self._capture.end_recording("ended")
@@ -136,7 +136,7 @@ class LaunchedCapture(WindowListener):
 
     def why_unused(self) -> CaptureError:
         """Why there is no trace, where nothing was run."""
-        return self._capture.why_unused(_end())
+        return self._capture.why_nothing(_end())
 
     # Called by the capture
 
@@ -152,15 +152,14 @@ class LaunchedCapture(WindowListener):
         self._wait_no_more()
         if self._endings is not None:
             self._endings.remove()
-        is_told = not self._capture.watch.window.is_first_unended
-        if self._capture.run is not None and is_told and not self._is_over:
+        if self._capture.run is not None and not self._is_over:
             self._report(None)
 
     # Inside
 
     def _new_capture(self) -> ProcessCapture:
         capture = ProcessCapture(self._request, say, [self], framework=self._framework)
-        capture.watch.observer.on_begin.append(self._prepare)
+        capture.observer.on_begin.append(self._prepare)
         return capture
 
     def _prepare(self) -> None:
@@ -171,7 +170,7 @@ class LaunchedCapture(WindowListener):
             self.give_way()
             return
         try:
-            self._capture.prepare()
+            self._capture.capture.prepare()
         except CaptureError as error:
             self._is_over = True
             self._capture.remove()
@@ -194,16 +193,16 @@ class LaunchedCapture(WindowListener):
         self._is_child = True
         self._ending = Lock()
         self._parents.append(self._capture)
-        self._capture.leave()
+        self._capture.hooks.remove()
         if self._endings is not None:
             self._endings.leave()
             self._endings = None
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        self._is_over |= self._capture.watch.capture.is_profiling
+        self._is_over |= self._capture.capture.is_profiling
         if not self._is_over:
             self.is_prepared = self._is_reported = False
             self._capture = self._new_capture()
-            self._capture.install()
+            self._capture.hooks.install()
 
     def _finish(self) -> None:
         """The process ends, after its last line and before other functions of `atexit`."""
@@ -232,7 +231,7 @@ class LaunchedCapture(WindowListener):
                 self._report(end)
             elif self._request.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
-                say(self._capture.why_unused(end).message)
+                say(self._capture.why_nothing(end).message)
             self._capture.remove()
         except Exception as error:
             say(f"the capture failed: {error!r}")

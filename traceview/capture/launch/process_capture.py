@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from traceview.base.errors import CaptureError
@@ -11,15 +10,13 @@ from traceview.capture.launch.variable import Request
 from traceview.capture.record.framework import framework_of
 from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.step_watch import StepWatch
-from traceview.capture.remote.serve import ProfilerServer
-from traceview.capture.sampling.python_stacks import cost_of_sampling
 from traceview.capture.sidecar.file import WindowListener
 
 if TYPE_CHECKING:
     from traceview.capture.hang.watch import HangSettings, HangWatch
 
 
-class ProcessCapture:
+class ProcessCapture(StepWatch):
     """The capture of this process. `say` gets lines for the user as things happen. `framework`: what it trains with."""
 
     def __init__(
@@ -31,78 +28,54 @@ class ProcessCapture:
         framework: str = "tensorflow",
     ) -> None:
         self._say = say
-        self._servers = [] if request.serve is None else [ProfilerServer(request.serve, say)]
         self._hangs: HangSettings | None = None
         if request.on_hang_s is not None:
             from traceview.capture.hang.watch import hang_settings
 
             self._hangs = hang_settings(request.on_hang_s, say)
         self._hang_watch: HangWatch | None = None
-        self.watch = StepWatch(
+        super().__init__(
             request.settings,
             say,
             step_functions=request.step_functions,
-            listeners=[*self._servers, *listeners],
+            listeners=listeners,
             counts_on=self._hangs is not None,
             launch=request.launch,
             framework=framework_of(framework),
         )
 
-    @property
-    def run(self) -> Path | None:
-        """The folder of the trace, as soon as the window has closed."""
-        return self.watch.run
-
-    def prepare(self) -> None:
-        """Make the folders; raises `CaptureError` if nothing can be written there."""
-        self.watch.capture.prepare()
-        for server in self._servers:
-            server.start()
-
-    def install(self) -> None:
-        """Hook the framework, or wait for it to be imported."""
-        self.watch.hooks.install()
-
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
-        self.watch.clock.start()
+        self.clock.start()
         if self._hangs is not None:
             from traceview.capture.hang.watch import HangWatch
 
-            self._hang_watch = HangWatch(self._hangs, self.watch, self._say)
+            self._hang_watch = HangWatch(self._hangs, self, self._say)
             self._hang_watch.start()
 
     def end_recording(self, end: End) -> None:
         """The run has ended: keep what was recorded."""
         if self._hang_watch is not None:
             self._hang_watch.stop()
-        self.watch.finish(is_synchronised=end == "ended")
+        self.finish(is_synchronised=end == "ended")
 
     def outcome(self, end: End) -> CaptureError | None:
         """Say what the trace lacks and what recording cost. Returns why there is no trace."""
-        watch = self.watch
-        if watch.hooks.missing:
-            self._say(f"note: this TensorFlow or Keras lacks {', '.join(watch.hooks.missing)}")
-        if watch.run is None:
-            return nothing_captured(watch.window, watch.observer, end)
-        for line in shortcomings(watch.window, watch.capture.sidecar, watch.observer):
+        if self.hooks.missing:
+            self._say(f"note: this TensorFlow or Keras lacks {', '.join(self.hooks.missing)}")
+        if self.run is None:
+            return self.why_nothing(end)
+        for line in shortcomings(self.window, self.capture.sidecar, self.observer):
             self._say(f"note: {line}")
-        if watch.window.recorded_s is None:
-            self._say(str(watch.window.times()))
-        cost = cost_of_sampling(watch.capture.sidecar)
-        if cost is not None:
-            self._say(cost)
+        if self.window.recorded_s is None:
+            self._say(str(self.window.times()))
         return None
 
-    def why_unused(self, end: End) -> CaptureError:
-        """Why there is no trace, where nothing was prepared."""
-        return nothing_captured(self.watch.window, self.watch.observer, end)
+    def why_nothing(self, end: End) -> CaptureError:
+        """Why there is no trace."""
+        return nothing_captured(self.window, self.observer, end)
 
     def remove(self) -> None:
         """Unhook everything."""
-        self.watch.clock.stop()
-        self.leave()
-
-    def leave(self) -> None:
-        """This is a forked child, and the capture its parent's: unhook, and touch nothing else."""
-        self.watch.hooks.remove()
+        self.clock.stop()
+        self.hooks.remove()

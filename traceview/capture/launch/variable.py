@@ -7,8 +7,8 @@ lack the libraries of the command line, so only the standard library is used her
 from __future__ import annotations
 
 import shlex
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Collection, Sequence
+from argparse import ArgumentParser
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -44,7 +44,6 @@ class Request:
 
     settings: Settings
     step_functions: tuple[str, ...] = ()
-    serve: int | None = None
     on_hang_s: float | None = None
     launch: str | None = None
 
@@ -60,7 +59,6 @@ class Request:
         settings = Settings(
             options["out"],
             steps,
-            max_events=options["max_events"],
             run=options["run"],
             seconds=seconds,
             **switches(options["without"]),
@@ -68,7 +66,6 @@ class Request:
         return cls(
             settings,
             tuple(options["step_function"]),
-            options["serve"],
             None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
             options["launch"],
         )
@@ -81,8 +78,6 @@ class Request:
             "seconds": settings.seconds,
             "out": Path.cwd() / settings.out,
             "run": settings.run,
-            "max-events": settings.max_events,
-            "serve": self.serve,
             "on-hang": None if self.on_hang_s is None else f"{round(self.on_hang_s * 1000)}ms",
             "launch": self.launch,
         }
@@ -139,20 +134,7 @@ def _parser() -> _Parser:
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--run")
     parser.add_argument("--step-function", action="append", default=[])
-    parser.add_argument("--max-events", type=_number(1))
     parser.add_argument("--on-hang")
-    parser.add_argument("--serve", type=_number(1, 65535))
     parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--launch")
     return parser
-
-
-def _number(least: int, most: int | None = None) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else -1
-        if number < least or (most is not None and number > most):
-            limits = f"from {least} on" if most is None else f"from {least} to {most}"
-            raise ArgumentTypeError(f"{text}: not a number {limits}")
-        return number
-
-    return read

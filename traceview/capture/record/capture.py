@@ -7,10 +7,10 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.endings import interrupts_held
@@ -22,16 +22,9 @@ from traceview.capture.record.destination import (
     has_trace,
     kept_name,
 )
-from traceview.capture.record.event_limits import (
-    FEWEST_CALLS,
-    MAX_BUFFER_RATIO,
-    CallEvents,
-    EventLimits,
-)
 from traceview.capture.record.framework import Framework
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.trace_summary import describe_options, read_summary
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
 from traceview.capture.window.step_window import OpenMarker, StepWindow
@@ -59,7 +52,6 @@ class Capture:
         self._say = say
         self.listeners = [*listeners]
         self._framework = framework
-        self._limits = EventLimits(settings.max_events)
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
@@ -97,7 +89,7 @@ class Capture:
 
     @property
     def is_profiling(self) -> bool:
-        """Whether a profile of this capture runs, of the window or of a probe."""
+        """Whether a profile of this capture runs."""
         return self._profiler.is_running
 
     def finish(self, window: StepWindow) -> None:
@@ -178,38 +170,6 @@ class Capture:
         finally:
             self._notify("finished")
 
-    def probe(self) -> None:
-        """Profile one call; this also initialises CUPTI, long before the window."""
-        self._prepare_once()
-        self._synchronise("before_probe")
-        self._profiler.start(self._destination.private / "probe")
-
-    def end_probe(self, wanted_calls: int) -> int | None:
-        """Count its events, warn if the window has too many, and return how many calls may be recorded."""
-        self._synchronise("after_probe")
-        self._profiler.stop()
-        directory = self._destination.private / "probe"
-        summary = read_summary(self._destination.written(directory))
-        shutil.rmtree(directory, ignore_errors=True)
-        return self._limit(CallEvents.of_trace(summary), "probe", wanted_calls)
-
-    def estimate(self, functions: Collection[str], count: int, wanted_calls: int) -> int | None:
-        """The same without a probe, from the graphs of the step functions."""
-        has_gpus = self._framework.has_gpus()
-        ops = None
-        try:
-            ops = self._framework.ops_per_call(functions, count)
-        except Exception as error:
-            self._note("events", f"the ops of the graph were not counted: {error!r}")
-        if ops is not None:
-            return self._limit(CallEvents.of_ops(ops, has_gpus=has_gpus), "graph", wanted_calls)
-        if has_gpus or self.settings.max_events is not None:
-            self._say(
-                f"note: the limit ({self._limits}) is not enforced: no call before the window was probed, and "
-                "the graph of the step function is unknown"
-            )
-        return None
-
     def marker(self) -> OpenMarker:
         """Open a step marker."""
         return self._framework.marker()
@@ -219,16 +179,6 @@ class Capture:
     def _prepare_once(self) -> None:
         if not self._is_prepared:
             self.prepare()
-
-    def _limit(
-        self, call: CallEvents, source: Literal["probe", "graph"], wanted_calls: int
-    ) -> int | None:
-        self.sidecar.add("events", self._limits.describe(call, source, wanted=wanted_calls))
-        warning = self._limits.warning(call, source, wanted=wanted_calls)
-        if warning is not None:
-            self._say(f"note: {warning}")
-        allowed = self._limits.allowed_calls(call)
-        return None if allowed is None else max(allowed, FEWEST_CALLS)
 
     def _synchronise(self, edge: str) -> None:
         if not self.settings.is_synchronised:
@@ -240,32 +190,16 @@ class Capture:
 
     def _keep(self, window: StepWindow) -> None:
         trace = self._destination.written(self._destination.private / "profile")
-        summary = read_summary(trace)
         self.sidecar.add("window", window.as_json())
         if window.recorded_s is not None:
-            recorded = {
-                "recorded_seconds": window.recorded_s,
-                "first_step_seconds": window.first_step_s,
-            }
-            self.sidecar.add("window", recorded)
+            self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
         self.sidecar.add("overhead", window.times().as_json())
         self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
-        version = str(self.sidecar.groups.get("versions", {}).get("tensorflow", ""))
-        self.sidecar.add("options", describe_options(version, summary.options))
-        self.sidecar.add("events", {"recorded": CallEvents.of_trace(summary).times(1)})
-        if summary.fullest_ratio > MAX_BUFFER_RATIO:
-            self._say(
-                f"note: the GPU tracer's buffers were {summary.fullest_ratio:.0%} full; record fewer steps"
-            )
-        for warning in summary.warnings:
-            self._note("trace", warning)
-            self._say(f"note: {warning}")
         self._choice.describe(self.sidecar)
         self._notify("closed", self.sidecar, trace)
         # After the listeners, whose failures are among them.
         self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
-        self.sidecar.add("file", {"bytes": summary.size, "sha256": summary.sha256})
         self.kept = self._moved(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()

@@ -41,6 +41,10 @@ FREE_BYTES: Final = 64 << 20
 """Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
 
 
+KEPT: Final[set[Path]] = set()
+"""The traces that this process has kept."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """The files of one capture in their places."""
@@ -155,6 +159,7 @@ class Destination:
             raise NameTakenError(kept.trace, hint=hint) from error
         except OSError as error:
             raise self.error(error, hint) from error
+        KEPT.add(kept.trace)
         return kept
 
     def clean(self) -> None:

@@ -5,15 +5,13 @@ Another framework is another class with the same methods, named in `framework_of
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final, Protocol
 
-from traceview.capture.record.event_limits import ops_per_call
 from traceview.capture.record.profiler import (
     Marker,
+    OneProfile,
     Profiler,
     check_enabled,
     open_marker,
@@ -28,23 +26,6 @@ from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.step_window import OpenMarker, StepWindow
-
-
-class Profiling(Protocol):
-    """A profiler, one profile at a time."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether our profile runs."""
-
-    def warm_up(self) -> None:
-        """Start and drop a profile; raises `CaptureError`."""
-
-    def start(self, directory: Path) -> None:
-        """Start a profile that will be one `.xplane.pb` somewhere below `directory`; raises `CaptureError`."""
-
-    def stop(self) -> None:
-        """Stop and write it; raises `CaptureError`."""
 
 
 class Watching(Protocol):
@@ -79,7 +60,7 @@ class Framework(Protocol):
     def check(self) -> None:
         """Raise `CaptureError` if no profile is possible."""
 
-    def profiler(self, say: Callable[[str], None]) -> Profiling:
+    def profiler(self, say: Callable[[str], None]) -> OneProfile:
         """Its profiler. `say` gets lines about profiles of the script."""
 
     def marker(self) -> OpenMarker:
@@ -87,12 +68,6 @@ class Framework(Protocol):
 
     def synchronise(self) -> int:
         """Wait until the devices are idle: nanoseconds; raises `CaptureError`."""
-
-    def has_gpus(self) -> bool:
-        """Whether the script uses GPUs."""
-
-    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
-        """The ops that a call of `count` steps runs; None where that is not known."""
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """What adds groups to the sidecar."""
@@ -133,22 +108,13 @@ class TensorFlow:
         """Wait until the devices are idle: nanoseconds."""
         return synchronise()
 
-    def has_gpus(self) -> bool:
-        """Whether the script uses GPUs."""
-        tensorflow: Any = sys.modules["tensorflow"]
-        return bool(tensorflow.config.list_logical_devices("GPU"))
-
-    def ops_per_call(self, functions: Collection[str], count: int) -> int | None:
-        """By the graphs of the step functions."""
-        return ops_per_call(functions, self.step_objects, count)
-
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""
         placement = PlacementListener(self.step_objects, self.step_inputs)
         return EnvironmentListener(), placement, StopRiskListener(say)
 
     def forget(self) -> None:
-        """Let go of datasets and of the generators that were followed."""
+        """Let go of datasets."""
         self.step_inputs.forget()
 
 

@@ -16,8 +16,6 @@ End = Literal["ended", "failed", "interrupted"]
 """How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
-LATE_TRAINING_RATIO: Final = 0.5
-"""Where the first step begins later than this share of what is recorded by time, most of that shows no training."""
 FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
@@ -27,7 +25,7 @@ def shortcomings(
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
     if window.recorded_s is not None:
-        yield _recorded_by_time(window, window.recorded_s, sidecar)
+        yield _recorded_by_time(window, window.recorded_s)
     elif got is None:
         yield f"no step of {steps} was recorded completely"
     elif got[0] > steps.first or got[1] < steps.last:
@@ -66,22 +64,11 @@ def shortcomings(
     yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
-def _recorded_by_time(window: StepWindow, recorded_s: float, sidecar: Sidecar) -> str:
-    first_s = window.first_step_s
-    if first_s is not None and window.is_first_unended:
-        began = f"began {_seconds(first_s)} after recording did and had not ended"
-        if first_s >= recorded_s:
-            began = "had not begun"
-        return f"the first step {began} when the {_seconds(recorded_s)} of recording were over: choose later --seconds"
-    if first_s is not None and first_s >= LATE_TRAINING_RATIO * recorded_s:
-        return (
-            f"only the last {_seconds(recorded_s - first_s)} of the {_seconds(recorded_s)} that were recorded hold training "
-            f"steps, because the first step began {_seconds(first_s)} after recording did: choose later --seconds"
-        )
+def _recorded_by_time(window: StepWindow, recorded_s: float) -> str:
     asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
-    if not any(sidecar.groups.get("events", {}).get("recorded", {}).values()):
-        return f"{asked}, and no operation ended in them: choose other --seconds"
-    return f"{asked}; no steps are marked in them"
+    if window.got is None:
+        return f"{asked}; no whole step is marked in them"
+    return f"{asked}, with steps {window.got[0]}:{window.got[1]}"
 
 
 def nothing_captured(window: StepWindow, observer: Observer, end: End) -> CaptureError:
@@ -155,10 +142,6 @@ def candidates(observer: Observer) -> str:
 
 def _count(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps} steps"
-
-
-def _seconds(length_s: float) -> str:
-    return f"{length_s:.1f} s" if length_s >= 1 else f"{1000 * length_s:.0f} ms"
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -68,8 +68,8 @@ def open_marker() -> Marker:
     return Marker(import_module(_TRACE).Trace(MARKER))
 
 
-class Profiler:
-    """TensorFlow's profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
+class OneProfile:
+    """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -84,7 +84,38 @@ class Profiler:
     def warm_up(self) -> None:
         """Start and drop a profile: the first one of a process loads and initialises CUPTI."""
         self.start(Path())
-        self.discard()
+        session, self._session = self._session, None
+        self._drop(session)
+        self._restore()
+
+    def start(self, directory: Path) -> None:
+        """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop and write the trace; raises `CaptureError` if that fails."""
+        session, self._session = self._session, None
+        try:
+            self._export(session)
+        except Exception as error:
+            raise CaptureError(f"the trace was not written: {error}") from error
+        finally:
+            self._restore()
+
+    def _export(self, session: Any) -> None:
+        """Stop a session, and write what it recorded."""
+        raise NotImplementedError
+
+    def _drop(self, session: Any) -> None:
+        """Stop a session, and write nothing."""
+
+    def _restore(self) -> None:
+        while self._restores:
+            self._restores.pop()()
+
+
+class Profiler(OneProfile):
+    """TensorFlow's profiler."""
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
@@ -93,7 +124,7 @@ class Profiler:
         if module._profiler is not None:
             raise ProfilerBusyError(SCRIPT_PROFILES)
         native = module._pywrap_profiler
-        if isinstance(native, _StandIn):
+        if isinstance(native, StandIn):
             raise ProfilerBusyError(OTHER_CAPTURE)
         session = native.ProfilerSession()
         self._set_concurrent_kernels()
@@ -110,20 +141,8 @@ class Profiler:
         self._stand_in(module, native)
         self._plain_markers()
 
-    def stop(self) -> None:
-        """Stop and write the trace; raises `CaptureError` if that fails."""
-        session, self._session = self._session, None
-        try:
-            session.export_to_tb()
-        except Exception as error:
-            raise CaptureError(f"the trace was not written: {error}") from error
-        finally:
-            self._restore()
-
-    def discard(self) -> None:
-        """Stop and write nothing."""
-        self._session = None
-        self._restore()
+    def _export(self, session: Any) -> None:
+        session.export_to_tb()
 
     def _set_concurrent_kernels(self) -> None:
         # CUPTI's older default serializes kernels, which hides their overlap.
@@ -134,7 +153,7 @@ class Profiler:
 
     def _stand_in(self, module: ModuleType, native: Any) -> None:
         attributes = vars(module)
-        attributes["_pywrap_profiler"] = _StandIn(native, self._say)
+        attributes["_pywrap_profiler"] = StandIn(native, lambda: _UnrecordedProfile(self._say))
         self._restores.append(lambda: attributes.update(_pywrap_profiler=native))
 
     def _plain_markers(self) -> None:
@@ -151,21 +170,17 @@ class Profiler:
         trace_class.__init__ = without_number
         self._restores.append(lambda: setattr(trace_class, "__init__", original))
 
-    def _restore(self) -> None:
-        while self._restores:
-            self._restores.pop()()
 
+class StandIn:
+    """A native profiler module as the script sees it while our profile runs. `session`: makes what records nothing."""
 
-class _StandIn:
-    """TensorFlow's native profiler module as the script sees it while our profile runs."""
-
-    def __init__(self, native: Any, say: Callable[[str], None]) -> None:
+    def __init__(self, native: Any, session: Callable[[], Any]) -> None:
         self._native = native
-        self._say = say
+        self._session = session
 
     def __getattr__(self, name: str) -> Any:
         if name == "ProfilerSession":
-            return lambda: _UnrecordedProfile(self._say)
+            return lambda *_options: self._session()
         return getattr(self._native, name)
 
 

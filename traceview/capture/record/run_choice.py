@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -10,10 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from traceview.capture.record.destination import RUNS, TRACE_SUFFIX, Destination, NameTakenError
+from traceview.capture.record.destination import KEPT, RUNS, Destination, NameTakenError
 from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.sidecar.cluster import ROLE, Place, own_place, rank_of
-from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.window.ranges import SecondsRange, StepRange
 
@@ -59,7 +57,7 @@ class RunChoice:
         if not place.partners:
             self._say_own_run(place)
             return
-        rendezvous = Rendezvous(self._destination.out, place, asked, self._say)
+        rendezvous = Rendezvous(self._destination.out, place, asked)
         try:
             self._meeting = rendezvous.join(self._destination.new_run)
         except OSError as error:
@@ -117,23 +115,9 @@ class RunChoice:
 
 
 def _ran_beside(trace: Path) -> bool:
-    """Whether another process on this host made a trace, which runs still or ran when this one had started.
-
-    The sidecar knows; without one the file is not traceview's.
-    """
-    path = trace.with_name(trace.name.removesuffix(TRACE_SUFFIX) + SIDECAR_SUFFIX)
+    """Whether a trace was saved while this process ran already, and so by another one beside it."""
     try:
-        groups = json.loads(path.read_text(encoding="utf-8"))
-        process, stopped_s = groups["process"], groups["clock"]["stopped"]["wall_ns"] / 1e9
-        if process["host"] == socket.gethostname():
-            if process["pid"] == os.getpid():
-                return False
-            with suppress(ProcessLookupError):
-                os.kill(process["pid"], 0)
-                return True
-        return bool(stopped_s > time.time() - process_age())
-    except PermissionError:
-        # The process runs, and belongs to another user.
-        return True
-    except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
+        ran_s = time.time() - process_age()
+        return trace not in KEPT and trace.stat().st_mtime > ran_s
+    except OSError:
         return False

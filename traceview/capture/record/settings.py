@@ -13,15 +13,13 @@ from traceview.capture.window.ranges import SecondsRange, StepRange
 class Settings:
     """What to capture.
 
-    `max_events`: the window ends early rather than hold more events of all kinds together; None leaves only the
-    limits of the GPU tracer. `run`: the name of the run, by default that of the cluster, or the time. Raises
+    `run`: the name of the run, by default that of the cluster, or the time. Raises
     `UsageError` if it cannot name a folder. With `seconds`, time decides when to record, and `steps` is `UNDECIDED`.
     """
 
     out: Path
     steps: StepRange
     is_synchronised: bool = True
-    max_events: int | None = None
     run: str | None = None
     is_nvml_sampled: bool = True
     is_python_sampled: bool = True

@@ -1,8 +1,7 @@
 """Watches the time since training began: opens the window of --seconds, and says once that no step is recognized.
 
 Training begins when TensorFlow first runs something for the script: a function, replicas, a gradient, a session, or a
-server. Where steps are recognized by then, --seconds records the whole steps that take about as long. Otherwise a
-thread starts and stops the profile.
+server. A thread starts and stops the profile.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LONGEST_COMPILATION: Final = 5
 _POLL_S: Final = 0.2
 """How exactly the beginning of training is known."""
 _LATE_S: Final = 1.0
-"""For what is under way to end: the step that the window ends with, or the call of the profiler."""
+"""For what is under way to end, such as the call of the profiler."""
 
 
 class TrainingClock:
@@ -98,24 +97,9 @@ class TrainingClock:
         if not self._await_training():
             return
         began_s = self._observer.began_s or monotonic()
-        if not self._sleep_until(began_s + seconds.first):
-            return
-        window = self._window
-        if window.choose_steps(seconds.length):
-            if not self._sleep_until(began_s + seconds.last):
-                return
-            if not window.choose_no_steps():
-                self._end_steps(window, seconds.length)
-                return
-        if window.begin_now() and self._sleep_until(monotonic() + seconds.length):
-            window.end_now()
-
-    def _end_steps(self, window: StepWindow, length_s: float) -> None:
-        """Let the chosen steps end, which began late; at last end them."""
-        if self._sleep_until(monotonic() + length_s):
-            window.end_steps()
-            if self._sleep_until(monotonic() + length_s + _LATE_S):
-                window.end_now()
+        is_open = self._sleep_until(began_s + seconds.first) and self._window.begin_now()
+        if is_open and self._sleep_until(monotonic() + seconds.length):
+            self._window.end_now()
 
     def _await_training(self) -> bool:
         warn_s = monotonic() + self._no_step_s

@@ -69,17 +69,6 @@ class PythonListener(WindowListener):
             self._sampler.stop()
 
 
-def cost_of_sampling(sidecar: Sidecar) -> str | None:
-    """What the sampling took, in one line; None without samples."""
-    group = sidecar.groups.get("python", {})
-    if group.get("reason") or not group.get("window_ns"):
-        return None
-    count, missed_count = group["round_count"], group["missed_count"]
-    missed = f", {missed_count} more were due" if missed_count else ""
-    ratio = group["cost_ns"] / group["window_ns"]
-    return f"Python: {count} samples of its stacks{missed}; they took {ratio:.1%} of one core"
-
-
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     samples = sampler.samples()
     due_count = window_ns // INTERVAL_NS

@@ -44,9 +44,6 @@ VARIABLES: Final = (
 """The only variables that are noted: settings and flags, of which none holds a credential by its purpose."""
 
 
-_DRIVER: Final = Path("/proc/driver/nvidia/version")
-
-
 class EnvironmentListener(WindowListener):
     """Describes what the script runs in."""
 
@@ -73,7 +70,7 @@ class EnvironmentListener(WindowListener):
                     sidecar.add("links", describe_links(nvml))
             except NoAnswerError as reason:
                 sidecar.add("links", {"missing": {"gpus": str(reason)}})
-                drivers = _driver_of_proc(str(reason))
+                drivers = {"missing": {"driver": str(reason)}}
             groups = (sidecar.groups.get("versions", {}), versions, drivers)
             missing = {k: v for group in groups for k, v in group.get("missing", {}).items()}
             sidecar.add(
@@ -235,17 +232,3 @@ def _policy(modules: Mapping[str, Any]) -> dict[str, str]:
     if not policies:
         raise NoAnswerError("Keras is not imported")
     return policies
-
-
-def _driver_of_proc(reason: str) -> dict[str, Any]:
-    facts = Facts()
-
-    def driver() -> str:
-        try:
-            lines = _DRIVER.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError as error:
-            raise NoAnswerError(f"{reason}, and {_DRIVER} does not exist") from error
-        return lines[0].removeprefix("NVRM version:").strip()
-
-    facts.ask("driver", driver)
-    return facts.as_group()

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,14 +141,6 @@ def _dotted(number: int, major: int) -> str:
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
-_TOPOLOGY: Final = {
-    "NVML_TOPOLOGY_INTERNAL": "same board",
-    "NVML_TOPOLOGY_SINGLE": "one PCIe switch",
-    "NVML_TOPOLOGY_MULTIPLE": "several PCIe switches",
-    "NVML_TOPOLOGY_HOSTBRIDGE": "host bridge",
-    "NVML_TOPOLOGY_NODE": "one NUMA node",
-    "NVML_TOPOLOGY_SYSTEM": "between NUMA nodes",
-}
 _FALLBACK_MAX_LINKS: Final = 18
 """NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
 
@@ -165,16 +156,13 @@ def describe_drivers(nvml: Any) -> dict[str, Any]:
 def describe_links(nvml: Any) -> dict[str, Any]:
     """All GPUs of the host, visible to TensorFlow or not; `bus_id` identifies them."""
     facts = Facts()
-    handles: list[Any] = []
-
-    def gpus() -> list[dict[str, Any]]:
-        handles.extend(
-            nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())
-        )
-        return [_gpu(nvml, handle) for handle in handles]
-
-    if facts.ask("gpus", gpus) is not None:
-        facts.ask("paths", lambda: _paths(nvml, handles))
+    facts.ask(
+        "gpus",
+        lambda: [
+            _gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+            for index in range(nvml.nvmlDeviceGetCount())
+        ],
+    )
     return facts.as_group()
 
 
@@ -215,16 +203,3 @@ def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
         else:
             peers[peer] = peers.get(peer, 0) + 1
     return {"active": sum(peers.values()) + unknown, "peers": peers}
-
-
-def _paths(nvml: Any, handles: list[Any]) -> list[dict[str, Any]]:
-    names = {
-        getattr(nvml, constant): text
-        for constant, text in _TOPOLOGY.items()
-        if hasattr(nvml, constant)
-    }
-    paths = []
-    for first, second in combinations(range(len(handles)), 2):
-        level = nvml.nvmlDeviceGetTopologyCommonAncestor(handles[first], handles[second])
-        paths.append({"gpus": [first, second], "over": names.get(level, f"level {level}")})
-    return paths

@@ -110,11 +110,6 @@ class Hooks:
         """Hook every place whose module is loaded, and the others as soon as they are imported."""
         self._watch.install()
 
-    def watch_input(self, model: Any) -> None:
-        """Note what this model's training reads. A callback begins when `fit` has made all that is otherwise hooked."""
-        if getattr(model, "train_function", None) is not None:
-            self._replace(model, self._noting_input())
-
     def remove(self) -> None:
         """Unhook everything."""
         self._watch.remove()
@@ -290,17 +285,5 @@ class Hooks:
             # `train_on_batch` hands over one batch in a generator.
             count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
             return observer.begin(callee, count, iterator, args, kwargs)
-
-        return before, self._ended
-
-    def _noting_input(self) -> Pair:
-        observer = self._observer
-
-        def before(iterator: Any, *_: Any, **__: Any) -> None:
-            state = observer.window.state
-            if state == "recording":
-                observer.inputs.given(iterator)
-            elif state == "waiting":
-                observer.inputs.follow(iterator)
 
         return before, self._ended

@@ -41,14 +41,13 @@ _END_OF_DATA: Final = ("OutOfRangeError",)
 class Call:
     """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
 
-    __slots__ = ("called_ns", "callee", "count", "is_between", "is_elsewhere", "thread", "was_step")
+    __slots__ = ("callee", "count", "is_between", "is_elsewhere", "thread", "was_step")
 
     def __init__(self, callee: Callee, count: int, thread: int) -> None:
         self.callee = callee
         self.count = count
         self.thread = thread
         self.was_step = self.is_between = self.is_elsewhere = False
-        self.called_ns: int | None = None
 
 
 class Nested:
@@ -255,7 +254,7 @@ class Observer:
                 self._first = call.thread
                 self.has_moved = call.thread != self._main
             self._last = call.thread
-            window.end(callee.name, call.count, call.called_ns)
+            window.end(callee.name, call.count)
         elif callee.is_step:
             self._count_elsewhere(callee.name)
         elif call.is_between:
@@ -266,8 +265,6 @@ class Observer:
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
         """The call is no step, as far as is known."""
         window = self.window
-        if window.next_number == 0:
-            call.called_ns = window.now_ns()
         if not self.is_between_steps:
             return
         if window.state == "recording":

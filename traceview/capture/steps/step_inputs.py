@@ -1,8 +1,7 @@
 """Remembers what the recorded steps are given, and tells from it how many examples a step trains on.
 
 A step that is called with tensors shows its size. One that is called with an iterator reads the batches in its graph,
-where Python sees none of them; then the dataset of the iterator tells or, where a Python generator makes the batches,
-what this generator has yielded.
+where Python sees none of them; then the dataset of the iterator tells.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
-from weakref import WeakKeyDictionary, WeakSet
 
 from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.generators import FollowedGenerator, GeneratedSizes
 
 _DEEPEST: Final = 8
 """Levels of lists and dicts in which tensors are looked for."""
@@ -61,10 +58,6 @@ class StepInputs:
         """The iterators that were asked last, and before the last step, by their `id`."""
         self._given: dict[int, _Source] = {}
         self._asked: dict[int, _Source] = {}
-        self._generated: WeakKeyDictionary[Any, GeneratedSizes] = WeakKeyDictionary()
-        self._followed: list[FollowedGenerator] = []
-        self._known: WeakSet[Any] = WeakSet()
-        self._source_of_steps: object = None
 
     # Called by the hooks; whatever the script hands over, nothing may be raised
 
@@ -79,15 +72,6 @@ class StepInputs:
         if is_recorded:
             with suppress(Exception):
                 self._add(self._asked, iterator)
-
-    def follow(self, iterator: object) -> None:
-        """The steps read this iterator, whose dataset was made before the capture: note what its generator yields."""
-        if iterator is self._source_of_steps:
-            return
-        self._source_of_steps = iterator
-        with suppress(Exception):
-            for source in _sources(iterator):
-                self._follow(source.dataset)
 
     def step_begins(self) -> None:
         """A step is called: what was asked for last was its input."""
@@ -106,13 +90,9 @@ class StepInputs:
         return any(type(value).__name__ in _SOURCES for value in others)
 
     def forget(self) -> None:
-        """Let go of the datasets, and of the generators that were followed."""
+        """Let go of the datasets."""
         self._given.clear()
         self._asked.clear()
-        self._known.clear()
-        self._source_of_steps = None
-        while self._followed:
-            self._followed.pop().leave()
 
     # Results
 
@@ -162,23 +142,6 @@ class StepInputs:
     def _add(self, sources: dict[int, _Source], value: Any) -> None:
         for source in _sources(value):
             sources[id(source.dataset)] = source
-            self._follow(source.dataset)
-
-    def _follow(self, dataset: Any) -> None:
-        """Note what the generator of a dataset yields, if its batches are those of the dataset.
-
-        Whether the dataset shows their size as well is not asked: that runs an op, in a step that may be recorded.
-        """
-        while dataset not in self._known and dataset not in self._generated:
-            self._known.add(dataset)
-            followed = FollowedGenerator.of(dataset, GeneratedSizes(_sizes_of))
-            if followed is not None:
-                self._followed.append(followed)
-                self._generated[dataset] = followed.sizes
-            inputs: Any = dataset._inputs() if type(dataset).__name__ in _KEEP_BATCHES else ()
-            if len(inputs) != 1:
-                return
-            (dataset,) = inputs
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
         if self._of_replicas:
@@ -204,34 +167,32 @@ class StepInputs:
     def _of_sources(self, sources: Mapping[int, _Source], replicas: int) -> Sizes | None:
         found: set[Sizes] = set()
         for source in sources.values():
-            shown_by, size, is_split = self._of_dataset(source.dataset)
+            size, is_split = _of_dataset(source.dataset)
             if source.strategy is None:
-                found.add((shown_by, size, size if replicas == 1 else None))
+                found.add(("dataset", size, size if replicas == 1 else None))
             elif is_split:
-                found.add((shown_by, size, None if size % replicas else size // replicas))
+                found.add(("dataset", size, None if size % replicas else size // replicas))
             else:
-                found.add((shown_by, size * replicas, size))
+                found.add(("dataset", size * replicas, size))
         if len(found) > 1:
             totals = sorted({total for _, total, _ in found})
             raise NoAnswerError(f"the steps read several datasets; their batch sizes are {totals}")
         return next(iter(found), None)
 
-    def _of_dataset(self, dataset: Any) -> tuple[str, int, bool]:
-        """What shows the size of its batches, this size, and whether replicas share a batch."""
-        is_split = False
-        while True:
-            generated = self._generated.get(dataset)
-            if generated is not None and generated.usual is not None:
-                return "generator", generated.usual, is_split
-            size = _batch_size(dataset)
-            if size > 0:
-                return "dataset", size, is_split
-            kind = type(dataset).__name__
-            inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
-            if len(inputs) != 1:
-                raise NoAnswerError("the dataset of the step has no fixed batch size")
-            is_split |= kind in _SPLIT
-            (dataset,) = inputs
+
+def _of_dataset(dataset: Any) -> tuple[int, bool]:
+    """The size of its batches, and whether replicas share a batch."""
+    is_split = False
+    while True:
+        size = _batch_size(dataset)
+        if size > 0:
+            return size, is_split
+        kind = type(dataset).__name__
+        inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
+        if len(inputs) != 1:
+            raise NoAnswerError("the dataset of the step has no fixed batch size")
+        is_split |= kind in _SPLIT
+        (dataset,) = inputs
 
 
 def _sources(value: Any) -> Iterator[_Source]:
@@ -241,11 +202,6 @@ def _sources(value: Any) -> Iterator[_Source]:
         strategy = getattr(value, "_strategy", None)
         for dataset in datasets(value):
             yield _Source(dataset, strategy)
-
-
-def _sizes_of(batch: object) -> set[int]:
-    """The first dimensions of the tensors of a batch."""
-    return {sizes[0] for sizes in _leading(batch, _DEEPEST) if sizes}
 
 
 def _batch_size(dataset: Any) -> int:

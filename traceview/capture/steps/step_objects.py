@@ -44,7 +44,8 @@ class StepObjects:
         models = {
             id(model): model
             for name in self._by_name
-            for model in _models_of(self._alive(name), self.functions(name))
+            for model in self._alive(name)
+            if _trains(model)
         }
         return list(models.values())
 
@@ -57,15 +58,6 @@ def traces(function: Any) -> list[Any]:
     """The graphs of a `tf.function` as concrete functions, oldest first; nothing is traced for this."""
     cache = getattr(function, "_function_cache", None)
     return list(cache.values()) if cache is not None else []
-
-
-def _models_of(things: Iterable[Any], functions: Iterable[Any]) -> Iterator[Any]:
-    yield from (thing for thing in things if _trains(thing))
-    for function in functions:
-        # A custom train function closes over its model.
-        for name, held in _closure(_unwrapped(getattr(function, "_python_function", None))):
-            if name == "self" and _trains(held):
-                yield held
 
 
 def _trains(thing: Any) -> bool:
@@ -85,25 +77,15 @@ def _traced_within(outer: Any) -> list[Any]:
 
 
 def _inner(function: Any) -> Iterable[Any]:
-    yield from (value for _, value in _closure(function) if callable(value))
+    yield from filter(callable, _closure(function))
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__
 
 
-def _unwrapped(function: Any) -> Any:
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
-
-
-def _closure(function: Any) -> Iterator[tuple[str, Any]]:
+def _closure(function: Any) -> Iterator[Any]:
     function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    cells = getattr(function, "__closure__", None)
-    if code is None or not cells:
-        return
-    for name, cell in zip(code.co_freevars, cells, strict=False):
+    for cell in getattr(function, "__closure__", None) or ():
         try:
-            yield name, cell.cell_contents
+            yield cell.cell_contents
         except ValueError:
             continue  # a name that has no value yet

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from traceview.capture.window.ranges import UNDECIDED, StepRange
+from traceview.capture.window.ranges import StepRange
 
 
 @dataclass
@@ -61,14 +61,14 @@ def is_whole(calls: Sequence[RecordedCall], steps: StepRange) -> bool:
 
 
 def described(
-    calls: Sequence[RecordedCall], evaluations: Sequence[Evaluation], steps: StepRange
+    calls: Sequence[RecordedCall], evaluations: Sequence[Evaluation], asked: StepRange | None
 ) -> dict[str, Any]:
-    """The group `window` of the sidecar."""
+    """The group `window` of the sidecar. `asked`: None where time decided."""
     got = recorded_range(calls)
     return {
-        "asked": None if steps is UNDECIDED else [steps.first, steps.last],
+        "asked": None if asked is None else [asked.first, asked.last],
         "got": list(got) if got else None,
-        "is_whole": is_whole(calls, steps),
+        "is_whole": asked is not None and is_whole(calls, asked),
         "edge_steps": [
             number
             for call in calls

@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, Protocol
 
 from traceview.base.errors import TraceviewError
 from traceview.capture.sidecar.secrets import masked_message
-from traceview.capture.window.call_limit import CallLimit, EventCounter
 from traceview.capture.window.edge_timeout import EdgeTimeout
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.capture.window.recorded_calls import (
@@ -46,7 +45,7 @@ class OpenMarker(Protocol):
         """Close it as the marker of no step."""
 
 
-class Recording(EventCounter, Protocol):
+class Recording(Protocol):
     """Does what the window decides; every method may raise."""
 
     def open(self) -> None:
@@ -81,12 +80,6 @@ class StepWindow:
         """What was asked for instead of steps."""
         self.recorded_s: float | None = None
         """How long was recorded without regard to steps."""
-        self.first_begun_ns: int | None = None
-        """When the first step began, None as long as none has ended."""
-        self.is_first_unended = False
-        """Whether the first step had not ended when the recording of time ended."""
-        self.functions: set[str] = set()
-        """The names of the step functions that have returned."""
         self._recording = recording
         self._clock_ns = clock_ns
         self._begun_ns = 0
@@ -96,7 +89,6 @@ class StepWindow:
         self._marker: OpenMarker | None = None
         self._edge_timeout = EdgeTimeout(self._edge_timed_out)
         self._lock = RLock()
-        self._limit = CallLimit(recording, self._attempt)
         self._pace = StepPace()
         self._is_late = False
         self._largest_count = 1
@@ -124,27 +116,21 @@ class StepWindow:
         number = self.next_number
         # The last call of an epoch may be a short one, but the next one is not.
         ahead = self._largest_count = max(count, self._largest_count)
-        if number + 3 * ahead <= self.steps.first or self.state == "closed":
+        if number + 2 * ahead <= self.steps.first or self.state == "closed":
             return
         self._edge_timeout.cancel()
         if self.state == "waiting":
-            self._prepare(number, count, ahead)
+            self._prepare(number, ahead)
         self._mark()
 
-    def end(self, function: str, count: int = 1, called_ns: int | None = None) -> None:
-        """The call has returned. `called_ns`: when a call was made of which only its return shows that it is a step."""
+    def end(self, function: str, count: int = 1) -> None:
+        """The call has returned."""
         number, begun_ns = self.next_number, self._begun_ns
-        if number == 0:
-            self.first_begun_ns = begun_ns or called_ns
         self.next_number = number + count
         self._begun_ns = 0
-        self.functions.add(function)
         is_traced, self._is_traced = self._is_traced, False
         if self.state == "waiting":
-            is_disturbed = is_traced or number == 0 or self._limit.is_probing
-            self._pace.add(Start(begun_ns, self._input_ns, count, is_disturbed))
-            if self._limit.is_probing:
-                self._limit.end_probe(count, self.steps)
+            self._pace.add(Start(begun_ns, self._input_ns, count, is_traced or number == 0))
         elif self.state == "recording":
             self._record(number, count, function, begun_ns, is_traced=is_traced)
 
@@ -155,8 +141,6 @@ class StepWindow:
         self.failed_steps += count
         self._begun_ns = 0
         self._is_traced = False
-        if self._limit.is_probing:
-            self._limit.end_probe(count, self.steps)
         if self.state == "recording" and self._marker is not None:
             self._add_call(number, count, function, begun_ns, error=type(error).__name__)
             self._close_after(number, count)
@@ -191,7 +175,6 @@ class StepWindow:
     def count_from(self, number: int) -> None:
         """The steps are other calls than those so far, and `number` of them have ended."""
         self.next_number = number
-        self.functions.clear()
         self._pace = StepPace()
         self._begun_ns = 0
 
@@ -216,8 +199,6 @@ class StepWindow:
         """The script has ended: close what is open."""
         # Another thread may be closing it.
         with self._lock:
-            if self._limit.is_probing:
-                self._limit.end_probe(1, self.steps)
             if self.state == "recording":
                 self.abandon()
                 self._close(is_synchronised=is_synchronised)
@@ -225,33 +206,15 @@ class StepWindow:
 
     # Called where time decides
 
-    def choose_steps(self, length_s: float) -> bool:
-        """Choose the coming steps that take about `length_s` seconds; False if no steps are known so far."""
-        step_ns = self.times().unprofiled_ns
-        if not step_ns:
-            return False
-        first = self.next_number + 3 * self._largest_count
-        self.steps = StepRange(first, first + max(1, round(length_s * 1e9 / step_ns)))
-        return True
-
-    def choose_no_steps(self) -> bool:
-        """Drop the chosen steps, which do not come; False if they are being recorded."""
-        with self._lock:
-            if self.state == "waiting":
-                self.steps = UNDECIDED
-            return self.state == "waiting"
-
-    def end_steps(self) -> None:
-        """The chosen steps take longer than expected: the one that runs is the last."""
-        self.steps = StepRange(self.steps.first, max(self.steps.first, self.next_number) + 1)
-
     def begin_now(self) -> bool:
-        """Start the profile at once; False if it does not start, or has been started for steps."""
+        """Start the profile at once; False if it does not start. Steps that begin from now on are marked."""
         with self._lock:
             if self.state != "waiting" or not self._attempt(self._recording.open):
                 return False
             self.state = "recording"
             self._opened_ns = self._clock_ns()
+            # The step that may be running is no whole one.
+            self.steps = StepRange(self.next_number + 1, UNDECIDED.last)
         return True
 
     def end_now(self) -> None:
@@ -281,48 +244,24 @@ class StepWindow:
         """Whether all requested steps were recorded."""
         return is_whole(self.calls, self.steps)
 
-    @property
-    def first_step_s(self) -> float | None:
-        """How long was recorded by time when the first step began; None if it began before, or is not known."""
-        opened_ns, first_ns = self._opened_ns, self.first_begun_ns
-        if opened_ns is None or first_ns is None or first_ns < opened_ns:
-            return None
-        return (first_ns - opened_ns) / 1e9
-
-    def now_ns(self) -> int:
-        """The time by the clock of the window."""
-        return self._clock_ns()
-
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
         return self._pace.times(self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        return described(self.calls, self.evaluations, self.steps)
+        asked = self.steps if self.seconds is None else None
+        return described(self.calls, self.evaluations, asked)
 
     # Inside
 
-    def _prepare(self, number: int, count: int, ahead: int) -> None:
+    def _prepare(self, number: int, ahead: int) -> None:
         if number >= self.steps.last:
             self.state = "closed"
         elif self.steps.opens_at(number, ahead):
             self._open()
-        elif (
-            not self._limit.has_probed
-            and self.steps.opens_at(number + count, ahead)
-            and number > 0
-            and count == ahead
-        ):
-            self._limit.begin_probe()
-
-    def _estimate(self) -> None:
-        self._limit.estimate(self.functions, self._largest_count, self.steps)
 
     def _open(self) -> None:
-        if self.next_number > 0:
-            # Before the profile starts: counting the ops of a large graph takes a while.
-            self._estimate()
         with self._lock:
             # Time may have opened it, or dropped the steps.
             if not self.steps.opens_at(self.next_number, self._largest_count):
@@ -393,12 +332,10 @@ class StepWindow:
         self, number: int, count: int, function: str, begun_ns: int, *, is_traced: bool
     ) -> None:
         self._add_call(number, count, function, begun_ns, is_traced=is_traced)
-        # The very first call has no graph before it has returned.
-        self._estimate()
         self._close_after(number, count)
 
     def _close_after(self, number: int, count: int) -> None:
-        if self._limit.is_reached(len(self.calls)) or number >= self.steps.last:
+        if number >= self.steps.last:
             self._close()
         elif number + count >= self.steps.last:
             self._wait_for_edge()
@@ -433,5 +370,7 @@ class StepWindow:
             self._edge_timeout.stop()
             if self._opened_ns is not None:
                 self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
-                self.is_first_unended = not self.next_number
+                if self.calls:
+                    # The devices may not have ended it.
+                    self.calls[-1].is_edge = True
             self._attempt(lambda: self._recording.close(self))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -31,21 +31,15 @@ from traceview.cli.options import (
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 
-if TYPE_CHECKING:
-    from traceview.capture.remote.jobs import RemoteCapture
-
-
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _MODES: Final = {
     "check": ("script", "arguments", "out", "without"),
-    "remote": ("duration", "timeout", "out", "run", "analyze"),
-    "demo": ("devices", "slowdown", "steps", "out", "run", "without", "max_events", "analyze"),
+    "demo": ("devices", "slowdown", "steps", "out", "run", "without", "analyze"),
 }
 """Options that do something else than to record a script, and what each of them takes."""
 _INSTEAD: Final = {
     "check": "--check records nothing",
-    "remote": "--remote records a running job for a --duration",
     "demo": "--demo runs traceview's own training script",
 }
 
@@ -54,45 +48,13 @@ def check_mode(context: typer.Context) -> None:
     """Raise `UsageError` for a given option or argument that the mode does not take."""
     given = dict(given_options(context))
     mode = next((mode for mode in _MODES if mode in given), "")
-    of_modes = {"duration": "remote", "timeout": "remote", "devices": "demo", "slowdown": "demo"}
+    of_modes = {"devices": "demo", "slowdown": "demo"}
     for name, shown in given.items():
         needed = of_modes.get(name, mode)
         if needed != mode:
             raise UsageError(f"{shown} needs --{needed}", hint=_INSTEAD[needed])
         if mode and name != mode and name not in _MODES[mode]:
             raise UsageError(f"{shown} cannot be combined with --{mode}", hint=_INSTEAD[mode])
-
-
-def capture_running(
-    remote: Sequence[str],
-    *,
-    out: Path,
-    run: str | None,
-    duration: str,
-    timeout: str,
-    say: Callable[[str], None],
-) -> RemoteCapture:
-    """Capture the job behind the servers `remote`; raises what `capture_remote` raises."""
-    from traceview.capture.remote.jobs import capture_remote
-    from traceview.capture.remote.profiler_service import parse_addresses
-    from traceview.capture.window.ranges import parse_duration
-    from traceview.cli.progress import waiting
-    from traceview.cli.termination import terminable
-
-    addresses = parse_addresses(remote)
-    duration_ms = parse_duration("--duration", duration)
-    timeout_ms = parse_duration("--timeout", timeout)
-    # A batch system that ends the wait leaves no more behind than Ctrl-C does.
-    with terminable(), waiting() as show:
-        return capture_remote(
-            addresses,
-            out,
-            duration_ms=duration_ms,
-            timeout_ms=timeout_ms,
-            say=say,
-            progress=lambda text: show(sanitize(text)),
-            run=run,
-        )
 
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -129,23 +91,10 @@ def capture(
             "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks) or, with --check, tensorflow.",
         ),
     ] = None,
-    max_events: Annotated[
-        int | None, option("N", "Stop before more events than this.", min=1)
-    ] = None,
     on_hang: Annotated[
         str | None, option("TIME", "If no step ends for TIME (10m), report where it hangs.")
     ] = None,
-    serve: Annotated[
-        int | None, option("PORT", "Serve the profiler for --remote.", min=1, max=65535)
-    ] = None,
     analyze: Annotated[bool, flag("Analyze the recorded run.", "--analyze")] = False,
-    remote: Annotated[
-        list[str] | None, option("HOST:PORT", "Record a running job instead.")
-    ] = None,
-    duration: Annotated[
-        str, option("TIME", "How long --remote records.", show_default=True)
-    ] = "2s",
-    timeout: Annotated[str, option("TIME", "How long --remote waits.", show_default=True)] = "60s",
     demo: Annotated[bool, flag("Train and analyze a small model instead.", "--demo")] = False,
     devices: Annotated[int | None, option("N", "Devices of --demo.", min=1)] = None,
     slowdown: Annotated[
@@ -178,27 +127,18 @@ def capture(
         has_tensorflow = "tensorflow" not in listed(without)
         show_checks(scripts, out, asks_tensorflow=has_tensorflow)
         return
-    if remote is not None:
-        received = capture_running(
-            remote, out=out, run=run, duration=duration, timeout=timeout, say=_say
-        )
-        if received.problem is not None:
-            _say_error(received.problem)
-        _name([received.run], is_analyzed=analyze)
-        raise typer.Exit(received.problem.exit_code if received.problem else 0)
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
     steps_asked, seconds_asked = windows(steps, seconds)
     settings = Settings(
         out=out,
         steps=steps_asked,
-        max_events=max_events,
         run=run,
         seconds=seconds_asked,
         **switched,
     )
     on_hang_s = None if on_hang is None else hang_seconds(on_hang)
-    asked = Request(settings, tuple(step_function or ()), serve, on_hang_s)
+    asked = Request(settings, tuple(step_function or ()), on_hang_s)
     if script is None:
         from traceview.capture.demo.run import demo_command
 
@@ -219,7 +159,7 @@ def _run(command: list[str], request: Request) -> NoReturn:
     from traceview.capture.launch.command import end_as, run
 
     code, runs = run(command, request)
-    _name(runs, is_analyzed=True)
+    _name(runs)
     if not runs and code == 0:
         # The process that trains has said why.
         raise typer.Exit(NOTHING_CAPTURED)
@@ -233,16 +173,9 @@ def _say(line: str) -> None:
     _print(f"traceview: {sanitize(masked_message(line))}")
 
 
-def _say_error(error: TraceviewError) -> None:
-    """Print an error and its hint."""
-    _say(error.message)
-    if error.hint:
-        _say(f"hint: {error.hint}")
-
-
-def _name(runs: Sequence[Path], *, is_analyzed: bool) -> None:
-    """Print the reports of runs if wanted, and at last their folders, for a person or a script."""
-    for run in runs if is_analyzed else ():
+def _name(runs: Sequence[Path]) -> None:
+    """Print the reports of runs, and at last their folders, for a person or a script."""
+    for run in runs:
         _print_report(run)
     if len(runs) > 1:
         _say(f"{len(runs)} runs were recorded:")

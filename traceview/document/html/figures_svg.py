@@ -8,10 +8,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from traceview.document import numbers
 from traceview.document.figures import (
-    AlignedSteps,
     Chain,
     Figure,
-    HeatMap,
     Span,
     StepBar,
     StepTimes,
@@ -25,23 +23,15 @@ MOST_BARS: Final = 200
 """Bars of steps; of more steps a bar is a few of them."""
 _MARKED_RATIO: Final = 0.1
 """Of the bars: more slow ones than that need no mark to be found."""
-_TITLED_CELLS: Final = 800
-"""Cells of a heat map that say their value under the pointer; more would make the page heavy."""
 
 _LEFT: Final = 64.0
 _NAME_WIDTH: Final = 300.0
 _LONGEST_NAME: Final = 44
-_LONGEST_ROW: Final = 22
 _HEIGHT: Final = 132.0
 _TOP: Final = 18.0
 _LABEL_FROM: Final = 46.0
 _LETTER_FROM: Final = 9.0
 _DIGIT: Final = 7.0
-_LANE: Final = 28.0
-_HIGHER: Final = 3
-"""Pixels by which marked pieces of a step stand out above and below."""
-_LEAST_PIECE: Final = 0.3
-"""Pixels of a piece of a step; what is shorter cannot be seen."""
 
 _STRIPES: Final = (
     '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -57,12 +47,8 @@ def drawn(figure: Figure, link: Link) -> str:
     if isinstance(figure, StepTimes):
         # Its bars are links, which a picture cannot hold.
         return _svg(*_step_times(figure, link), "Step times", role="group")
-    if isinstance(figure, HeatMap):
-        return _svg(*_heat_map(figure), figure.label)
     if isinstance(figure, Chain):
         return _svg(*_chain(figure), "Stages of the input pipeline")
-    if isinstance(figure, AlignedSteps):
-        return _svg(*_aligned(figure), figure.label)
     return _svg(*_trend(figure), figure.label)
 
 
@@ -154,55 +140,6 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
     return title
 
 
-# Heat map
-
-
-def _heat_map(figure: HeatMap) -> tuple[Iterator[str], float]:
-    return _cells(figure), 8 + _row_height(figure) * len(figure.rows) + 40
-
-
-def _row_height(figure: HeatMap) -> float:
-    return 20.0 if len(figure.rows) <= 12 else 12.0
-
-
-def _cells(figure: HeatMap) -> Iterator[str]:
-    left, height = 150.0, _row_height(figure)
-    each = min((WIDTH - left - 8) / max(len(figure.columns), 1), 60.0)
-    most = max((value or 0 for row in figure.values for value in row), default=0)
-    has_titles = len(figure.rows) * len(figure.columns) <= _TITLED_CELLS
-    for place, (name, row) in enumerate(zip(figure.rows, figure.values, strict=True)):
-        y = 4 + height * place
-        yield _text(left - 8, y + height / 2 + 4, shortened(name, _LONGEST_ROW), "end")
-        for column, value in enumerate(row):
-            if value is None:
-                continue
-            box = (
-                f'<rect class="row" x="{left + each * column:.1f}" y="{y:.1f}" width="{each - 1:.1f}"'
-                f' height="{height - 2:.1f}"/>'
-                f'<rect class="heat" x="{left + each * column:.1f}" y="{y:.1f}" width="{each - 1:.1f}"'
-                f' height="{height - 2:.1f}" fill-opacity="{value / most if most else 0:.2f}"'
-            )
-            if has_titles:
-                title = f"{name}, step {figure.columns[column]}: {numbers.time(value)}"
-                yield f"{box}><title>{_clean(title)}</title></rect>"
-            else:
-                yield f"{box}/>"
-    bottom = 4 + height * len(figure.rows)
-    widest = max((len(text) for text in figure.columns), default=1)
-    every = max(1, -(-int(_DIGIT * widest + 8) // int(max(each, 1))))
-    for column in range(0, len(figure.columns), every):
-        x = left + each * (column + 0.5)
-        yield _text(x, bottom + 12, figure.columns[column], "middle soft")
-    yield _text(left - 8, bottom + 12, "step", "end soft")
-    yield f'<rect x="{left:.0f}" y="{bottom + 20:.0f}" width="60" height="10" fill="url(#tv-heat)"/>'
-    yield _text(left - 8, bottom + 29, "0", "end soft")
-    yield _text(left + 68, bottom + 29, f"{numbers.time(most)}: {figure.label}", "soft")
-    yield (
-        '<defs><linearGradient id="tv-heat"><stop class="none" offset="0"/>'
-        '<stop class="full" offset="1"/></linearGradient></defs>'
-    )
-
-
 # Input pipeline
 
 
@@ -236,37 +173,6 @@ def _stages(figure: Chain) -> Iterator[str]:
     y = 4 + 44.0 * len(figure.stages)
     yield f'<rect class="stage" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="20" rx="4"/>'
     yield _text(10, y + 14, "model", "")
-
-
-# Aligned steps
-
-
-def _aligned(figure: AlignedSteps) -> tuple[Iterator[str], float]:
-    return _step_lanes(figure), _LANE * len(figure.lanes) + 26
-
-
-def _step_lanes(figure: AlignedSteps) -> Iterator[str]:
-    left, room = 150.0, WIDTH - 150.0 - 150
-    scale = room / max([1, *(lane.step_ps for lane in figure.lanes)])
-    yield _STRIPES
-    for place, lane in enumerate(figure.lanes):
-        y = 4 + _LANE * place
-        end = left + lane.step_ps * scale
-        yield _text(left - 8, y + 15, shortened(lane.label, _LONGEST_ROW), "end")
-        yield f'<rect class="row" x="{left:.0f}" y="{y:.0f}" width="{end - left:.1f}" height="20"/>'
-        for start_ps, end_ps, look in lane.pieces:
-            width = (end_ps - start_ps) * scale
-            if width >= _LEAST_PIECE:
-                more = _HIGHER if look.key in lane.marked else 0
-                x = left + start_ps * scale
-                yield (
-                    f"<g><title>{escape(f'{look.words} {numbers.time(end_ps - start_ps)}')}</title>"
-                    f"{_rectangle(x, y - more, width, 20 + 2 * more, look)}</g>"
-                )
-        yield f'<path class="median" d="M{end:.1f} {y - 2:.0f}v24"/>'
-        words = numbers.time(lane.step_ps) + (f", {lane.note}" if lane.note else "")
-        yield _text(end + 6, y + 15, words, "strong")
-    yield _text(left, 4 + _LANE * len(figure.lanes) + 14, figure.label, "soft")
 
 
 # Trend

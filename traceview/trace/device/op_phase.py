@@ -120,14 +120,3 @@ def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION
     return phase
-
-
-def phases_on_host(trace: Trace) -> frozenset[Phase]:
-    """The phases, of backward pass, optimizer and reduction, that have ops on the host."""
-    phases = set()
-    for name in unique_ids(trace.host_columns.name).tolist():
-        _, type_ = split_op_name(trace.names[name][:LONGEST_NAME])
-        # A send or receive op is named after the op whose value it moves.
-        if type_ and not type_.startswith(b"_"):
-            phases.add(phase_of(trace.names[name]))
-    return frozenset(phases - {Phase.UNKNOWN, Phase.FORWARD})

@@ -187,6 +187,13 @@ class PythonLines:
         ]
         return union(self.previous_ps[at_work], self.time_ps[at_work])
 
+    def computing(self, thread: int) -> IntervalSet:
+        """When a thread used a core, however small a part of it others left to it: between two rounds."""
+        rows = self._rows_of(thread)
+        used_ps = self._used_ps[rows]
+        used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
+        return union(self.previous_ps[used], self.time_ps[used])
+
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
         """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.
 

@@ -49,8 +49,7 @@ class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
     `edge_steps`: steps on either side of the requested window, recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `recorded_s`: how long was recorded where time decided; `first_step_s`: when the first step of all
-    began in that time; both None otherwise. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
+    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
@@ -58,8 +57,6 @@ class Sidecar(Struct, frozen=True):
     cut_steps: frozenset[int]
     steps_per_call: tuple[int, ...]
     evaluations: tuple[RecordedEvaluation, ...]
-    recorded_s: float | None
-    first_step_s: float | None
     started_ns: int | None
     stopped_ns: int | None
     environment: RecordedEnvironment
@@ -88,8 +85,6 @@ class Sidecar(Struct, frozen=True):
 
 
 class _Window(Struct, frozen=True):
-    recorded_seconds: float | None
-    first_step_seconds: float | None
     asked: tuple[RecordedCount, ...]
     edge_steps: tuple[RecordedCount, ...]
     cut_steps: tuple[RecordedCount, ...]
@@ -145,8 +140,6 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         cut_steps=frozenset(file.window.cut_steps),
         steps_per_call=file.window.steps_per_call,
         evaluations=file.window.evaluations,
-        recorded_s=file.window.recorded_seconds,
-        first_step_s=file.window.first_step_seconds,
         started_ns=file.clock.starting.wall_ns,
         stopped_ns=file.clock.stopped.wall_ns,
         environment=RecordedEnvironment(

@@ -1,1 +1,0 @@
-"""Records jobs through profiler servers, and offers one in a script."""
