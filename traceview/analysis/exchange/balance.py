@@ -185,10 +185,11 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
     steps = ledger.steps_of_device
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
     compute_of = {device: _sum(ledger, computes, device) for device in in_use}
+    mean_of = {device: compute_of[device] / (steps[device] or 1) for device in in_use}
+    all_ps, others = fsum(mean_of.values()), len(in_use) - 1
     for device in in_use:
         count = steps[device]
-        others = [compute_of[other] / (steps[other] or 1) for other in in_use if other != device]
-        others_ps = fsum(others) / len(others) if others else 0.0
+        others_ps = (all_ps - mean_of[device]) / others if others else 0.0
         is_compared = count and others
         yield DeviceBalance(
             *trace.identity(device),
@@ -197,9 +198,7 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
             if count and others_ps
             else None,
             waits_ps_per_step=_sum(ledger, waits, device) // count if count else None,
-            waited_for_ps_per_step=waited_for[device] // (count * len(others))
-            if is_compared
-            else None,
+            waited_for_ps_per_step=waited_for[device] // (count * others) if is_compared else None,
             model=hardware_of(trace, device).model,
         )
 
