@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -68,7 +69,7 @@ def open_marker() -> Marker:
     return Marker(import_module(_TRACE).Trace(MARKER))
 
 
-class OneProfile:
+class OneProfile(ABC):
     """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -88,9 +89,9 @@ class OneProfile:
         self._drop(session)
         self._restore()
 
+    @abstractmethod
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
-        raise NotImplementedError
 
     def stop(self) -> None:
         """Stop and write the trace; raises `CaptureError` if that fails."""
@@ -102,10 +103,11 @@ class OneProfile:
         finally:
             self._restore()
 
+    @abstractmethod
     def _export(self, session: Any) -> None:
         """Stop a session, and write what it recorded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop(self, session: Any) -> None:
         """Stop a session, and write nothing."""
 
@@ -140,6 +142,9 @@ class Profiler(OneProfile):
         self._session = session
         self._stand_in(module, native)
         self._plain_markers()
+
+    def _drop(self, session: Any) -> None:
+        """Do nothing: a session of TensorFlow ends with its object."""
 
     def _export(self, session: Any) -> None:
         session.export_to_tb()

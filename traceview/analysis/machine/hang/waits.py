@@ -42,27 +42,28 @@ _SAVING: Final = (
     r"(?:(?:checkpoint|saved_model|training/saving|saving|trainers)/.{0,200}|training/saver|training|"
     r"callbacks/model_checkpoint|callbacks/backup_and_restore|models/model|orbax/.{0,200})\.py"
 )
+_CODE: Final[tuple[tuple[Phase, str, str], ...]] = (
+    ("restore", _SAVING, r"_?(?:restore|load)\w*"),
+    ("checkpoint", _SAVING, r"_?(?:save|write)\w*"),
+    ("input", r"data/ops/iterator_ops\.py", r"(?:__next__|next|_next_internal|get_next\w*)"),
+    ("input", r"distribute/input_lib\.py", r"(?:__next__|get_next\w*|_\w*next\w*)"),
+    ("input", r"ops/data_flow_ops\.py", r"dequeue\w*"),
+    ("input", r"ops/gen_data_flow_ops\.py", r"queue_dequeue\w*"),
+    ("tracing", r"framework/func_graph\.py", r".*"),
+    (
+        "tracing",
+        r"polymorphic_function/tracing_compilation\.py",
+        r"_?(?:trace|create|maybe)\w*",
+    ),
+    ("tracing", r"jax/_src/(?:compiler|interpreters/(?:partial_eval|mlir))\.py", r".*"),
+    ("results", r"jax/_src/array\.py", r"(?:_value|__\w+__)"),
+    ("results", r"jax/_src/api\.py", r"(?:block_until_ready|device_get|effects_barrier)"),
+    ("validation", r"(?:trainer|training)\w*\.py", r"(?:evaluate|predict)"),
+    ("import", r"<frozen importlib\.[^<>]*>", r".*"),
+)
 _PLACES: Final = tuple(
     (phase, re.compile(rf"(?:.*/)?{file}:\d+ in {function}", re.DOTALL))
-    for phase, file, function in (
-        ("restore", _SAVING, r"_?(?:restore|load)\w*"),
-        ("checkpoint", _SAVING, r"_?(?:save|write)\w*"),
-        ("input", r"data/ops/iterator_ops\.py", r"(?:__next__|next|_next_internal|get_next\w*)"),
-        ("input", r"distribute/input_lib\.py", r"(?:__next__|get_next\w*|_\w*next\w*)"),
-        ("input", r"ops/data_flow_ops\.py", r"dequeue\w*"),
-        ("input", r"ops/gen_data_flow_ops\.py", r"queue_dequeue\w*"),
-        ("tracing", r"framework/func_graph\.py", r".*"),
-        (
-            "tracing",
-            r"polymorphic_function/tracing_compilation\.py",
-            r"_?(?:trace|create|maybe)\w*",
-        ),
-        ("tracing", r"jax/_src/(?:compiler|interpreters/(?:partial_eval|mlir))\.py", r".*"),
-        ("results", r"jax/_src/array\.py", r"(?:_value|__\w+__)"),
-        ("results", r"jax/_src/api\.py", r"(?:block_until_ready|device_get|effects_barrier)"),
-        ("validation", r"(?:trainer|training)\w*\.py", r"(?:evaluate|predict)"),
-        ("import", r"<frozen importlib\.[^<>]*>", r".*"),
-    )
+    for phase, file, function in _CODE
 )
 PHASE_WORDS: Final[Mapping[str, str]] = {
     "checkpoint": "a checkpoint is being written",
@@ -165,7 +166,7 @@ def phase_of(hang: Hang, main: HangThread) -> Phase:
         is_below_user = is_below_user and line != main.user_line
         for phase, place in _PLACES:
             if place.fullmatch(line) and (phase != "import" or is_below_user):
-                return phase  # type: ignore[return-value]
+                return phase
     return "step" if hang.step_function is not None else "python"
 
 
