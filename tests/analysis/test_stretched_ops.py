@@ -166,3 +166,34 @@ def test_the_median_is_of_things_with_the_same_key() -> None:
     length = np.array([10, 1, 14, 4, 11, 99, 6, 10], dtype=np.int64)
     assert beyond_median(key, length).tolist() == [0, 0, 3, 2, 0, 0, 0, 0]
     assert beyond_median(key[:0], length[:0]).tolist() == []
+
+
+def test_what_another_replica_waits_meanwhile_is_part_of_the_cost(tmp_path: Path) -> None:
+    """Of six steps two make an op of one replica 20 ms longer; the other one comes to the all-reduce and waits for it."""
+    trace = new_trace(length_ms=1000)
+    reader, worker = (
+        trace.thread("tf_data_iterator_resource", 40),
+        trace.thread("tf_data_private", 50),
+    )
+    executors = trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)
+    for index, step in enumerate(marked_steps(trace, count=6, period_ms=100, marker_ms=100)):
+        step.host("IteratorGetNextOp::DoCompute", 0, WAIT_MS)
+        step.host("Iterator::Root::Prefetch", 0, 10, {"id": 2, "buffer_limit": 2})
+        made = {"id": 3, "parent_id": 2}
+        step.host("Iterator::Root::Prefetch::Map", 0, 99, made, thread=reader)
+        step.host("InstantiatedCapturedFunction::Run", 0, 100, {"id": 900}, thread=worker)
+        step.host("decode:DecodePng", 0, 100, thread=worker)
+        step.host("FunctionRun", WAIT_MS, 100)
+        for replica, thread in enumerate(executors):
+            until_ms = 60 if index % 3 == 2 and replica == 0 else 40
+            step.host(f"replica_{replica}/x:MatMul", WAIT_MS, until_ms, thread=thread)
+            reduce = f"replica_{replica}/CollectiveReduceV2:CollectiveReduceV2"
+            step.host(reduce, until_ms, 90, thread=thread)
+    written = trace.write(tmp_path)
+    sidecar = written.with_name(written.name.replace(".xplane.pb", ".traceview.json"))
+    sidecar.write_text(
+        json.dumps({"schema_version": 1, "cores": {"machine_count": 8, "usable_count": 2}})
+    )
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "input-bound")
+    assert lost_ps(finding) == ms(WAIT_MS) + 2 * ms(20) // 6
+    assert finding.title.startswith("Both replicas wait 16.7 of 100 ms (17%) for input")
