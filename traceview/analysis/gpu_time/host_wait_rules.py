@@ -161,7 +161,8 @@ HOST_BOUND: Final = Rule(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
         f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
         "time of the profiler leaves less than that or half of it. A step that loses a fifth or more to it is called small if it "
-        "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs {ops_per_step_count} ops per step or more outside of any tf.function are named"
+        "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
+        "{ops_per_step_count} ops per step or more outside of any tf.function are named"
     ),
     # 3 ms to call the step and 20 µs per op: healthy steps of 16 ms with four replicas took 3.3 ms for 190 ops, of an LSTM
     # 6.2 ms for 630 (two cores).

@@ -545,10 +545,6 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
     )
 
 
-_EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
-"""What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
-
-
 def _is_short(waits: _Waits) -> bool:
     return waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"]
 
@@ -562,6 +558,10 @@ def _is_usual_dispatch(waits: _Waits) -> bool:
     is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
     count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[waits.device]
     return waits.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
+
+
+_EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
+"""What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
 
 
 def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
