@@ -13,9 +13,16 @@ import pytest
 
 import traceview
 from scripts.real_runs import judge, record
-from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS, WINDOW, StepClock, run_blocks
 from scripts.real_runs.table import PROGRAMS, Program
-from scripts.real_runs.truth import FIRST_COUNTED_STEP, Block, TrueCost, read_blocks, true_cost
+from scripts.real_runs.truth import (
+    RECORDED,
+    UNDISTURBED,
+    Block,
+    TrueCost,
+    read_blocks,
+    true_costs,
+)
 from traceview.analysis.registry import RULES
 from traceview.ledger.states import KEYS
 
@@ -25,44 +32,61 @@ MILLISECOND_NS = 10**6
 
 
 def block(is_slow: bool, *lengths_ms: float) -> Block:
-    """Uncounted steps of a second each, then these, over and over."""
-    early = [1000 * MILLISECOND_NS] * (FIRST_COUNTED_STEP - 1)
-    counted = [round(length * MILLISECOND_NS) for length in lengths_ms] * 4
-    return Block(is_slow, (*early, *counted))
+    """Steps of a second each before the recording, these in it, over and over, and steps of two seconds after it."""
+    recorded = [round(length * MILLISECOND_NS) for length in lengths_ms]
+    count = RECORDED.stop - RECORDED.start
+    recorded *= count // len(recorded)
+    assert len(recorded) == count
+    before = [1000 * MILLISECOND_NS] * RECORDED.start
+    return Block(is_slow, (*before, *recorded, *[2000 * MILLISECOND_NS] * 30))
 
 
-def test_a_cost_is_the_middle_one_of_the_pairs() -> None:
-    blocks = [block(True, 30), block(False, 20), block(True, 60), block(False, 30)]
-    blocks += [block(True, 40), block(False, 30)]
+def test_each_slow_run_has_the_cost_by_the_healthy_ones_beside_it() -> None:
+    blocks = [
+        block(False, 20),
+        block(True, 40),
+        block(False, 24),
+        block(True, 60),
+        block(False, 30),
+    ]
 
-    truth = true_cost(blocks, "median")
+    first, second = true_costs(blocks, "median", RECORDED)
 
-    assert truth.cost_ps == 10 * 10**9
-    assert truth.share == pytest.approx(10 / 30)
-    # Shares 10/40, 10/30, 30/60: a quarter of the way from the middle one to each end.
-    assert truth.spread == pytest.approx((30 / 60 - 10 / 40) / 2)
-    assert truth.is_sure
+    assert (first.cost_ps, second.cost_ps) == (18 * 10**9, 33 * 10**9)
+    assert first.share == pytest.approx(18 / 40)
+    assert first.spread == pytest.approx(4 / 40)
+    assert first.is_sure
+    assert [row.cost_ps for row in true_costs(blocks, "median", UNDISTURBED)] == [0, 0]
 
 
-def test_pairs_that_differ_make_a_cost_unsure() -> None:
-    blocks = [block(True, 40), block(False, 39), block(True, 40), block(False, 10)]
+def test_neighbours_that_differ_make_a_cost_unsure() -> None:
+    (truth,) = true_costs([block(False, 10), block(True, 40), block(False, 39)], "median", RECORDED)
 
-    assert not true_cost(blocks, "median").is_sure
+    assert not truth.is_sure
 
 
 @pytest.mark.parametrize(("statistic", "cost_ms"), [("median", 0), ("mean", 10)])
 def test_a_cost_of_some_steps_shows_in_the_mean(
     statistic: Literal["median", "mean"], cost_ms: int
 ) -> None:
-    truth = true_cost([block(True, 20, 20, 20, 60), block(False, 20, 20, 20, 20)], statistic)
+    blocks = [block(False, 20), block(True, 20, 20, 20, 60), block(False, 20)]
+    (truth,) = true_costs(blocks, statistic, RECORDED)
 
     assert truth.cost_ps == cost_ms * 10**9
     assert truth.is_sure
 
 
-def test_runs_that_do_not_take_turns_are_refused() -> None:
+@pytest.mark.parametrize("turns", [(False, True), (True, False), (False, False, False), ()])
+def test_runs_that_do_not_take_turns_are_refused(turns: tuple[bool, ...]) -> None:
     with pytest.raises(ValueError, match="take turns"):
-        true_cost([block(False, 20), block(True, 30)], "median")
+        true_costs([block(is_slow, 20) for is_slow in turns], "median", RECORDED)
+
+
+def test_the_recorded_steps_are_those_of_the_window() -> None:
+    assert RECORDED.stop - RECORDED.start == WINDOW[1] - WINDOW[0]
+    # The first length is that of the second step.
+    assert RECORDED.start + 2 == WINDOW[0]
+    assert STEPS - 1 - UNDISTURBED.start == 24
 
 
 def test_a_program_writes_the_steps_of_each_run(
@@ -164,23 +188,20 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         assert row.headline in judge.line(row)
 
 
-def test_a_folder_without_recordings_has_no_judgement(tmp_path: Path) -> None:
-    assert list(judge.judge_folder(INPUT, tmp_path)) == []
-
-
 def test_a_folder_of_recordings(tmp_path: Path) -> None:
-    def write_times(path: Path, *runs: tuple[bool, int]) -> None:
-        rows = [{"is_slow": slow, "step_ns": [length] * STEPS} for slow, length in runs]
-        path.write_text(json.dumps(rows), encoding="utf-8")
-
-    for name, is_slow in ((f"{record.SLOW}-1", True), (f"{record.HEALTHY}-1", False)):
+    for name in ("healthy-1", "slow-1", "healthy-2"):
         shutil.copytree(SLOW_INPUT, tmp_path / name)
-        write_times(tmp_path / name / record.STEP_TIMES, (is_slow, 30 if is_slow else 20))
-    write_times(tmp_path / record.STEP_TIMES, (True, 11), (False, 10))
+    recorded, after = RECORDED.stop, STEPS - 1 - RECORDED.stop
+    rows = [
+        {"is_slow": False, "step_ns": [20] * recorded + [10] * after},
+        {"is_slow": True, "step_ns": [30] * recorded + [11] * after},
+        {"is_slow": False, "step_ns": [20] * recorded + [10] * after},
+    ]
+    (tmp_path / record.STEP_TIMES).write_text(json.dumps(rows), encoding="utf-8")
 
     judgements = list(judge.judge_folder(INPUT, tmp_path))
 
-    assert [row.name for row in judgements] == ["any/slow-1", "any/healthy-1"]
+    assert [row.name for row in judgements] == ["any/slow-1", "any/healthy-1", "any/healthy-2"]
     assert judgements[0].truth == TrueCost(10_000, 1 / 3, 0.0)
     assert judgements[0].undisturbed == TrueCost(1000, 1 / 11, 0.0)
 

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("command", choices=("record", "judge"))
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of the recordings")
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs; by default all")
-    parser.add_argument("--repeat", type=int, default=3, help="recordings of each kind")
+    parser.add_argument("--repeat", type=int, default=3, help="slow recordings")
     parser.add_argument("--keep", action="store_true", help="record only what is not there yet")
     options = parser.parse_intermixed_args()
     if unknown := set(options.names) - PROGRAMS.keys():
@@ -29,8 +29,10 @@ def main() -> None:
     programs = [PROGRAMS[name] for name in options.names or PROGRAMS]
     if options.command == "record":
         for program in programs:
-            record(program, options.out / program.name, options.repeat, keeps=options.keep)
-            print(f"{program.name}: recorded", flush=True)
+            folder = options.out / program.name
+            if not (options.keep and folder.exists()):
+                record(program, folder, options.repeat)
+                print(f"{program.name}: recorded", flush=True)
         return
     judgements = []
     for program in programs:

@@ -9,9 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 import traceview
-from scripts.real_runs.record import HEALTHY, SLOW, STEP_TIMES, recorded_blocks
+from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.table import Program
-from scripts.real_runs.truth import RECORDED, TrueCost, read_blocks, true_cost
+from scripts.real_runs.truth import RECORDED, UNDISTURBED, TrueCost, read_blocks, true_costs
 
 WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
@@ -74,7 +74,7 @@ def judge_slow(
     report: traceview.Report,
     truth: TrueCost,
     undisturbed: TrueCost,
-    recording: str = SLOW,
+    recording: str = "slow",
 ) -> Judgement:
     """Judge the report of a slow run."""
     verdict = report.verdict
@@ -128,12 +128,14 @@ def warnings_of(report: traceview.Report) -> tuple[str, ...]:
 
 def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
     """Judge the recordings of one program."""
-    if recordings := sorted(folder.glob(f"{SLOW}-*")):
-        truth = true_cost([*recorded_blocks(folder)], program.statistic, RECORDED)
-        undisturbed = true_cost(read_blocks(folder / STEP_TIMES), program.statistic)
-        for path in recordings:
-            yield judge_slow(program, traceview.analyze(path), truth, undisturbed, path.name)
-    for path in sorted(folder.glob(f"{HEALTHY}-*")):
+    blocks = read_blocks(folder / STEP_TIMES)
+    truths, undisturbed = (
+        true_costs(blocks, program.statistic, steps) for steps in (RECORDED, UNDISTURBED)
+    )
+    for index, (truth, without) in enumerate(zip(truths, undisturbed, strict=True), start=1):
+        path = folder / f"slow-{index}"
+        yield judge_slow(program, traceview.analyze(path), truth, without, path.name)
+    for path in sorted(folder.glob("healthy-*")):
         yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
 
 

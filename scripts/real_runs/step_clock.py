@@ -1,4 +1,4 @@
-"""Measures the steps of a training program by the program's own clock.
+"""Measures the steps of a training program by the program's own clock, and records some of them with traceview.
 
 A program calls `StepClock.step_ended` after each step and hands its training function to `run_blocks`. The environment
 decides what is run:
@@ -6,7 +6,8 @@ decides what is run:
 - `SLOWDOWN`: one letter per training run in this process, `1` with the slowdown and `0` without; `0` by default. Runs in
   turn (`1 0 1 0`) meet the same noise of the machine.
 - `STEP_TIMES`: the file that gets the lengths of the steps, as JSON.
-- `JAX_TRACE`: the folder that gets a profile of the steps `WINDOW`, which JAX itself records.
+- `RECORDINGS`: the folder that gets a recording of the steps `WINDOW` of each run, `healthy-1`, `slow-1`, `healthy-2` and so on.
+- `FRAMEWORK`: what the program trains with, `tensorflow` or `jax`; asked for with `RECORDINGS`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
-from importlib import import_module
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-STEPS: Final = 36
+from traceview.capture.record.framework import framework_of
+from traceview.capture.record.settings import Settings
+from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.window.ranges import StepRange
+
+STEPS: Final = 48
 WINDOW: Final = (8, 20)
 """The first step that is recorded, and the first that is not."""
 
@@ -38,23 +45,34 @@ class StepClock:
     def step_ended(self, batch: int = 0, logs: object = None) -> None:
         """Note the end of a step; a Keras callback passes arguments, which are not used."""
         self.ends_ns.append(time.perf_counter_ns())
-        if folder := os.environ.get("JAX_TRACE"):
-            self._record(folder)
 
-    def _record(self, folder: str) -> None:
-        profiler, (first, last) = import_module("jax.profiler"), WINDOW
-        if len(self.ends_ns) == first:
-            profiler.start_trace(folder)
-        elif len(self.ends_ns) == last:
-            profiler.stop_trace()
+
+class _Recorded(AbstractContextManager[None]):
+    """Records the window of a training run, as `traceview capture` does in the process of a script."""
+
+    def __init__(self, folder: Path) -> None:
+        settings = Settings(folder, StepRange.of(range(*WINDOW)))
+        framework = framework_of(os.environ["FRAMEWORK"])
+        self._watch = StepWatch(settings, print, framework=framework)
+
+    def __enter__(self) -> None:
+        self._watch.capture.prepare()
+        self._watch.hooks.install()
+
+    def __exit__(self, *_: object) -> None:
+        self._watch.hooks.remove()
+        self._watch.finish(is_synchronised=True)
 
 
 def run_blocks(train: Callable[[bool, StepClock], None]) -> None:
     """Call `train(is_slow, clock)` once per letter of `SLOWDOWN`, and write the step times."""
-    blocks = []
+    blocks, counts = [], Counter[str]()
+    folder = os.environ.get("RECORDINGS")
     for letter in os.environ.get("SLOWDOWN", "0").split():
-        clock = StepClock()
-        train(letter == "1", clock)
+        clock, kind = StepClock(), "slow" if letter == "1" else "healthy"
+        counts[kind] += 1
+        with _Recorded(Path(folder) / f"{kind}-{counts[kind]}") if folder else nullcontext():
+            train(letter == "1", clock)
         ends = clock.ends_ns
         # The first step has no end of another one before it.
         lengths = [end - start for start, end in pairwise(ends)]

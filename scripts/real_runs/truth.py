@@ -1,4 +1,4 @@
-"""Computes what a slowdown costs from step times that a program measured itself, without traceview."""
+"""Computes what a slowdown costs from step times by the clock of the program itself."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from msgspec import Struct
 from scripts.real_runs.step_clock import WINDOW
 from scripts.real_runs.table import Statistic
 
-FIRST_COUNTED_STEP: Final = 12
-"""Earlier steps trace, compile and fill buffers. The 24 steps from here on hold whole periods of 3, 4 and 6 steps."""
+RECORDED: Final = slice(WINDOW[0] - 2, WINDOW[1] - 2)
+"""Places in `Block.step_ns`, which begins with the second step, of the steps that a capture records."""
 
-COUNTED: Final = slice(FIRST_COUNTED_STEP - 1, None)
-RECORDED: Final = slice(WINDOW[0] - 1, WINDOW[1] - 1)
-"""Places of the steps in `Block.step_ns`: those that count without the profiler, and those that a capture records."""
+UNDISTURBED: Final = slice(WINDOW[1] + 3, None)
+"""Places of the steps after the recording, when it has been written: 24 steps, which hold whole periods of 3, 4 and 6 steps."""
 
 SURE_RATIO: Final = 0.15
-"""Largest spread of the pairs of runs, as a share of the slow step, at which a cost counts as sure."""
+"""Largest difference by the healthy run before and the one after, as a share of the slow step, at which a cost counts as sure."""
 
 
 class TrueCost(Struct, frozen=True):
-    """What a slowdown costs each step.
+    """What a slowdown costs each step of one slow run.
 
     Attributes:
-        cost_ps: Slow step less healthy step, picoseconds: the middle one of all pairs of runs.
-        share: Cost over the slow step: the middle one of all pairs.
-        spread: Interquartile range of the shares of the pairs; 0 for a single pair.
+        cost_ps: Slow step less the healthy steps before and after, picoseconds.
+        share: Cost over the slow step.
+        spread: How far apart the shares by either healthy run are.
     """
 
     cost_ps: int
@@ -39,7 +38,7 @@ class TrueCost(Struct, frozen=True):
 
     @property
     def is_sure(self) -> bool:
-        """Whether the pairs agree well enough."""
+        """Whether both neighbours agree well enough."""
         return self.spread <= SURE_RATIO
 
 
@@ -69,26 +68,19 @@ def read_blocks(path: Path) -> tuple[Block, ...]:
     return msgspec.json.decode(path.read_bytes(), type=tuple[Block, ...])
 
 
-def true_cost(blocks: Sequence[Block], statistic: Statistic, steps: slice = COUNTED) -> TrueCost:
-    """The cost by pairs of neighbours, a slow run and the healthy one after it, which meet the same load of the machine.
+def true_costs(blocks: Sequence[Block], statistic: Statistic, steps: slice) -> tuple[TrueCost, ...]:
+    """The cost of each slow run by the healthy runs before and after it in the same process, which meet the same load.
 
     The profiler makes some steps longer than others, so that a share of the recorded steps is another one than without
-    it: `steps` says which of the two is meant.
+    it: `steps` says which of the two is meant. Raises `ValueError` unless healthy and slow runs take turns, a healthy one
+    first and last.
     """
-    slow_blocks, healthy_blocks = blocks[::2], blocks[1::2]
-    costs, shares = [], []
-    for slow, healthy in zip(slow_blocks, healthy_blocks, strict=True):
-        if not slow.is_slow or healthy.is_slow:
-            raise ValueError("slow and healthy runs have to take turns")
-        slow_ns = slow.step(statistic, steps)
-        costs.append(slow_ns - healthy.step(statistic, steps))
-        shares.append(costs[-1] / slow_ns)
-    cost_ps = round(statistics.median(costs) * 1000)
-    return TrueCost(cost_ps, statistics.median(shares), _interquartile_range(shares))
-
-
-def _interquartile_range(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
-    return upper - lower
+    turns = [index % 2 == 1 for index in range(len(blocks))]
+    if [block.is_slow for block in blocks] != turns or len(blocks) % 2 == 0:
+        raise ValueError("healthy and slow runs have to take turns, a healthy one first and last")
+    lengths = [block.step(statistic, steps) for block in blocks]
+    costs = []
+    for before, slow, after in zip(lengths[::2], lengths[1::2], lengths[2::2], strict=False):
+        cost = slow - (before + after) / 2
+        costs.append(TrueCost(round(cost * 1000), cost / slow, abs(before - after) / slow))
+    return tuple(costs)
