@@ -6,6 +6,7 @@ from scripts.scenarios import (
     balance,
     collectives,
     copies,
+    dependencies,
     devices,
     gradients,
     headlines,
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Builder] = {
     **input_pipelines.CASES,
     **step_ops.CASES,
     **headlines.CASES,
+    **dependencies.CASES,
 }
 
 __all__ = ["SCENARIOS", "Scenario"]

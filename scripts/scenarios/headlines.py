@@ -616,6 +616,8 @@ HEADLINES: Final[Mapping[str, str]] = {
     "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
     "computes_in_float64": "GPU:0 computes 40.0 of 50.0 ms (80%) in float64, MatMul.",
     "xla_on_cpus": "Both CPUs wait 17.9 of 50.0 ms (36%) between recorded calls.",
+    "the_next_batch_is_prepared": "GPU:0 waits 20.0 of 50.0 ms (40%) for CPU op PyFunc.",
+    "an_event_that_no_list_knows": "GPU:0 waits 18.0 of 50.0 ms (36%) in Build buffer allocations.",
     "tpu_streams_weights": "TPU:0 waits 46.5 of 50.0 ms (93%) for HtoD copies.",
 }
 """The first sentence that a report of the scenario says."""
@@ -648,6 +650,8 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "sixty_four_wait_for_input": (64 * 4 * ms(20.4), 64 * 4 * ms(45.6)),
     # Host ops.
     "slow_profiler": (2 * 8 * ms(0.8), 2 * 8 * ms(10)),
+    "the_next_batch_is_prepared": (4 * ms(20), 4 * ms(50)),
+    "an_event_that_no_list_knows": (4 * ms(18), 4 * ms(50)),
     "small_steps": (10 * 16 * ms(0.1), 10 * ms(6.1)),
     # Communication, of runs without a problem.
     "sixty_four_healthy": (64 * 4 * ms(0.9), 64 * 4 * ms(50)),

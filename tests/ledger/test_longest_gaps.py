@@ -48,9 +48,9 @@ GAPS = {
         Said("GPU:3", 93.960, 44.324, "sync", 0.98, _BLOCKED),
         Said("GPU:7", 94.016, 44.258, "sync", 0.98, _BLOCKED),
         # All calls of `Host Threads/583` lie in events of `py_xla_execute/-1472…`, which allocates for 34.5 ms.
-        Said("GPU:0", 2.076, 43.281, "launch", 0.99, _ALLOCATES),
+        Said("GPU:0", 2.076, 43.281, "host_ops", 0.99, _ALLOCATES),
         Said(
-            "GPU:1", 28.128, 34.223, "launch", 0.66, "PjRtStreamExecutorLoadedExecutable::Execute"
+            "GPU:1", 28.128, 34.223, "host_ops", 0.59, "PjRtStreamExecutorLoadedExecutable::Execute"
         ),
     ),
     # `run_gemms` makes arrays between two calls: in Python of the script, and in small calls of JAX.

@@ -39,6 +39,7 @@ class Shown:
     pipeline: Cover
     scheduling: Cover
     other: Cover
+    unlisted: Cover
 
 
 def _with_driver_lines(threads: list[list[Line]]) -> list[list[Line]]:
@@ -247,6 +248,14 @@ class HostCauses:
                 computing.append(op)
             else:
                 launching.append(op)
+        unknown = [
+            event
+            for event in events
+            if kind_of(event.name) == "other"
+            and id(event) not in piped
+            and not event.name.startswith("$")
+            and "correlation_id" not in event.stats
+        ]
         handing_on = [
             event
             for event in events
@@ -264,13 +273,12 @@ class HostCauses:
             _cover(computing),
             _cover(pipeline),
             _cover(handing_on),
+            _cover(unknown),
             _cover(
                 event
-                for event in events
-                if kind_of(event.name) == "other"
-                and id(event) not in piped
-                and not event.name.startswith("$")
-                and "correlation_id" not in event.stats
+                for event in unknown
+                if event.end - event.start >= SCHEDULING_OP_PS
+                and not any(event.start <= launch.start < event.end for launch in launches)
             ),
         )
 
@@ -285,6 +293,7 @@ class HostCauses:
             _union(shown.pipeline for shown in parts),
             _union(shown.scheduling for shown in parts),
             _union(shown.other for shown in parts),
+            _union(shown.unlisted for shown in parts),
         )
 
     def _async_input(self) -> Cover:
@@ -314,6 +323,11 @@ class HostCauses:
         result += self._peers()
         result += [("host_ops", [own.host_compute]), ("input", [own.pipeline])]
         result += [("host_ops", [others.host_compute, calls])]
+        result.append((self._scheduling(), [own.scheduling]))
+        result.append((self._scheduling(), [others.scheduling, calls]))
+        if self.has_queue:
+            long = [(a, b) for a, b in own.unlisted.spans if b - a > HANDOVER_PS]
+            result.append(("host_ops", [Cover(long), calls]))
         dispatching = _union((own.scheduling, own.launch, calls)).bridged(BACK_TO_BACK_PS)
         result.append((self._scheduling(), [dispatching]))
         python = self.python[thread]
@@ -326,6 +340,8 @@ class HostCauses:
         if self.has_queue:
             result.append(("host_ops", [own.host_compute]))
         result.append(("input", [own.pipeline]))
+        if self.has_queue:
+            result.append(("host_ops", [own.unlisted]))
         result += [(cause, [others.strong[cause]]) for cause in STRONG]
         result.append(("launch", [others.launch]))
         result += self._peers()

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from traceview.base.ids import sorted_unique, unique_inverse
+from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     Int32Array,
     Int64Array,
@@ -40,6 +40,7 @@ from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.strategy.collectives import Collectives
 from traceview.trace.windows import Window
+from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 _STATE_OF_CAUSE: Final = np.array([OF_CAUSE[cause] for cause in Cause], dtype=np.uint8)
@@ -358,7 +359,7 @@ class _Waits:
 
 
 def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
-    spans, op = _cut_at_ops(trace, gaps.device, states, gaps.idle_spans)
+    spans, op = _cut_at_ops(trace, gaps, states)
     gap = gaps.gap[spans.piece]
     state = _STATE_OF_CAUSE[spans.cause]
     by = _late_threads(gaps, states, spans.start_ps, gap)
@@ -376,24 +377,32 @@ def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans
     return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, gaps.after[gap])
 
 
-def _cut_at_ops(
-    trace: Trace, device: int, states: HostStates, spans: IdleSpans
-) -> tuple[IdleSpans, Int32Array]:
-    """The spans, those of host ops cut where another op computes on the host, and the name of that op, `NONE` without one.
+def _cut_at_ops(trace: Trace, gaps: Gaps, states: HostStates) -> tuple[IdleSpans, Int32Array]:
+    """The idle spans, those of host ops cut where another one begins, and the name of each op, `NONE` without one.
 
-    Of several ops the one that began last counts. The ops of replicas are their work.
+    Of several ops that compute on the host the one that began last counts, and without any the event of no known kind on a
+    thread that was late. The ops of replicas are their work.
     """
+    spans = gaps.idle_spans
     computing = spans.cause == Cause.HOST_OPS
     nothing = np.full(spans.piece.size, NONE, dtype=np.int32)
-    if trace.device_list[device].kind == "replica" or not computing.any():
+    if trace.device_list[gaps.device].kind == "replica" or not computing.any():
         return spans, nothing
-    columns, rows = trace.host_columns, states.computing_rows
-    start, end = columns.start_ps[rows], columns.end_ps[rows]
-    own = np.flatnonzero(computing)
-    bounds = sorted_unique(np.concatenate((start, end)))
-    pieces = _cut_spans(spans.start_ps[own], spans.end_ps[own], bounds)
-    row = nesting(start, end).innermost(pieces[0])
-    name = np.append(columns.name[rows], NONE)[row].astype(np.int32)
+    columns, own = trace.host_columns, np.flatnonzero(computing)
+    late = unique_ids(np.append(gaps.thread[gaps.handed], states.caller)).tolist()
+    unlisted = joined([states.unlisted_rows(thread) for thread in late], np.int64)
+    both = states.computing_rows, unlisted
+    edges = [edge[rows] for rows in both for edge in (columns.start_ps, columns.end_ps)]
+    pieces = _cut_spans(
+        spans.start_ps[own], spans.end_ps[own], sorted_unique(np.concatenate(edges))
+    )
+    op, event = (
+        np.append(columns.name[rows], NONE)[
+            nesting(columns.start_ps[rows], columns.end_ps[rows]).innermost(pieces[0])
+        ]
+        for rows in both
+    )
+    name = np.where(op == NONE, event, op).astype(np.int32)
     others = np.flatnonzero(~computing)
     place = np.concatenate((others, own[pieces[2]]))
     cut_start = np.concatenate((spans.start_ps[others], pieces[0]))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FEATURES, ROWS = 128, 512, 5120
+BATCH, FEATURES, ROWS = 128, 512, 6144
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 table = np.random.default_rng(1).standard_normal([ROWS, FEATURES]).tolist()

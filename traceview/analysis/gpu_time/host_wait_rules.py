@@ -110,12 +110,24 @@ LAUNCH_BOUND: Final = Rule(
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
 
+_WHERE_EVENT: Final = (
+    "See which steps have it, and what runs around it: `traceview show gaps LOGDIR --state host_ops`.",
+    "",
+)
+
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
     states=(State.HOST_OPS,),
     title="{who:waits/wait} {loss} for CPU op {op}",
-    meaning="One op of the step runs on the CPU while the device has nothing to do.",
-    starts_at="{limit} of the GPU time idle during one op on the CPU; on hosts with GPUs",
+    titles={"event": "{who:waits/wait} {loss} in {op}"},
+    meaning=(
+        "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
+        "that is no op."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle during one op on the CPU, or one event of no known kind on the launching thread that "
+        f"takes {numbers.time(SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
+    ),
     action="Move it into the input pipeline, `dataset.map(...)`, or take it out of the step.",
     advice=(
         "Or give it a GPU kernel: dtype float32 and a `tf.device('GPU:0')` scope show whether it has one. "
@@ -125,9 +137,11 @@ CPU_HEAVY_OP: Final = Rule(
         "jax": (
             "Take work on the CPU out of the step: `jax.pure_callback`, `jax.debug.print`, and NumPy between calls.",
             "",
-        )
+        ),
+        "event": _WHERE_EVENT,
+        "jax-event": _WHERE_EVENT,
     },
-    notes=_SOME_STEPS,
+    notes={**_SOME_STEPS, "event": "The framework records it under this name before it launches."},
     metrics={**_METRICS, "op": "op"},
     example="GPU:0 waits 13.3 of 61.3 ms (22%) for CPU op PyFunc",
 )

@@ -69,7 +69,7 @@ from traceview.ledger.table import Loss, totals
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
-from traceview.xplane.host_names import op_type
+from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
 
 _LISTED_CALLS: Final = 4
 
@@ -518,11 +518,15 @@ def _of_heavy_ops(
 ) -> Iterator[Finding]:
     for op, rows in heavy.items():
         name = context.trace.names[op]
-        shown = (op_type(name) or name).decode("utf-8", "replace")
+        type_ = op_type(name)
+        key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
         yield from _Waits(context, result, rows).finding(
             CPU_HEAVY_OP,
-            arguments={"op": Ops((shown,))},
+            arguments={"op": Ops(((type_ or name).decode("utf-8", "replace"),))},
             evidence=[Evidence("op", name.decode("utf-8", "replace"), None, "")],
+            title=key,
+            action=key,
+            notes=(key,),
         )
 
 

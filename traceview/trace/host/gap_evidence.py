@@ -31,7 +31,10 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
     Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
     Cause.LAUNCH: (HostNameKind.OP, HostNameKind.OTHER, HostNameKind.DISPATCH),
-    Cause.HOST_OPS: (HostNameKind.OP, HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
+    Cause.HOST_OPS: (
+        *(HostNameKind.OP, HostNameKind.OTHER),
+        *(HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
+    ),
     Cause.DEVICE_WAIT: (HostNameKind.OP,),
 }
 SHOWN_CAUSES: Final = np.array(

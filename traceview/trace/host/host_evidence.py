@@ -41,7 +41,10 @@ _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 
 
 class Evidence(Struct, frozen=True, eq=False):
-    """The time that the events of a set of threads show for each kind of state; `other`: events of no known kind."""
+    """The time that the events of a set of threads show for each kind of state.
+
+    `other`: events of no known kind; `unlisted`: those of them that launch nothing and take longer than scheduling.
+    """
 
     strong: tuple[Layer, ...]
     launch: IntervalSet
@@ -49,6 +52,7 @@ class Evidence(Struct, frozen=True, eq=False):
     pipeline: IntervalSet
     scheduling: IntervalSet
     other: IntervalSet
+    unlisted: IntervalSet
 
 
 class HostEvidence(HostEvents):
@@ -61,6 +65,16 @@ class HostEvidence(HostEvents):
         )
         self._evidence_of: dict[int, Evidence] = {}
         self._computing_of: dict[int, Int64Array] = {}
+        self._unlisted_of: dict[int, Int64Array] = {}
+
+    def unlisted_rows(self, thread: int) -> Int64Array:
+        """The events of a thread of no known kind that launch nothing and take longer than scheduling."""
+        if thread not in self._unlisted_of:
+            rows = self.rows_of_thread(thread)
+            known = self.kind_of(rows) != HostNameKind.OTHER
+            unknown = self._unknown(rows[~known & ~self._is_pipeline(rows)])
+            self._unlisted_of[thread] = self._split_ops(unknown, self._launches_among(rows))[1]
+        return self._unlisted_of[thread]
 
     @cached_property
     def computing_rows(self) -> Int64Array:
@@ -97,6 +111,8 @@ class HostEvidence(HostEvents):
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
         functions = self._rows_with("tf_function_call", rows)
+        unknown = self._unknown(of_model[HostNameKind.OTHER])
+        _, unlisted = self._split_ops(unknown, launches)
         scheduling = (of_model[kind] for kind in _SCHEDULING)
         pipeline = (of_pipeline[kind] for kind in (*_SCHEDULING, HostNameKind.OP))
         evidence = Evidence(
@@ -105,7 +121,8 @@ class HostEvidence(HostEvents):
             host_ops=self._spans(computing),
             pipeline=self._spans(merged_rows(pipeline)),
             scheduling=self._spans(merged_rows((*scheduling, functions))),
-            other=self._spans(self._unknown(of_model[HostNameKind.OTHER])),
+            other=self._spans(unknown),
+            unlisted=self._spans(unlisted),
         )
         return evidence, computing
 

@@ -14,11 +14,12 @@ shares its `id`. At each instant the first of these layers that is open gives th
 
     the caller                                          an executor thread
     1  strong: input, h2d, compile, sync, checkpoint    strong
-    2  strong on executors, in a graph call             launch, then host_ops, then pipeline
+    2  strong on executors, in a graph call             launch, then host_ops, pipeline, unlisted
     3  launch; launch on executors, in a graph call     strong on all executors, then launch
     4  between: outside of step markers                 host_ops on all executors
     5  host_ops, pipeline; on executors, in a call      scheduling on all executors
-    6  scheduling; on executors, in a graph call        holes between two of these
+    6  scheduling; on executors, in a graph call;       holes between two of these
+       unlisted in a graph call
     7  graph calls, and holes between scheduling,       pipeline on all executors
        launches and graph calls
     8  python                                           handover in a graph call, then, on a thread of Python,
@@ -34,6 +35,8 @@ Launch: driver calls that are neither copies nor waits, and ops that make such a
 `SCHEDULING_OP_PS`; also holes of up to `BACK_TO_BACK_PS` between two of these on one thread, in which Python and C++
 code runs that records no event.
 Host_ops: the other ops.
+Unlisted: events of no known kind, under their own names, that make no driver call and take `SCHEDULING_OP_PS` or more, of
+the caller, which hands on work, more than `HANDOVER_PS`. They count as `host_ops`.
 Pipeline: ops and scheduling of the input pipeline on threads of the model. It counts as `input`.
 Scheduling: dispatches, executor loops and calls of a `tf.function`. It counts as `launch`, and so do graph calls and
 holes of up to `BACK_TO_BACK_PS` (6 and 7).
@@ -118,6 +121,8 @@ class HostStates(HostEvidence):
         yield Cause.HOST_OPS, intersection(others.host_ops, called)
         yield self._scheduling, own.scheduling
         yield self._scheduling, intersection(others.scheduling, called)
+        if self._has_queue:
+            yield Cause.HOST_OPS, intersection(_longer_than(own.unlisted, HANDOVER_PS), called)
         dispatched = (own.scheduling, own.launch, called)
         yield self._scheduling, without_holes(joined_spans(dispatched), BACK_TO_BACK_PS)
         if self.runs_python(self.caller):
@@ -130,6 +135,8 @@ class HostStates(HostEvidence):
             yield Cause.LAUNCH, own.launch
             yield Cause.HOST_OPS, own.host_ops
         yield Cause.INPUT, own.pipeline
+        if self._has_queue:
+            yield Cause.HOST_OPS, own.unlisted
         yield from others.strong
         if self._has_queue:
             yield Cause.LAUNCH, others.launch
@@ -176,6 +183,7 @@ class HostStates(HostEvidence):
             pipeline=joined_spans(evidence.pipeline for evidence in threads_),
             scheduling=joined_spans(evidence.scheduling for evidence in threads_),
             other=joined_spans(evidence.other for evidence in threads_),
+            unlisted=joined_spans(evidence.unlisted for evidence in threads_),
         )
 
     @cached_property
@@ -186,8 +194,7 @@ class HostStates(HostEvidence):
         silent = difference(
             self._calls, joined_spans((*recorded, *(layer for _, layer in others.strong)))
         )
-        is_short = silent.end - silent.start <= HANDOVER_PS
-        return union(silent.start[is_short], silent.end[is_short])
+        return difference(silent, _longer_than(silent, HANDOVER_PS))
 
     @cached_property
     def _python_on_executors(self) -> IntervalSet:
@@ -198,3 +205,8 @@ class HostStates(HostEvidence):
             for thread in threads_
             if thread != self.caller and self.runs_python(thread)
         )
+
+
+def _longer_than(spans: IntervalSet, length_ps: int) -> IntervalSet:
+    is_long = spans.end - spans.start > length_ps
+    return union(spans.start[is_long], spans.end[is_long])
