@@ -12,6 +12,7 @@ decides what is run:
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -71,6 +72,9 @@ def run_blocks(train: Callable[[bool, StepClock], None]) -> None:
     for letter in os.environ.get("SLOWDOWN", "0").split():
         clock, kind = StepClock(), "slow" if letter == "1" else "healthy"
         counts[kind] += 1
+        # What earlier runs left behind would make every full garbage collection pause this one.
+        gc.collect()
+        gc.freeze()
         with _Recorded(Path(folder) / f"{kind}-{counts[kind]}") if folder else nullcontext():
             train(letter == "1", clock)
         ends = clock.ends_ns
