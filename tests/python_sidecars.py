@@ -45,8 +45,12 @@ def python_group(
     samples: Sequence[Sample],
     threads: Sequence[dict[str, Any]],
     cpu_us: Sequence[int] | None = None,
+    collections: Sequence[tuple[int, int, int]] = (),
 ) -> dict[str, Any]:
-    """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them."""
+    """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them.
+
+    `collections`: garbage collections, by Unix time and length in nanoseconds, and generation.
+    """
     files: list[str] = []
     functions: list[str] = []
     frames: list[list[int]] = []
@@ -88,6 +92,7 @@ def python_group(
         "threads": list(threads),
         "stacks": compressed(json.dumps(tables).encode()),
         "samples": compressed(columns),
+        "collections": [list(row) for row in collections],
         "cpu": None if cpu_us is None else compressed(struct.pack(f"<{count}q", *cpu_us)),
     }
 

@@ -320,6 +320,13 @@ PROGRAMS: Final = {
             ("python-thread",),
             ("python_thread",),
         ),
+        Program(
+            "loop_collect_garbage",
+            "a full garbage collection after every third step",
+            ("garbage-collection",),
+            ("garbage_collection",),
+            "mean",
+        ),
         Program("loop_parse_single", "records are parsed one by one", _INPUT, ("input",)),
         Program(
             "loop_inverse",

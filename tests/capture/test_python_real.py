@@ -274,6 +274,33 @@ def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> Non
     assert finding.action.startswith("Pass a tensor instead of a Python number")
 
 
+@pytest.mark.parametrize(
+    "collects",
+    [
+        pytest.param("gc.collect()", id="asked for"),
+        pytest.param("kept.append([[number] for number in range(300_000)])", id="by new objects"),
+    ],
+)
+def test_a_garbage_collection_is_named(tmp_path: Path, collects: str) -> None:
+    script = CALLBACK.replace("class Plot", "import gc\nkept = []\nclass Plot")
+    script = script.replace("np.linalg.svd(image)  # slow", collects)
+    report = traceview.analyze(captured(tmp_path, script).run)
+    (finding,) = (row for row in report.findings if row.code == "garbage-collection")
+    assert finding.loss is not None
+    assert finding.loss.states == ("garbage_collection",)
+    assert finding.loss.ratio > 0.1
+
+
+def test_collections_are_timed_in_the_window_alone(tmp_path: Path) -> None:
+    script = CALLBACK.replace("class Plot", "import gc\nknown = [*gc.callbacks]\nclass Plot")
+    script = script.replace("np.linalg.svd(image)  # slow", "gc.collect()")
+    done = captured(tmp_path, script + "\nassert gc.callbacks == known\n")
+    window_ns = done.sidecar["python"]["window_ns"]
+    begun = [start_ns for start_ns, _, _ in done.sidecar["python"]["collections"]]
+    assert len(begun) >= 10
+    assert max(begun) - min(begun) < window_ns
+
+
 def test_without_the_option_there_are_no_samples(tmp_path: Path) -> None:
     done = captured(tmp_path, LOOP, "--without", "python")
     assert done.sidecar["python"] == {"reason": NOT_ASKED}

@@ -25,6 +25,7 @@ STATES = (
         "python",
         "between_calls",
         "python_thread",
+        "garbage_collection",
         "between",
         "evaluation",
         "checkpoint",

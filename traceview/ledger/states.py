@@ -29,16 +29,17 @@ class State(IntEnum):
     PYTHON = 9
     BETWEEN_CALLS = 10
     PYTHON_THREAD = 11
-    BETWEEN = 12
-    EVALUATION = 13
-    CHECKPOINT = 14
-    COMPILE = 15
-    SYNC = 16
-    TURN = 17
-    DEPENDENCY = 18
-    LATENCY = 19
-    NO_WORK = 20
-    UNKNOWN = 21
+    GARBAGE_COLLECTION = 12
+    BETWEEN = 13
+    EVALUATION = 14
+    CHECKPOINT = 15
+    COMPILE = 16
+    SYNC = 17
+    TURN = 18
+    DEPENDENCY = 19
+    LATENCY = 20
+    NO_WORK = 21
+    UNKNOWN = 22
 
     @property
     def key(self) -> str:
@@ -127,6 +128,13 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "bright_white",
         "the thread of the step waited for another thread of Python: for the lock that it held, or for what it makes",
         "for another Python thread",
+    ),
+    State.GARBAGE_COLLECTION: Meaning(
+        "garbage collection",
+        "M",
+        "bright_green",
+        "Python collected garbage and kept its lock meanwhile",
+        "for Python's garbage collector",
     ),
     State.BETWEEN: Meaning(
         "Python between steps",

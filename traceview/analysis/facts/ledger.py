@@ -6,6 +6,7 @@ In this order:
     small ops    the time of ops so short that dispatch is what they cost, where a step runs many of them
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
+    garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
     input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
@@ -213,6 +214,7 @@ def _of_host(
             *_of_replica(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
+            *_collecting(context, host),
             *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
         ]
@@ -320,6 +322,16 @@ def _with_side_work(
 
 
 # Threads of Python beside the step
+
+
+def _collecting(context: Run, host: int) -> list[_Change]:
+    """Time in which Python could not go on, because it collected garbage."""
+    python = context.idle.python.get(host)
+    if python is None:
+        return []
+    among, state = (*_LOCKED, State.BETWEEN), State.GARBAGE_COLLECTION
+    change = partial(recast, spans=python.lines.collections, among=among, state=state)
+    return [partial(change, by=(By.NONE, NONE))]
 
 
 def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:

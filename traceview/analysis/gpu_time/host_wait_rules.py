@@ -515,6 +515,22 @@ PYTHON_THREAD: Final = Rule(
     example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
 )
 
+GARBAGE_COLLECTION: Final = Rule(
+    code="garbage-collection",
+    states=(State.GARBAGE_COLLECTION,),
+    title="{who:waits/wait} {loss} for Python's garbage collector",
+    meaning=(
+        "A full collection visits every object of the process, with TensorFlow about a million, and no thread runs Python "
+        "meanwhile."
+    ),
+    starts_at="{limit} of the GPU time idle for dispatch, launches and Python while Python collects garbage",
+    action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
+    advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
+    notes=_SOME_STEPS,
+    reasons={"": "Python recorded its collections"},
+    example="Both replicas wait 103 of 128 ms (80%) for Python's garbage collector",
+)
+
 RULES: Final = (
     D2H_SYNC,
     LAUNCH_BOUND,
@@ -529,4 +545,5 @@ RULES: Final = (
     BETWEEN_CALLS,
     FIRST_CALL,
     PYTHON_THREAD,
+    GARBAGE_COLLECTION,
 )

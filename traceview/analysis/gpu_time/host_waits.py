@@ -30,6 +30,7 @@ from traceview.analysis.gpu_time.host_wait_rules import (
     CPU_HEAVY_OP,
     D2H_SYNC,
     FIRST_CALL,
+    GARBAGE_COLLECTION,
     HOST_BOUND,
     LAUNCH_BOUND,
     PYTHON_STALL,
@@ -241,7 +242,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
             return None
         return _Waits(context, result, ledger.rows(states=states))
 
-    for rule in (LAUNCH_BOUND, CHECKPOINT_STALL, VALIDATION_STALL):
+    for rule in (LAUNCH_BOUND, CHECKPOINT_STALL, VALIDATION_STALL, GARBAGE_COLLECTION):
         known = waits(*rule.states)
         yield from known.finding(rule) if known else ()
     if sync := waits(State.SYNC):

@@ -122,6 +122,7 @@ _SHOWN_BY_EVENTS: Final = (
     State.CHECKPOINT,
     State.COMPILE,
     State.PYTHON_THREAD,
+    State.GARBAGE_COLLECTION,
 )
 """States whose reason recorded events show; of others a machine that does something else may be the reason."""
 _OF_PERIODS: Final = (State.BETWEEN, State.PYTHON, State.BETWEEN_CALLS)

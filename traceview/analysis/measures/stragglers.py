@@ -48,6 +48,7 @@ _STARTS: Final = (
     State.PYTHON,
     State.BETWEEN_CALLS,
     State.PYTHON_THREAD,
+    State.GARBAGE_COLLECTION,
     State.BETWEEN,
     State.EVALUATION,
     State.CHECKPOINT,

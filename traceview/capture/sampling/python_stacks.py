@@ -14,6 +14,7 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.sampling.garbage import CollectionClock
 from traceview.capture.sampling.python_sampling import INTERVAL_NS, StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
@@ -27,13 +28,15 @@ class PythonListener(WindowListener):
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
     (rounds that were due and not done), `window_ns`,
     `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
-    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one.
+    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one. `collections`: the garbage
+    collections, see `CollectionClock`.
     """
 
     def __init__(self, *, is_wanted: bool = True) -> None:
         self._is_wanted = is_wanted
         self._pid = os.getpid()
         self._sampler: StackSampler | None = None
+        self._collections = CollectionClock()
         self._started_ns = 0
 
     def opened(self, sidecar: Sidecar) -> None:
@@ -50,9 +53,11 @@ class PythonListener(WindowListener):
             lambda: sidecar.state == "recording" and "stopped" not in sidecar.groups["clock"],
         )
         self._sampler.start()
+        self._collections.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Stop, and keep the samples."""
+        self._collections.stop()
         sampler, self._sampler = self._sampler, None
         if sampler is None or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
@@ -61,10 +66,12 @@ class PythonListener(WindowListener):
             sampler.stop()
             clock = sidecar.groups.get("clock", {})
             stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
-            sidecar.add("python", _described(sampler, max(stopped_ns - self._started_ns, 0)))
+            described = _described(sampler, max(stopped_ns - self._started_ns, 0))
+            sidecar.add("python", {**described, "collections": self._collections.spans})
 
     def finished(self) -> None:
         """Stop where the profile failed."""
+        self._collections.stop()
         if self._sampler is not None and os.getpid() == self._pid:
             self._sampler.stop()
 

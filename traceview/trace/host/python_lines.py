@@ -91,12 +91,23 @@ class PythonLines:
         self._recording = recording
         self._host = host
         self._samples = samples
-        since_ns = np.clip(samples.t_ns - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
-        self.time_ps: Int64Array = since_ns * PS_PER_NS + recording.hosts[host].start_ps
+        self._start_ns, self._start_ps = start_ns, recording.hosts[host].start_ps
+        self.time_ps: Int64Array = self._on_clock(samples.t_ns)
         rounds, round_of_sample = unique_inverse(self.time_ps)
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
         self._next_ps: Int64Array = rounds[np.minimum(round_of_sample + 1, rounds.size - 1)]
+
+    def _on_clock(self, t_ns: Int64Array) -> Int64Array:
+        since_ns = np.clip(t_ns - self._start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+        result: Int64Array = since_ns * PS_PER_NS + self._start_ps
+        return result
+
+    @property
+    def collections(self) -> IntervalSet:
+        """When Python collected garbage for long."""
+        start_ns, length_ns = self._samples.collected_ns.T
+        return union(self._on_clock(start_ns), self._on_clock(start_ns + length_ns))
 
     def thread_of(self, line: int) -> int:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""

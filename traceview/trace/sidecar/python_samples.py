@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import RecordedCount
-from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.fields import LARGEST, read_as
 
 _MOST_BYTES: Final = 1 << 26
 """Of a text when unpacked; the largest that traceview writes has a quarter of it."""
 _ROW_BYTES: Final = 16
 _CPU_BYTES: Final = 8
+_COLLECTION_FIELDS: Final = 3
 _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "concurrent/futures/_base.py": ("result", "wait"),
     "multiprocessing/connection.py": ("_poll", "_recv", "wait"),
@@ -56,7 +57,8 @@ class PythonThread(Struct, frozen=True):
 class PythonRecord(Struct, frozen=True):
     """The group of the sidecar. `reason`: why there are no samples. `interval_ns`: how often they were due.
 
-    `cost_ns`: processor time that the sampling took in the `window_ns` of the profile.
+    `cost_ns`: processor time that the sampling took in the `window_ns` of the profile. `collections`: start, length and
+    generation of each long garbage collection.
     """
 
     reason: str | None
@@ -68,6 +70,7 @@ class PythonRecord(Struct, frozen=True):
     stacks: str | None
     samples: str | None
     cpu: str | None
+    collections: tuple[tuple[int, ...], ...]
 
 
 PythonState: TypeAlias = Literal["runs", "waits", "native"]
@@ -105,6 +108,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     `cpu_us`: processor time that the thread had taken so far, negative where that was not recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
     `cost_ratio`: processor time of the sampling over the time sampled, None where it is not known.
+    `collected_ns`: start and length of each long garbage collection, int64 `[k, 2]`.
     """
 
     t_ns: Int64Array
@@ -115,6 +119,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
     cost_ratio: float | None
+    collected_ns: Int64Array
 
     @property
     def count(self) -> int:
@@ -188,6 +193,7 @@ def _joined(
         ),
         stacks=tables.stacks,
         cost_ratio=_cost_ratio(record),
+        collected_ns=_collections(record),
     )
 
 
@@ -196,6 +202,15 @@ def _processor_times(content: bytes, count: int) -> Int64Array:
     if len(content) != _CPU_BYTES * count:
         return np.full(count, -1, dtype=np.int64)
     return np.frombuffer(content, "<i8", count).astype(np.int64)
+
+
+def _collections(record: PythonRecord) -> Int64Array:
+    known = [
+        row[:2]
+        for row in record.collections
+        if len(row) == _COLLECTION_FIELDS and all(0 <= value < LARGEST // 2 for value in row)
+    ]
+    return np.array(known, dtype=np.int64).reshape(-1, 2)
 
 
 def _cost_ratio(record: PythonRecord) -> float | None:
