@@ -146,7 +146,9 @@ def finding(**changes: Any) -> Finding:
         "code": "unused-gpu",
         "severity": "critical",
         "confidence": "high",
-        "evidence": tuple(Evidence("status", "empty", None, f"GPU:{n}") for n in (2, 3, 4, 5)),
+        "evidence": tuple(
+            Evidence("status", "empty", None, f"GPU:{n}", value_is="words") for n in (2, 3, 4, 5)
+        ),
         "devices": ("GPU:2", "GPU:3", "GPU:4", "GPU:5"),
         "loss": loss(2 / 3, "no_work"),
     } | changes
@@ -529,7 +531,7 @@ def full_report() -> Report:
                     "all": Number(4, "step"),
                     "left_out": Number(1),
                 },
-                evidence=(Evidence("used_count", 2, 3, "steps"),),
+                evidence=(Evidence("used_count", 2, 3, ""),),
                 devices=(),
                 loss=None,
             ),

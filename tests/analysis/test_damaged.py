@@ -32,7 +32,7 @@ def test_a_table_of_a_damaged_file_says_so(command: Command, tmp_path: Path) -> 
         done = command("show", name, str(tmp_path), "--salvage")
         assert done.code == 0
         assert done.err.startswith(
-            "traceview: damaged, so events and whole devices may be lost: host0.xplane.pb: byte "
+            "traceview: damaged, so events and whole devices may be lost: host0: damaged at byte "
         )
 
 

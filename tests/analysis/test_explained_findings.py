@@ -47,7 +47,7 @@ def explained_by(findings: list[Finding]) -> dict[str, list[object]]:
 
 def test_a_consequence_stands_in_the_evidence_of_its_cause() -> None:
     cause, consequence = finding("straggler-gpu", "GPU:0"), finding("late-by-turns", "GPU:0")
-    evidence = Evidence("explains", "late-by-turns", None, "")
+    evidence = Evidence("explains", "late-by-turns", None, "", value_is="words")
     expected = replace(cause, evidence=(*cause.evidence, evidence))
     assert with_explained_inside([consequence, cause], RULES) == [expected]
 

@@ -328,8 +328,8 @@ def test_a_later_step_that_traces(tmp_path: Path) -> None:
         finding.title
         == "train_step traced 1 time after the first step: GPU:0 waits 6.67 of 100 ms (6.7%)"
     )
-    assert [(e.value, e.where) for e in finding.evidence[:1]] == [
-        (1, "train_step, 3 since the start")
+    assert [(e.value, e.where, e.detail) for e in finding.evidence[:1]] == [
+        (1, "train_step", "3 since the start")
     ]
 
 
@@ -375,8 +375,8 @@ def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
     finding = found(tmp_path, trace)["checkpoint-stall"]
     assert (finding.severity, finding.confidence) == ("warning", "low")
     assert finding.title == "GPU:0 waits 50.0 of 100 ms (50%) for checkpoints"
-    assert ("longest_gap_ps", "GPU:0, outside of steps") in [
-        (e.metric, e.where) for e in finding.evidence
+    assert ("longest_gap_ps", "GPU:0", "outside of steps") in [
+        (e.metric, e.where, e.detail) for e in finding.evidence
     ]
 
 

@@ -131,7 +131,8 @@ def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> Non
     assert list(findings) == (["gpu-shared"] if shared else [])
     if shared:
         (evidence,) = findings["gpu-shared"].evidence
-        assert (evidence.threshold, evidence.where) == (SHARED_RATIO, "GPU:0, process 4242")
+        assert (evidence.threshold, evidence.where) == (SHARED_RATIO, "GPU:0")
+        assert evidence.detail == "process 4242"
         used = "utilization_ratio" in fields
         assert findings["gpu-shared"].confidence == ("high" if used else "medium")
 
@@ -232,7 +233,8 @@ def test_without_samples_the_result_is_skipped_with_the_reason(tmp_path: Path) -
     reason = "nvidia-ml-py is not installed"
     report = traceview.analyze(written(tmp_path / "absent", source=None, reason=reason))
     assert report.results.outside_view is None
-    assert report.skipped["outside_view"] == reason
+    assert report.skipped["outside_view"] == "no samples"
+    assert report.recorded_reasons == {"outside_view": reason}
 
 
 def test_numbers_of_the_row(tmp_path: Path) -> None:

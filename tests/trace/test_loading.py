@@ -163,7 +163,7 @@ def test_a_link_to_nothing(tmp_path: Path, beside: bool) -> None:
     if beside:
         trace = load(tmp_path)
         assert problems(trace) == [("damaged-file", "gone")]
-        assert "no such file" in trace.problems[0].text
+        assert "no such file" in trace.problems[0].recorded
         assert [host.name for host in trace.hosts] == ["host0"]
     else:
         path.unlink()
@@ -224,7 +224,7 @@ def test_a_host_of_which_nothing_is_readable_is_named(tmp_path: Path) -> None:
     path.with_name("host1.xplane.pb").write_bytes(b"\x1f\x8b gzip")
     trace = load(tmp_path)
     assert problems(trace) == [("damaged-file", "host1")]
-    assert trace.problems[0].text == "host1.xplane.pb: not a trace: gzip data"
+    assert trace.problems[0].sentence == "not readable: not a trace: gzip data"
     assert [(file.name, file.sha256 is None) for file in trace.files] == [
         ("host0.xplane.pb", False),
         ("host1.xplane.pb", True),

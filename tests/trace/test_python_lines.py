@@ -301,7 +301,7 @@ def test_what_is_damaged_is_a_problem_and_nothing_else_is_lost(
 ) -> None:
     report = analyzed(tmp_path, GROUP | damage)
     assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
-    assert "python" in report.capture.problems[0].text
+    assert "python" in report.capture.problems[0].recorded
     assert report.results.idle is not None
     assert {gap.python for gap in report.results.idle.devices[0].gaps} == {None}
 

@@ -100,9 +100,9 @@ def test_fields_of_another_type_are_left_out_and_named_once(tmp_path: Path) -> N
     assert report.capture.hosts[0].overhead_ratio is None
     (problem,) = report.capture.problems
     assert (problem.code, problem.host, report.capture.quality) == ("sidecar-fields", "host0", "ok")
-    assert problem.text == (
-        "the sidecar has values of the wrong type or size in versions.cuda, strategy, batch.global, "
-        "overhead.ratio, window.asked and 2 more; these were left out"
+    assert problem.sentence == (
+        "the sidecar has values of the wrong type or size; these were left out: versions.cuda, strategy, "
+        "batch.global, overhead.ratio, window.asked and 2 more"
     )
 
 

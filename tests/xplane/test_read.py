@@ -385,7 +385,7 @@ def test_a_damaged_line_leaves_the_others_readable(tmp_path: Path) -> None:
     (problem,) = [
         p for p in traceview.load(path, salvage=True).problems if p.code == "damaged-file"
     ]
-    assert problem.text == f"a.xplane.pb: byte {offset}: {reason}"
+    assert problem.sentence == f"damaged at byte {offset}: {reason}"
 
 
 def test_damaged_metadata_keeps_what_can_be_parsed(tmp_path: Path) -> None:

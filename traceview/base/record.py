@@ -21,20 +21,22 @@ LARGEST: Final = (1 << 63) - 1
 TextKind: TypeAlias = Literal[
     "activity",
     "argument",
+    "axis",
     "bus",
     "device",
+    "event",
     "file",
     "function",
     "host",
     "kernel",
     "line",
     "message",
-    "metric",
     "model",
     "module",
     "op",
     "path",
     "run",
+    "sentence",
     "setting",
     "slice",
     "stage",
@@ -48,6 +50,7 @@ TextKind: TypeAlias = Literal[
 """What a text can name or be; redaction hides the whole of a text without a kind."""
 
 _TEXT_KIND: Final = "text_kind"
+_KIND_FIELD: Final = "kind_field"
 _ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
 
 
@@ -69,6 +72,11 @@ def one_of(*words: str) -> Meta:
 def text_kind(name: TextKind) -> Meta:
     """What a text names; redaction treats it accordingly."""
     return Meta(extra={_TEXT_KIND: name})
+
+
+def kind_in(field: str) -> Meta:
+    """A text of which another field of the record says what it names."""
+    return Meta(extra={_KIND_FIELD: field})
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
@@ -98,8 +106,14 @@ Activity: TypeAlias = Annotated[str, text_kind("activity")]
 Argument: TypeAlias = Annotated[str, text_kind("argument")]
 """An argument of a command line."""
 
+AxisName: TypeAlias = Annotated[str, text_kind("axis")]
+"""An axis of a mesh."""
+
 DeviceKey: TypeAlias = Annotated[str, text_kind("device")]
 """A device, `GPU:3`, with its host in front in a run of several hosts."""
+
+EventName: TypeAlias = Annotated[str, text_kind("event")]
+"""An event of a host, or several that are inside of each other."""
 
 FileName: TypeAlias = Annotated[str, text_kind("file")]
 FunctionName: TypeAlias = Annotated[str, text_kind("function")]
@@ -110,10 +124,7 @@ Key: TypeAlias = Annotated[str, Meta(pattern=KEY)]
 
 KernelName: TypeAlias = Annotated[str, text_kind("kernel")]
 Message: TypeAlias = Annotated[str, text_kind("message")]
-"""What the profiler, the system or a library says: recorded text, in which redaction leaves words that are ours, too."""
-
-MetricName: TypeAlias = Annotated[str, text_kind("metric")]
-"""The key of a number in the report."""
+"""What the profiler, the system or a library says; redaction leaves codes of errors in it."""
 
 ModelName: TypeAlias = Annotated[str, text_kind("model")]
 """A model of GPU."""
@@ -122,6 +133,12 @@ OpName: TypeAlias = Annotated[str, text_kind("op")]
 OpType: TypeAlias = Annotated[str, text_kind("type")]
 PathName: TypeAlias = Annotated[str, text_kind("path")]
 RunName: TypeAlias = Annotated[str, text_kind("run")]
+Sentence: TypeAlias = Annotated[str, text_kind("sentence")]
+"""A sentence that a rule makes of typed arguments; redaction has it made again of theirs."""
+
+Setting: TypeAlias = Annotated[str, text_kind("setting")]
+"""The name or the value of a setting; redaction leaves numbers and public words."""
+
 SliceName: TypeAlias = Annotated[str, text_kind("slice")]
 """A stage of an input pipeline, an op or a kernel."""
 
@@ -140,12 +157,17 @@ ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]
 
 VersionText: TypeAlias = Annotated[str, text_kind("version")]
 Words: TypeAlias = Annotated[str, text_kind("words")]
-"""A word or a sentence of ours. Recorded names in it are those of other fields; redaction hides any other."""
+"""A word or a sentence of ours, with numbers and keys of ours and no recorded name; redaction leaves it as it is."""
 
 
-def kind_of_text(extra: Mapping[str, Any] | None) -> TextKind | None:
-    """The kind in what `msgspec.inspect` gives as `extra` of a text; None where nothing says what it is."""
-    kind: TextKind | None = (extra or {}).get(_TEXT_KIND)
+def kind_of_text(extra: Mapping[str, Any] | None, record: Record | None = None) -> TextKind | None:
+    """The kind in what `msgspec.inspect` gives as `extra` of a text; None where nothing says what it is.
+
+    `record`: has the text, and where another field says the kind, that field.
+    """
+    known = extra or {}
+    field = known.get(_KIND_FIELD)
+    kind: TextKind | None = getattr(record, field, None) if field else known.get(_TEXT_KIND)
     return kind
 
 

@@ -95,12 +95,12 @@ def report_of(
     def is_wanted(topic: Analysis[Any]) -> bool:
         return not is_for_screen or topic.name in _ON_SCREEN or topic.can_lead(context)
 
-    results, skipped = _results(context, is_wanted)
+    results, skips = _results(context, is_wanted)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
     findings = _findings(context, [topic for topic in TOPICS if is_wanted(topic)])
     if lanes:
-        results, skipped = _with_lanes(context, results, skipped, findings)
+        results, skips = _with_lanes(context, results, skips, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
     chosen = tuple(
         finding
@@ -115,9 +115,10 @@ def report_of(
         windows=_windows(loaded, context.selection),
         verdict=verdict,
         results=results,
-        skipped=skipped,
+        skipped={name: skip.reason for name, skip in skips.items()},
         findings=chosen,
         left_out_findings=tuple(finding.code for finding in findings if finding not in chosen),
+        recorded_reasons={name: skip.recorded for name, skip in skips.items() if skip.recorded},
         command=reproducing(
             str(loaded.logdir),
             loaded.run,
@@ -142,10 +143,10 @@ _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", 
 
 def _results(
     context: Context, is_wanted: Callable[[Analysis[Any]], bool]
-) -> tuple[Results, dict[str, str]]:
+) -> tuple[Results, dict[str, Skipped]]:
     """The result of every topic that is wanted, and why those that are absent are."""
     records: dict[str, Any] = {}
-    skipped: dict[str, str] = {}
+    skipped: dict[str, Skipped] = {}
     with computed_beside(context, is_wanted):
         for topic in for_first_thread(ANALYSES):
             if is_wanted(topic):
@@ -155,18 +156,18 @@ def _results(
         if not isinstance(result, Skipped):
             records[topic.name] = result
         elif result.reason:
-            skipped[topic.name] = result.reason
+            skipped[topic.name] = result
     return Results(**records), skipped
 
 
 def _with_lanes(
-    context: Context, results: Results, skipped: dict[str, str], findings: Sequence[Finding]
-) -> tuple[Results, dict[str, str]]:
+    context: Context, results: Results, skipped: dict[str, Skipped], findings: Sequence[Finding]
+) -> tuple[Results, dict[str, Skipped]]:
     """The results with what a timeline draws; the steps that findings are about are drawn in full detail."""
     detailed = detailed_steps(results.steps, findings) if results.steps else frozenset()
     drawn = lane_topic.lanes_of(context, context.result(idle.ANALYSIS), detailed)
     if isinstance(drawn, Skipped):
-        return results, {**skipped, lane_topic.ANALYSIS.name: drawn.reason}
+        return results, {**skipped, lane_topic.ANALYSIS.name: drawn}
     return replace(results, lanes=drawn), skipped
 
 

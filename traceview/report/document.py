@@ -23,7 +23,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.vocabulary import SEVERITIES, STATES, TERMS
 from traceview.report.command import FOLDER
-from traceview.report.model import Report
+from traceview.report.model import Report, reasons
 from traceview.report.summary import Invocation, summary_of
 
 _LINKED_DEVICES: Final = 8
@@ -203,7 +203,7 @@ def view_of(
             },
             "capture": report.capture,
         },
-        skipped=report.skipped,
+        skipped=reasons(report),
         findings=report.findings,
         window_start_ps={window.host: window.start_ps for window in report.windows},
         outliers=outliers.shown,

@@ -17,9 +17,11 @@ from traceview.base.record import (
     Hostname,
     Integer,
     Key,
+    Message,
     PathName,
     Record,
     RunName,
+    Sentence,
     Share,
     VersionText,
     Words,
@@ -100,11 +102,11 @@ class Verdict(Record, frozen=True):
         unknown_ratio: Share of the GPU time without a known cause; null without any.
     """
 
-    headline: Words
+    headline: Sentence
     status: VerdictStatus
     finding: Key | None = None
     severity: Severity | None = None
-    action: Words = ""
+    action: Sentence = ""
     arguments: dict[Key, Argument] = field(default_factory=dict)
     sentences: tuple[Key, ...] = ()
     loss: FindingLoss | None = None
@@ -127,6 +129,7 @@ class Report(Record, frozen=True):
         verdict: The answer in one sentence.
         results: Results by topic; null where there is none, with the reason in skipped.
         skipped: Name of a topic to the reason why it has no result.
+        recorded_reasons: Name of a topic to what the capture says of that.
         findings: What is wrong, what costs most of the GPU time first.
         left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
@@ -142,6 +145,7 @@ class Report(Record, frozen=True):
     skipped: dict[Words, Words]
     findings: tuple[Finding, ...]
     left_out_findings: tuple[Key, ...] = ()
+    recorded_reasons: dict[Words, Message] = field(default_factory=dict)
     command: tuple[Words, ...] = ()
 
 
@@ -169,6 +173,15 @@ def devices_of(report: Report | None) -> str:
 NOT_SAVED: Final = "not in the saved report"
 _ON_REQUEST: Final = ("lanes",)
 """Results that only a page has."""
+
+
+def reasons(report: Report) -> dict[str, str]:
+    """By topic why it has no result, with what the capture says of that."""
+    recorded = report.recorded_reasons
+    return {
+        name: f"{reason}: {recorded[name]}" if name in recorded else reason
+        for name, reason in report.skipped.items()
+    }
 
 
 def why_absent(report: Report, topic: str) -> str:

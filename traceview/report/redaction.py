@@ -1,47 +1,47 @@
 """Makes a report that may leave the house: the same numbers, and no name that shows whose they are.
 
-The type of a field decides (`traceview.base.record`): a name becomes a pseudonym of its kind, a word of a closed list or a
-checksum stays as it is. The sentences of findings are made of arguments, which have such types. In a sentence of ours and in a
-message of the profiler known names are replaced, and only the words stay that traceview itself writes. A text without such a
-type is hidden as a whole.
+The type of a field decides (`traceview.base.record`): a name becomes a pseudonym of its kind, a text of ours, a word of a
+closed list or a checksum stays as it is, and all else is hidden as a whole. Rules make the sentences of findings again, of
+the redacted arguments; of a finding without a rule they are hidden.
 
 Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
-iterators, models of GPUs, PCI addresses, versions, times, and the checksums of the files, by which their owner can find
-them.
+iterators, models of GPUs, codes of errors, PCI addresses, versions, times, and the checksums of the files, by which their
+owner can find them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar, cast
 
 from msgspec import inspect
 from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
-from traceview.report.pseudonyms import SENTENCES, Pseudonyms
+from traceview.report.pseudonyms import Pseudonyms
 from traceview.report.verdict import with_sentences
 
 R = TypeVar("R", bound=Record)
 
-_Hide: TypeAlias = Callable[[TextKind | None, str], str]
-
 _LOGDIR_PLACE: Final = 2
 """`traceview report LOGDIR …`"""
-
-_KIND_OF_VALUE: Final[Mapping[str, TextKind]] = {"--run": "run"}
 
 
 def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
     """The report with a pseudonym for every name, the same one for the same name everywhere.
 
-    `names`: those of other reports that are shown with it. The sentences of findings are made again from their arguments.
+    `names`: those of other reports that are shown with it.
     """
     names = names or Pseudonyms()
     hidden = _redacted(report, names)
-    return with_sentences(replace(hidden, command=tuple(_command(names, report.command))))
+    verdict = hidden.verdict
+    if report.verdict.finding is None:
+        # Numbers and words of ours, as no finding leads.
+        verdict = replace(verdict, headline=report.verdict.headline)
+    command = tuple(_command(names, report.command))
+    return with_sentences(replace(hidden, verdict=verdict, command=command))
 
 
 def redacted_record(record: R) -> R:
@@ -50,49 +50,47 @@ def redacted_record(record: R) -> R:
 
 
 def _redacted(record: R, names: Pseudonyms) -> R:
-    def learn(kind: TextKind | None, text: str) -> str:
-        return text if kind in SENTENCES else names.shown(kind, text)
-
-    whole = inspect.type_info(type(record))
-    # First all names, so that a sentence is known to hold one that only a later field has.
-    _with_texts(record, whole, learn)
-    return cast("R", _with_texts(record, whole, names.shown))
+    return cast("R", _with_pseudonyms(record, inspect.type_info(type(record)), names))
 
 
-def _command(names: Pseudonyms, command: tuple[str, ...]) -> list[str]:
-    """The command line: the program, its options and their plain values stay."""
-    before = ("", *command)
-    return [
-        names.shown(
-            "path" if place == _LOGDIR_PLACE else _KIND_OF_VALUE.get(before[place], "words"),
-            argument,
-        )
-        for place, argument in enumerate(command)
-    ]
+def _command(names: Pseudonyms, command: tuple[str, ...]) -> Iterator[str]:
+    """The command line: all but the log directory and the run is ours."""
+    for place, (before, argument) in enumerate(zip(("", *command), command, strict=False)):
+        is_path, is_run = place == _LOGDIR_PLACE, before == "--run"
+        yield names.shown("path" if is_path else "run" if is_run else "words", argument)
 
 
-def _with_texts(value: Any, type_: inspect.Type, hide: _Hide, kind: TextKind | None = None) -> Any:
-    """The value with what `hide` makes of each of its texts, in the order of the fields."""
+def _with_pseudonyms(
+    value: Any,
+    type_: inspect.Type,
+    names: Pseudonyms,
+    record: Record | None = None,
+    kind: TextKind | None = None,
+) -> Any:
+    """The value with what stands for each of its texts. `record`: has the value; `kind`: of the text that it is."""
+
+    def part(value: Any, type_: inspect.Type, kind: TextKind | None = None) -> Any:
+        return _with_pseudonyms(value, type_, names, record, kind)
+
     if isinstance(type_, inspect.Metadata):
-        return _with_texts(value, type_.type, hide, kind_of_text(type_.extra))
+        return part(value, type_.type, kind_of_text(type_.extra, record))
     if isinstance(type_, inspect.UnionType):
         type_ = next((member for member in type_.types if _is_of(value, member)), type_)
         if not isinstance(type_, inspect.UnionType):
-            return _with_texts(value, type_, hide)
+            return part(value, type_)
     if isinstance(value, str):
-        return value if _is_of_closed_form(value, type_) else hide(kind, value)
+        return value if _is_of_closed_form(value, type_) else names.shown(kind, value)
     if isinstance(type_, inspect.StructType) and isinstance(value, Record):
         parts = {
-            field.name: _with_texts(getattr(value, field.name), field.type, hide)
+            field.name: _with_pseudonyms(getattr(value, field.name), field.type, names, value)
             for field in type_.fields
         }
         return replace(value, **parts)
     if isinstance(type_, inspect.VarTupleType):
-        return tuple(_with_texts(item, type_.item_type, hide) for item in value)
+        return tuple(part(item, type_.item_type) for item in value)
     if isinstance(type_, inspect.DictType):
         return {
-            _with_texts(key, type_.key_type, hide): _with_texts(item, type_.value_type, hide)
-            for key, item in value.items()
+            part(key, type_.key_type): part(item, type_.value_type) for key, item in value.items()
         }
     return value
 

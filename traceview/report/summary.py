@@ -199,7 +199,7 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
         yield f"Capture: {capture.quality}"
         remark_count = len(capture.problems)
     else:
-        yield phrase(f"Capture: {capture.quality}, ", Token(problem.text))
+        yield phrase(f"Capture: {capture.quality}, ", Token(problem.sentence))
         remark_count = len(capture.problems) - 1
     if steps is None:
         yield "no steps found"

@@ -19,7 +19,18 @@ from msgspec.structs import replace
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.location import Location
-from traceview.base.record import Count, Hostname, Integer, Picoseconds, Record, Words, one_of
+from traceview.base.record import (
+    Count,
+    Hostname,
+    Integer,
+    Key,
+    Picoseconds,
+    Record,
+    TextKind,
+    Words,
+    kind_in,
+    one_of,
+)
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
@@ -147,11 +158,20 @@ class Problem(Record, frozen=True):
         code: Stable name of the kind of problem.
         text: The problem in one sentence.
         host: Host with the problem; null if it concerns all hosts.
+        recorded: What it is about, or what the file or the system says; empty where the text says all.
+        recorded_is: What that is.
     """
 
-    code: Words
+    code: Key
     text: Words
     host: Hostname | None = None
+    recorded: Annotated[str, kind_in("recorded_is")] = ""
+    recorded_is: TextKind = "message"
+
+    @property
+    def sentence(self) -> str:
+        """The text with what was recorded."""
+        return f"{self.text}: {self.recorded}" if self.recorded else self.text
 
 
 class HostClock(Record, frozen=True):

@@ -241,7 +241,9 @@ class Follower:
 
 def _damage(trace: Trace) -> str:
     """Why a file of the run is cut off, as one is that is being copied; empty if none is."""
-    return next((problem.text for problem in trace.problems if problem.code == "damaged-file"), "")
+    return next(
+        (problem.sentence for problem in trace.problems if problem.code == "damaged-file"), ""
+    )
 
 
 def _is_readable_in_part(files: RunFiles) -> bool:

@@ -392,9 +392,7 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
 def _serial(context: Context, result: Balance) -> Finding | None:
     if not result.is_serial or result.concurrency_ratio is None:
         return None
-    keys = [row.device for row in result.devices]
     in_use = devices_in_use(context.trace, context.selection, context.activities)
-    where = numbers.listed(keys)
     return SERIAL.of_rows(
         context,
         context.ledger.rows(states=(State.TURN,)),
@@ -406,9 +404,9 @@ def _serial(context: Context, result: Balance) -> Finding | None:
                 "concurrency_ratio",
                 result.concurrency_ratio,
                 OF_CHANCE_RATIO * (result.chance_ratio or 0.0),
-                where,
+                "",
             ),
-            Evidence("chance_ratio", result.chance_ratio or 0.0, None, where),
+            Evidence("chance_ratio", result.chance_ratio or 0.0, None, ""),
         ),
     )
 
@@ -425,7 +423,14 @@ def _mixed(result: Balance) -> Finding | None:
     return MIXED.finding(
         arguments=arguments,
         evidence=[
-            Evidence("hardware", _words(group), None, device)
+            Evidence(
+                "hardware",
+                group.model or "not recorded",
+                None,
+                device,
+                _details(group),
+                value_is="model" if group.model else "words",
+            )
             for group in result.hardware
             for device in group.devices
         ],
@@ -450,14 +455,13 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
     return 0 < own <= max(others, default=0)
 
 
-def _words(hardware: Hardware) -> str:
+def _details(hardware: Hardware) -> str:
     clock = hardware.clock_max_hz
     parts = [
-        hardware.model,
         None if hardware.core_count is None else f"{hardware.core_count} cores",
         None if clock is None else f"{clock / 1e6:.0f} MHz",
     ]
-    return ", ".join(part for part in parts if part) or "not recorded"
+    return ", ".join(filter(None, parts))
 
 
 # The section

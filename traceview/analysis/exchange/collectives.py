@@ -18,6 +18,7 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
+    ReductionPath,
     reduction_paths,
     reduction_rows,
 )
@@ -186,7 +187,7 @@ def _of_layers(context: Context, rows: BoolArray, layers: LayerCollectives) -> F
         confidence=("low", "cpu") if is_on_cpu else ("high", ""),
         evidence=(
             Evidence("layer_collective_count", layers.per_step, None, ""),
-            *(Evidence("layer", scope, None, "") for scope in scopes[:1]),
+            *(Evidence("layer", scope, None, "", value_is="op") for scope in scopes[:1]),
         ),
         title="norm" if layers.is_batch_norm else "",
         notes=("calls",),
@@ -292,14 +293,17 @@ def _off_gpu(context: Context) -> Finding | None:
         evidence=[
             evidence
             for host, path in paths.items()
-            for evidence in (
-                Evidence("path", path.path or "", None, trace.hosts[host].name),
-                *(Evidence("path_op", op, None, trace.hosts[host].name) for op in path.ops),
-            )
+            for evidence in _of_path(path, trace.hosts[host].name)
         ],
         title="" if place == "cpu" else "one",
         notes=(place, *((first.cause,) if first.cause else ())),
     )
+
+
+def _of_path(path: ReductionPath, host: str) -> Iterator[Evidence]:
+    yield Evidence("path", path.path or "", None, host, value_is="words")
+    for op in path.ops:
+        yield Evidence("path_op", op, None, host, value_is="op")
 
 
 # Section

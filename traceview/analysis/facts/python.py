@@ -79,9 +79,8 @@ class PythonShare(Record, frozen=True):
     @property
     def evidence(self) -> Evidence:
         """The line, and how sure it is."""
-        return Evidence(
-            PYTHON_LINE, self.line, None, f"{numbers.share(self.ratio)} of the sampled time"
-        )
+        of_time = f"{numbers.share(self.ratio)} of the sampled time"
+        return Evidence(PYTHON_LINE, self.line, None, "", of_time, value_is="line")
 
 
 class HostPython(Struct, frozen=True, eq=False):

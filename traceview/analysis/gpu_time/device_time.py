@@ -185,7 +185,7 @@ def _of_idle_gpus(
     """How many of the GPUs they are, and the memory that they hold."""
     noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
     arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
-    evidence = [Evidence("status", row.status, None, row.device) for row in rows]
+    evidence = [Evidence("status", row.status, None, row.device, value_is="words") for row in rows]
     held = {row.device: row.memory_held_bytes or 0 for row in rows}
     held = {device: size for device, size in held.items() if size >= HELD_BYTES}
     if held:
@@ -212,7 +212,7 @@ def _not_recorded(
     if replica_count is None or replica_count <= computing_count:
         return None
     known = _of_idle_gpus(rows, gpus)
-    shown = Evidence("least_replica_count", replica_count, computing_count, "names of ops")
+    shown = Evidence("least_replica_count", replica_count, computing_count, "", "names of ops")
     return UNUSED_GPU.finding(
         arguments={**known["arguments"], "replicas": Number(replica_count, "replica")},
         confidence=("medium", "replicas"),

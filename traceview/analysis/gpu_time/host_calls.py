@@ -148,10 +148,9 @@ class Retraced(Struct, frozen=True):
     traced_by: tuple[str, ...]
 
     @property
-    def where(self) -> str:
-        """The function, and how often it was traced since the start of the process."""
-        known = self.tracing_count
-        return self.function if known is None else f"{self.function}, {known} since the start"
+    def since_start(self) -> str:
+        """How often it was traced since the start of the process; empty where that is not known."""
+        return "" if self.tracing_count is None else f"{self.tracing_count} since the start"
 
 
 def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:

@@ -63,7 +63,6 @@ from traceview.analysis.rules.words import (
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
-from traceview.document.vocabulary import thread_words
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss, totals
@@ -194,9 +193,9 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
             return
         device, gap = longest
         where = "outside of steps" if gap.step is None else f"step {gap.step}"
-        yield Evidence("longest_gap_ps", gap.duration_ps, None, f"{device}, {where}")
+        yield Evidence("longest_gap_ps", gap.duration_ps, None, device, where)
         if gap.host_event is not None:
-            yield Evidence("host_event", gap.host_event, None, thread_words(gap.thread))
+            yield _event("host_event", gap.host_event, gap)
 
     @cached_property
     def is_affected(self) -> BoolArray:
@@ -341,11 +340,14 @@ def _between_calls(waits: _Waits) -> Iterator[Finding]:
         _, gap = longest
         events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
         around = [
-            Evidence(metric, event, None, thread_words(gap.thread))
-            for metric, event in events.items()
-            if event is not None
+            _event(metric, event, gap) for metric, event in events.items() if event is not None
         ]
     yield from waits.finding(BETWEEN_CALLS, evidence=around, unsure="unseen")
+
+
+def _event(metric: str, event: str, gap: Gap) -> Evidence:
+    """An event of the thread that a gap is of."""
+    return Evidence(metric, event, None, gap.thread or "", value_is="event", where_is="thread")
 
 
 def _between_steps(waits: _Waits) -> Iterator[Finding]:
@@ -415,7 +417,13 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         arguments={"thread": Threads((longest.thread,)), "line": Line(longest.python.line)},
         evidence=(
             *(
-                Evidence("lock_kept_ratio", thread.kept_ps / window_ps, None, thread.thread)
+                Evidence(
+                    "lock_kept_ratio",
+                    thread.kept_ps / window_ps,
+                    None,
+                    thread.thread,
+                    where_is="thread",
+                )
                 for thread, window_ps in threads
             ),
             longest.python.evidence,
@@ -468,7 +476,14 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
             "times": Number(sum(call.count for call in retraced), "time"),
         },
         evidence=[
-            Evidence("traced_call_count", call.count, None, call.where)
+            Evidence(
+                "traced_call_count",
+                call.count,
+                None,
+                call.function,
+                call.since_start,
+                where_is="function",
+            )
             for call in retraced[:_LISTED_CALLS]
         ],
         action=key,
@@ -494,7 +509,7 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
         confidence=("high", "constants"),
         evidence=(
             Evidence("constant_copy_count", call.copy_count, None, lost.devices[0]),
-            Evidence("kernel_count", call.kernel_count, None, "all devices"),
+            Evidence("kernel_count", call.kernel_count, None, "", "all devices"),
         ),
     )
 
@@ -524,7 +539,15 @@ def _of_heavy_ops(
         yield from _Waits(context, result, rows).finding(
             CPU_HEAVY_OP,
             arguments={"op": Ops(((type_ or name).decode("utf-8", "replace"),))},
-            evidence=[Evidence("op", name.decode("utf-8", "replace"), None, "")],
+            evidence=[
+                Evidence(
+                    "op",
+                    name.decode("utf-8", "replace"),
+                    None,
+                    "",
+                    value_is="event" if key else "op",
+                )
+            ],
             title=key,
             action=key,
             notes=(key,),

@@ -149,13 +149,13 @@ def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
                 "all": Number(result.count, "step"),
                 "left_out": Number(result.count - used_count),
             },
-            evidence=[Evidence("used_count", used_count, least_count, "steps")],
+            evidence=[Evidence("used_count", used_count, least_count, "")],
             title="" if used_count else "none",
         )
     if result.method not in _EXPLICIT_METHODS:
         yield NO_STEP_MARKER.finding(
             arguments={"count": Number(result.count, "step")},
-            evidence=[Evidence("method", result.method, None, "steps")],
+            evidence=[Evidence("method", result.method, None, "", value_is="words")],
             title=result.method,
             notes=("inferred",),
         )
@@ -164,7 +164,7 @@ def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
 def diagnose_absent(_: Context) -> Finding:
     """A trace in which no step is found."""
     return NO_STEP_MARKER.finding(
-        evidence=[Evidence("method", "none", None, "steps")],
+        evidence=[Evidence("method", "none", None, "", value_is="words")],
         notes=("none",),
     )
 
@@ -209,9 +209,9 @@ def diagnose_unsteady(
         if on_cpu
         else ("medium", "measured"),
         evidence=(
-            Evidence("slow_step_count", len(slow.numbers), None, "steps"),
-            Evidence("slow_step_ps", slow.slow_ps, None, "steps"),
-            Evidence("usual_step_ps", slow.usual_ps, None, "steps"),
+            Evidence("slow_step_count", len(slow.numbers), None, ""),
+            Evidence("slow_step_ps", slow.slow_ps, None, ""),
+            Evidence("usual_step_ps", slow.usual_ps, None, ""),
         ),
         devices=lost.devices,
         steps=slow.numbers,

@@ -212,7 +212,11 @@ def _hosts(hosts: Sequence[HostCapture]) -> Hosts:
 
 
 def _errors(hosts: Sequence[HostCapture]) -> list[Evidence]:
-    return [Evidence("error", error, None, host.host) for host in hosts for error in host.errors]
+    return [
+        Evidence("error", error, None, host.host, value_is="message")
+        for host in hosts
+        for error in host.errors
+    ]
 
 
 def _no_gpu_plane(trace: Trace, hosts: Sequence[str]) -> Iterator[Finding]:
@@ -236,7 +240,10 @@ def _duplicate(file: SourceFile) -> Finding:
     names = (file.name, file.duplicate_of or "")
     return DUPLICATE_HOST_FILE.finding(
         arguments={"files": Files(names)},
-        evidence=[Evidence("sha256", file.sha256 or "", None, " and ".join(names))],
+        evidence=[
+            Evidence("sha256", file.sha256 or "", None, name, value_is="words", where_is="file")
+            for name in names
+        ],
     )
 
 
@@ -251,7 +258,7 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
         trace.hosts[device.host].name for device in trace.device_list if device.kind != "replica"
     }
     for host, places in damage.items():
-        is_cut_off = any("cut off" in place.text for place in places)
+        is_cut_off = any("cut off" in place.recorded for place in places)
         is_unread = host in unread
         yield DAMAGED_FILE.finding(
             title="unread" if is_unread else "" if is_cut_off else "damaged",
@@ -262,7 +269,12 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
                 "places": Number(len(places), "place"),
                 **({"files": Files((unread[host],))} if is_unread else {}),
             },
-            evidence=[Evidence("damage", place.text, None, host) for place in places],
+            evidence=[
+                Evidence(
+                    "damage", place.recorded, None, host, place.text, value_is=place.recorded_is
+                )
+                for place in places
+            ],
         )
 
 
@@ -276,7 +288,8 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
                 "all": Number(len(tasks) + host_count, "process"),
             },
             evidence=[
-                Evidence("role", task, None, "TF_CONFIG") for task in tasks[:NAMED_STEPS_OR_TASKS]
+                Evidence("role", task, None, "", "TF_CONFIG", value_is="task")
+                for task in tasks[:NAMED_STEPS_OR_TASKS]
             ],
         )
 
@@ -452,7 +465,7 @@ def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
     shown = result.problems[: BRIEF_PROBLEMS if view.is_brief else view.most_rows]
     has_several_hosts = len(result.hosts) > 1
     sentences = [
-        problem.text + (f" (host {problem.host})" if has_several_hosts and problem.host else "")
+        problem.sentence + (f" (host {problem.host})" if has_several_hosts and problem.host else "")
         for problem in shown
     ]
     more = len(result.problems) - len(shown)

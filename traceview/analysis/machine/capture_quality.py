@@ -18,6 +18,7 @@ from traceview.base.record import (
     Record,
     Share,
     TaskName,
+    Words,
 )
 from traceview.base.text import enumerated
 from traceview.document import numbers
@@ -109,7 +110,7 @@ class HostCapture(Record, frozen=True):
     warnings: tuple[Message, ...]
     overhead_ratio: float | None = None
     clock_inversion_count: Count = 0
-    tracer_levels: dict[Message, Integer] | None = None
+    tracer_levels: dict[Words, Integer] | None = None
     role: TaskName | None = None
     clock: HostClock | None = None
     missing_steps: tuple[Integer, ...] = ()
@@ -147,12 +148,17 @@ def compute(trace: Trace) -> Capture:
     of_steps = frozenset(missing_tasks(trace.hosts))
     missing_workers = tasks_without_file(trace)
     others = [task for task in unrecorded_tasks(trace.hosts) if task not in of_steps]
-    lacks = "of the cluster was not recorded"
-    apart = f"{lacks}; it makes no step together with the others"
+    lacks = "a task of the cluster was not recorded"
+    apart = f"{lacks}, which makes no step together with the others"
     problems = (
         *trace.problems,
-        *(Problem("missing-host", f"{task} {lacks}") for task in missing_workers),
-        *(Problem("unrecorded-task", f"{task} {apart}") for task in others),
+        *(Problem("missing-host", lacks, None, str(task), "task") for task in missing_workers),
+        *(Problem("unrecorded-task", apart, None, str(task), "task") for task in others),
+        *(
+            Problem("profiler-error", "the profiler reports an error", host.name, error)
+            for host in trace.hosts
+            for error in host.errors
+        ),
         *(
             Problem(code, text, host.name)
             for index, host in enumerate(trace.hosts)
@@ -225,7 +231,6 @@ def _host_problems(
     if host.dropped_event_count:
         events = numbers.plural(host.dropped_event_count, "event")
         yield "events-dropped", f"the tracer dropped {events}"
-    yield from (("profiler-error", text) for text in host.errors)
     if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
         share = numbers.share(capture.unlinked_ratio)
         yield "unlinked-kernels", f"{share} of the kernels have no recorded launch"

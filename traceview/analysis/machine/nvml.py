@@ -93,7 +93,7 @@ class NvmlRow(Record, frozen=True):
     throttled_ratio: Share | None
     throttle_reasons: dict[Words, Share]
     other_processes: tuple[OtherProcess, ...] | None
-    others_unknown: Words | None
+    others_unknown: Message | None
 
 
 class Nvml(Record, frozen=True):
@@ -132,7 +132,10 @@ def compute(trace: Trace) -> Nvml | Skipped:
             name = f"{host.name}/{key}" if len(trace.hosts) > 1 else key
             rows.append(_row(host, name, gpu))
     if not rows:
-        return Skipped("; ".join(dict.fromkeys(absent.values())) or "no host")
+        known = "; ".join(
+            dict.fromkeys(reason for reason in absent.values() if reason != NOT_SAMPLED)
+        )
+        return Skipped("no samples", known) if known else Skipped(NOT_SAMPLED)
     return Nvml(tuple(rows), absent)
 
 
@@ -341,10 +344,10 @@ def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
 
 def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
     for process in sharers(row):
-        where = row.device if process.pid is None else f"{row.device}, process {process.pid}"
+        which = "" if process.pid is None else f"process {process.pid}"
         for metric, value in _shares(process):
             if value is not None and value >= SHARED_RATIO:
-                yield Evidence(metric, value, SHARED_RATIO, where)
+                yield Evidence(metric, value, SHARED_RATIO, row.device, which)
 
 
 def _shares(process: OtherProcess) -> tuple[tuple[str, float | None], ...]:
@@ -400,7 +403,7 @@ def _throttled_evidence(row: NvmlRow) -> tuple[Evidence, Evidence]:
     )
     return (
         Evidence("throttled_ratio", row.throttled_ratio or 0, THROTTLED_RATIO, row.device),
-        Evidence("throttle_reasons", reasons, None, row.device),
+        Evidence("throttle_reasons", reasons, None, row.device, value_is="words"),
     )
 
 

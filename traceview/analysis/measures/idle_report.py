@@ -19,8 +19,8 @@ from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import (
     Activity,
     Count,
+    EventName,
     Integer,
-    Message,
     Picoseconds,
     Record,
     Share,
@@ -75,10 +75,10 @@ class Gap(Record, frozen=True):
     after: Activity | None
     step: Integer | None
     thread: ThreadName | None
-    host_event: Message | None
-    host_outer: Message | None = None
-    previous_event: Message | None = None
-    next_event: Message | None = None
+    host_event: EventName | None
+    host_outer: EventName | None = None
+    previous_event: EventName | None = None
+    next_event: EventName | None = None
     python: SourceLine | None = None
     python_inner: SourceLine | None = None
     python_ratio: Share | None = None

@@ -77,6 +77,14 @@ SHOWN_OPS: Final = 4
 """Op names that are given as evidence."""
 
 _COLLECTIVE_TYPE: Final = re.compile(rb"Collective(?!Init|AssignGroup)\w+")
+_CROSS_DEVICE_OPS: Final = (
+    "CollectiveAllReduce",
+    "HierarchicalCopyAllReduce",
+    "NcclAllReduce",
+    "ReductionToOneDevice",
+)
+"""Classes of TensorFlow; the name of any other one is of the script."""
+
 _NCCL_TYPE: Final = re.compile(rb"_?Nccl\w+")
 _INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
 _GATHER_TYPE: Final = re.compile(rb"Collective(?=\w*Gather)\w+")
@@ -376,4 +384,6 @@ class _Recognition:
 
     def _configured(self) -> str | None:
         operations = self._sidecar.environment.strategy.cross_device_ops if self._sidecar else None
-        return f"the strategy uses {operations}" if operations else None
+        if operations not in _CROSS_DEVICE_OPS:
+            return "the strategy has cross-device ops of the script" if operations else None
+        return f"the strategy uses {operations}"

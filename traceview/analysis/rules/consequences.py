@@ -34,7 +34,10 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
             findings[place],
             evidence=(
                 *findings[place].evidence,
-                *(Evidence(EXPLAINS, code, None, "") for code in explained.get(place, ())),
+                *(
+                    Evidence(EXPLAINS, code, None, "", value_is="words")
+                    for code in explained.get(place, ())
+                ),
             ),
         )
         for place in kept

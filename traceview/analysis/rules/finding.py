@@ -12,11 +12,13 @@ from traceview.base.record import (
     Hostname,
     Integer,
     Key,
-    MetricName,
     Picoseconds,
     Record,
+    Sentence,
     Share,
+    TextKind,
     Words,
+    kind_in,
     one_of,
 )
 from traceview.ledger.states import KEYS as STATE_KEYS
@@ -33,9 +35,10 @@ LEAST_SHOWN_RATIO: Final = 0.001
 
 
 class Skipped(Struct, frozen=True):
-    """A result that could not be computed, and why."""
+    """A result that could not be computed, and why. `recorded`: what the file says of that."""
 
     reason: str
+    recorded: str = ""
 
 
 class OfDevice(Record, frozen=True):
@@ -59,13 +62,19 @@ class Evidence(Record, frozen=True):
         metric: Name of the value; its ending gives the unit.
         value: What was measured.
         threshold: Where the finding starts; null where mere presence counts.
-        where: Device, host, file, step or time that it was measured on.
+        where: Name of the device, or of the host, thread or line of Python, that it was measured on.
+        detail: Which part of that: a step, a process; or how it was measured.
+        value_is: What a value that is text names: words for one of ours; null for a number.
+        where_is: What the place names; device for a host, too.
     """
 
-    metric: MetricName
-    value: int | float | Words
+    metric: Key
+    value: int | float | Annotated[str, kind_in("value_is")]
     threshold: int | float | None
-    where: Words
+    where: Annotated[str, kind_in("where_is")]
+    detail: Words = ""
+    value_is: TextKind | None = None
+    where_is: TextKind = "device"
 
 
 class FindingLoss(Record, frozen=True):
@@ -118,11 +127,11 @@ class Finding(Record, frozen=True):
     severity: Severity
     confidence: Confidence
     evidence: tuple[Evidence, ...]
-    title: Words = ""
-    explanation: Words = ""
-    action: Words = ""
-    advice: Words = ""
-    confidence_reason: Words = ""
+    title: Sentence = ""
+    explanation: Sentence = ""
+    action: Sentence = ""
+    advice: Sentence = ""
+    confidence_reason: Sentence = ""
     loss: FindingLoss | None = None
     arguments: dict[Key, Argument] = field(default_factory=dict)
     sentences: tuple[Key, ...] = ()

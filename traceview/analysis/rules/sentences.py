@@ -14,10 +14,7 @@ from traceview.base.text import shell_path, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, phrase
-from traceview.document.vocabulary import SEVERITIES, look_of
-
-_OF_ALL: Final = "steps"
-"""Evidence about all steps names no place."""
+from traceview.document.vocabulary import SEVERITIES, look_of, thread_words
 
 _SHOWN_EVIDENCE: Final = 6
 _OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
@@ -115,8 +112,8 @@ def evidence_phrase(evidence: Sequence[Evidence], rule: Rule | None) -> Phrase:
 
     A place that all values share is named once.
     """
-    places = {row.where for row in evidence if _has_place(row)}
-    shared = places.pop() if len(places) == 1 and all(map(_has_place, evidence)) else None
+    places = {_place(row) for row in evidence}
+    shared = places.pop() if len(places) == 1 else ""
     metrics: dict[tuple[str, str], dict[Phrase, list[str]]] = {}
     for row in evidence:
         limit = (
@@ -125,11 +122,10 @@ def evidence_phrase(evidence: Sequence[Evidence], rule: Rule | None) -> Phrase:
             else f", limit {numbers.measured(row.metric, row.threshold)}"
         )
         wheres = metrics.setdefault((_metric(row.metric, rule), limit), {})
-        where = row.where if _has_place(row) and shared is None else ""
-        wheres.setdefault(_value(row, rule), []).append(where)
+        wheres.setdefault(_value(row, rule), []).append("" if shared else _place(row))
     sentences = [_of_metric(*key, values) for key, values in metrics.items()]
     hidden_count = len(sentences) - _SHOWN_EVIDENCE
-    parts: list[Phrase | str] = [] if shared is None else [(Token(shared, "device"),), ": "]
+    parts: list[Phrase | str] = [(Token(shared, "device"),), ": "] if shared else []
     for place, sentence in enumerate(sentences[:_SHOWN_EVIDENCE]):
         parts += ["; ", sentence] if place else [sentence]
     return phrase(*parts, f"; and {hidden_count} more" if hidden_count > 0 else None)
@@ -152,8 +148,11 @@ def _of_metric(words: str, limit: str, values: Mapping[Phrase, Sequence[str]]) -
     return (*parts, Token(limit)) if limit else tuple(parts)
 
 
-def _has_place(row: Evidence) -> bool:
-    return row.where not in ("", _OF_ALL)
+def _place(row: Evidence) -> str:
+    """`GPU:0, step 3`; empty for what holds everywhere."""
+    is_thread = row.where_is == "thread" and row.where
+    where = thread_words(row.where) if is_thread else row.where
+    return ", ".join(filter(None, (where, row.detail)))
 
 
 def _metric(metric: str, rule: Rule | None) -> str:

@@ -32,7 +32,6 @@ from traceview.base.record import (
     StageName,
     TaskName,
     ThreadName,
-    Words,
     one_of,
 )
 from traceview.document import numbers
@@ -369,16 +368,6 @@ class Models(_Names, frozen=True, tag="models"):
     names: tuple[ModelName, ...]
 
 
-class Settings(_Names, frozen=True, tag="settings"):
-    """Options of a program.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[Words, ...]
-
-
 class StateName(Record, frozen=True, tag="state", tag_field="is"):
     """A state of a device.
 
@@ -413,7 +402,6 @@ Argument: TypeAlias = (
     | Tasks
     | Files
     | Models
-    | Settings
     | StateName
 )
 """What a template is filled with. The type says what it is: how it is printed, and whether redaction replaces it."""

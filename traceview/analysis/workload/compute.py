@@ -544,7 +544,7 @@ def _of_ops(
         arguments=arguments,
         confidence=confidence,
         keeps_waiting=rule is not FLOAT64,
-        evidence=[Evidence("op_type", type_, None, "") for type_ in types],
+        evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
     )
 
 
@@ -602,7 +602,10 @@ def _optimizer(context: Context, rows: BoolArray, devices: _Devices) -> Finding 
                 Evidence("compute_ratio", ops.compute_ratio, None, row.device)
                 for row, ops in devices
             ),
-            *(Evidence("op_type", type_, None, row.device) for type_ in most.op_types),
+            *(
+                Evidence("op_type", type_, None, row.device, value_is="type")
+                for type_ in most.op_types
+            ),
         ],
         action="sparse" if row.updates_sparse else "",
     )
@@ -612,7 +615,7 @@ def _evidence(devices: _Devices) -> list[Evidence]:
     return [
         *(Evidence("op_count", ops.count, None, row.device) for row, ops in devices),
         *(
-            Evidence("op_type", type_, None, row.device)
+            Evidence("op_type", type_, None, row.device, value_is="type")
             for row, ops in devices
             for type_ in ops.op_types
         ),

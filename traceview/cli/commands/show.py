@@ -166,7 +166,7 @@ def _warn(trace: Trace) -> None:
     """Say on standard error what the rows lack because a file is damaged."""
     for problem in trace.problems:
         if problem.code == "damaged-file":
-            damage = f"damaged, so events and whole devices may be lost: {problem.text}"
+            damage = f"damaged, so events and whole devices may be lost: {problem.host}: {problem.sentence}"
             typer.echo(f"traceview: {sanitize(damage)}", err=True)
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
+from traceview.base.record import TextKind
 from traceview.base.sweeping import SWEEPS
 from traceview.base.timing import stage
 from traceview.store.address import location_of
@@ -49,7 +50,8 @@ def load(
     problems = [
         Problem(
             "newer-run-unreadable",
-            f"run {other.name} is newer and not readable, so this one was read: {other.reason}",
+            "a newer run is not readable, so this one was read",
+            recorded=f"{other.name}: {other.reason}",
         )
         for other in passed_over
     ]
@@ -133,14 +135,14 @@ class _Hosts:
                 problems += part.problems
             elif file.failure:
                 self._add_file(path, file, 0)
-                self._add_problem("damaged-file", f"{path.name}: {file.failure.text}", path)
+                self._add_problem("damaged-file", "not readable", path, file.failure.text)
         if first_error and not whole_count:
             raise first_error
 
     def _add_duplicate(self, path: Location, file: HostFile, original: str) -> None:
         self._add_file(path, file, 0, original)
-        text = f"{path.name} has the same bytes as {original}; it was counted once"
-        self._add_problem("duplicate-host-file", text, path)
+        text = "two files have the same bytes; they were counted once"
+        self._add_problem("duplicate-host-file", text, path, original, "file")
 
     def _add_file(
         self, path: Location, file: HostFile, event_count: int, duplicate_of: str | None = None
@@ -151,8 +153,10 @@ class _Hosts:
             SourceFile(path, path.name, host, file.bytes, digest, event_count, duplicate_of)
         )
 
-    def _add_problem(self, code: str, text: str, path: Location) -> None:
-        self._problems.append(Problem(code, text, host_of(path)))
+    def _add_problem(
+        self, code: str, text: str, path: Location, recorded: str, kind: TextKind = "message"
+    ) -> None:
+        self._problems.append(Problem(code, text, host_of(path), recorded, kind))
 
 
 def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:
@@ -161,5 +165,6 @@ def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:
         try:
             yield read_hang(path)
         except TraceFormatError as error:
-            text = f"{path.name}: {error.reason}"
-            problems.append(Problem("hang-unreadable", text, path.name.partition(".")[0]))
+            host = path.name.partition(".")[0]
+            text = "a report of a hang is not readable"
+            problems.append(Problem("hang-unreadable", text, host, f"{path.name}: {error.reason}"))

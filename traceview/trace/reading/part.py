@@ -327,14 +327,14 @@ class _PartReader:
         )
         start, stop = profile_times(environment)
         for fault in space.faults:
-            self.problem("damaged-file", f"{space.path.name}: byte {fault.offset}: {fault.reason}")
+            self.problem("damaged-file", f"damaged at byte {fault.offset}", fault.reason)
         lines_of = space.take_lines()
         repeated = len(space.repeated)
         if repeated:
             self.problem(
                 "repeated-lines",
-                f"{space.path.name} holds {repeated} streams and threads twice, as if the file was appended to "
-                "itself; they were counted once",
+                f"the file holds {repeated} streams and threads twice, as if it was appended to itself; they were "
+                "counted once",
             )
         event_count = sum(line.columns.metadata_id.size for lines in lines_of for line in lines)
         origin = start if start is not None else _smallest_absolute_stamp(lines_of)
@@ -365,31 +365,33 @@ class _PartReader:
             tracer_levels=tracer_levels(environment),
         )
 
-    def problem(self, code: str, text: str) -> None:
-        self.problems.append(Problem(code, text, self.host))
+    def problem(self, code: str, text: str, recorded: str = "") -> None:
+        self.problems.append(Problem(code, text, self.host, recorded))
 
     def sidecar(self) -> Sidecar | None:
         try:
             sidecar = read_sidecar(self.space.path)
         except SidecarError as error:
-            self.problem("sidecar-unreadable", str(error))
+            self.problem("sidecar-unreadable", "the sidecar cannot be read", str(error))
             return None
         if sidecar is not None and sidecar.wrong_fields:
-            self.problem("sidecar-fields", _wrong_fields(sidecar.wrong_fields))
+            text = "the sidecar has values of the wrong type or size; these were left out"
+            self.problem("sidecar-fields", text, enumerated(sidecar.wrong_fields, _NAMED_FIELDS))
         return sidecar
 
     def add_plane(self, plane: Plane, table: PlaneTable) -> None:
         if table.negative_duration_count:
             self.problem(
                 "negative-duration",
-                f"{table.negative_duration_count} events of {_text(plane.name)} end before they "
-                "start; they count as zero length",
+                f"{table.negative_duration_count} events end before they start; they count as zero length",
+                _text(plane.name),
             )
         if table.misplaced_line_count:
             self.problem(
                 "damaged-file",
-                f"{table.misplaced_line_count} lines of {_text(plane.name)} begin more than {MAX_HOURS} hours "
-                "before or after the profile; they were left out",
+                f"{table.misplaced_line_count} lines begin more than {MAX_HOURS} hours before or after the profile; "
+                "they were left out",
+                _text(plane.name),
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
@@ -456,11 +458,6 @@ def _dropped(warnings: tuple[bytes, ...]) -> int:
     """The number of events that the tracer reports as dropped; two stages may report the same text."""
     notices = {w[w.find(_DROP_NOTICE) :] for w in warnings if _DROP_NOTICE in w}
     return sum(int(n[:18]) for notice in notices for n in _DROPPED.findall(notice))
-
-
-def _wrong_fields(fields: tuple[str, ...]) -> str:
-    named = enumerated(fields, _NAMED_FIELDS)
-    return f"the sidecar has values of the wrong type or size in {named}; these were left out"
 
 
 def _text(name: bytes) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from traceview.base.record import (
     Argument,
+    AxisName,
     DeviceKey,
     Integer,
     Message,
     ModelName,
     Record,
     RecordedCount,
+    Setting,
     TaskName,
     VersionText,
 )
@@ -87,12 +89,12 @@ class StrategySetup(Record, frozen=True):
         missing: Name of each field that could not be read to the recorded reason.
     """
 
-    class_: Message | None
-    found_by: Message | None
+    class_: Setting | None
+    found_by: Setting | None
     replicas: RecordedCount | None
     devices: tuple[DeviceKey, ...] | None
     parameter_devices: tuple[DeviceKey, ...] | None
-    cross_device_ops: Message | None
+    cross_device_ops: Setting | None
     packs: RecordedCount | None
     bytes_per_pack: RecordedCount | None
     missing: dict[Message, Message]
@@ -116,7 +118,7 @@ class BatchSize(Record, frozen=True):
 
     global_: RecordedCount | None
     per_replica: RecordedCount | None
-    found_by: Message | None
+    found_by: Setting | None
     missing: dict[Message, Message]
 
 
@@ -142,7 +144,7 @@ class PrecisionSettings(Record, frozen=True):
         policy: Keras module to its mixed-precision policy.
     """
 
-    policy: dict[Message, Message] | None
+    policy: dict[Setting, Setting] | None
 
 
 class XlaSettings(Record, frozen=True):
@@ -152,7 +154,7 @@ class XlaSettings(Record, frozen=True):
         auto_jit: off, or the level of automatic compilation.
     """
 
-    auto_jit: Message | None
+    auto_jit: Setting | None
 
 
 class DeviceDetails(Record, frozen=True):
@@ -175,7 +177,7 @@ class PhysicalDevice(Record, frozen=True):
         memory_growth: Whether TensorFlow allocates memory as needed.
     """
 
-    type: Message | None
+    type: Setting | None
     details: DeviceDetails | None
     logical_devices: RecordedCount | None
     memory_growth: bool | None
@@ -263,7 +265,7 @@ class CompiledArgument(Record, frozen=True):
         mesh: Axis of the mesh to its size.
     """
 
-    mesh: dict[Message, Integer] | None
+    mesh: dict[AxisName, Integer] | None
 
 
 class CompiledFunction(Record, frozen=True):
@@ -317,7 +319,7 @@ class RecordedEnvironment(Record, frozen=True):
     precision: PrecisionSettings
     xla: XlaSettings
     jax: JaxSetup
-    variables: dict[Message, Message] | None
+    variables: dict[Setting, Setting] | None
     devices: DeviceSettings
     cores: ProcessorCores
     links: GpuLinks

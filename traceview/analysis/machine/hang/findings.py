@@ -201,7 +201,14 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
     if waits.end == "worker":
         said = any(worker.state != "silent" for worker in absent)
         shown = [
-            Evidence("silent_ns", worker.silent_ns or 0, None, f"{worker.task}, {worker.state}")
+            Evidence(
+                "silent_ns",
+                worker.silent_ns or 0,
+                None,
+                worker.task,
+                worker.state,
+                where_is="task",
+            )
             for worker in absent[:4]
         ]
         return (
@@ -212,7 +219,12 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
             shown,
         )
     if waits.end == "device":
-        shown = [Evidence("has_come", "no", None, part.device or part.op) for part in late[:4]]
+        shown = [
+            Evidence("has_come", "no", None, part.device, value_is="words")
+            if part.device
+            else Evidence("has_come", "no", None, part.op, value_is="words", where_is="op")
+            for part in late[:4]
+        ]
         return "device", "device", ["device"], ("high", "profile"), shown
     if waits.end == "gpu":
         shown = [
@@ -230,7 +242,9 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
         shown = [
             Evidence("waited_ns", hang.waited_ns, hang.limit_ns, hang.host)
             if hang.waited_ns is not None
-            else Evidence("threads", "stacks that faulthandler wrote", None, hang.host)
+            else Evidence(
+                "threads", "stacks that faulthandler wrote", None, hang.host, value_is="words"
+            )
         ]
         return "lock", "", ["native"], ("medium", "native"), shown
     thread = waits.thread
@@ -239,7 +253,12 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
     notes += [wait] if wait else []
     notes += ["workers"] if waits.end == "python" and "tasks" in arguments else []
     notes += ["input"] if "input" in waits.end else []
-    shown = [Evidence("wait", wait or "not known", None, thread.name if thread else hang.host)]
+    does = wait or "not known"
+    shown = [
+        Evidence("wait", does, None, thread.name, value_is="words", where_is="thread")
+        if thread
+        else Evidence("wait", does, None, hang.host, value_is="words")
+    ]
     # That a step waits for its input is concluded: only the wait of a main thread in an iterator is seen.
     is_seen = wait is not None and not (waits.end == "thread-of-input" and hang.step_function)
     return waits.end, "", notes, ("high" if is_seen else "medium", "thread"), shown

@@ -1,8 +1,6 @@
-"""Knows the words that identify nobody: those of traceview's own sentences, of TensorFlow's ops, and of libraries' kernels.
+"""Knows the names that identify nobody, of each kind of thing that a field can name: ops, stages, kernels, errors, settings.
 
-Every word that traceview writes into a report is in `public_words.txt`, which `python -m scripts.public_words` makes from
-the code. A word that is not there came from a trace. A word that is missing is hidden, never shown. A kernel is of a library
-if its name begins as the library's names do and every word in it is one that such libraries use.
+A kernel is of a library if its name begins as the library's names do and every word in it is one that such libraries use.
 """
 
 from __future__ import annotations
@@ -12,18 +10,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-AROUND: Final = "()[]{}<>\"'`.,;:!?…=|"
-"""Characters around a word that do not belong to it."""
-
-_VERSION: Final = re.compile(r"(?:V\d+)?$")
-_AFTER_TYPE: Final = re.compile(r"(?:_\d+|Op::(?:Do)?Compute)$")
-_INDEXED: Final = re.compile(r"\[\d+\]$")
-
-
-@cache
-def public_words() -> frozenset[str]:
-    """Words of traceview, in lower case."""
-    return _stored("public_words.txt")
+_VERSION: Final = re.compile(r"(?:V[0-9]+)?$")
+_AFTER_TYPE: Final = re.compile(r"(?:_[0-9]{1,6}|Op::(?:Do)?Compute)$")
+_INDEXED: Final = re.compile(r"\[[0-9]{1,6}\]$")
 
 
 @cache
@@ -48,6 +37,12 @@ def tensile_keys() -> frozenset[str]:
 def error_words() -> frozenset[str]:
     """Words in the names of errors of CUDA's libraries, HIP and NCCL: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
     return _stored("error_words.txt")
+
+
+@cache
+def setting_words() -> frozenset[str]:
+    """Variables, classes and values of settings that TensorFlow, Keras, JAX, CUDA and NCCL define."""
+    return _stored("setting_words.txt")
 
 
 @cache
