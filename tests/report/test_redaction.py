@@ -543,6 +543,7 @@ def test_other_kernels_are_hidden(name: str, shown: str) -> None:
         ("event", "EagerLocalExecute: __inference_acme_1", "EagerLocalExecute: type_1"),
         ("event", "cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync_v2"),
         ("event", "cuAcmeLaunch", "event_1"),
+        ("event", "MemcpyH2D", "MemcpyH2D"),
         ("event", "$train.py:88 hush", "event_1"),
     ],
 )

@@ -213,6 +213,8 @@ class Pseudonyms:
             return f"{call}: {self.type(op)}" if colon else call
         if name.startswith("Iterator::"):
             return self.stage(name)
+        if is_of_library(name) and not _LONG_NUMBER.search(name):
+            return name
         is_op = is_op_name(name) or (_OP_WITH_TYPE.fullmatch(name) and "::" not in name)
         return self.op(name) if is_op else self._numbered("event", name)
 
