@@ -8,7 +8,6 @@ import re
 import sys
 import traceback
 from contextlib import suppress
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -16,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
+from traceview.base.text import did_you_mean
 from traceview.base.version import VERSION
 from traceview.capture.launch.saying import VARIABLE
 from traceview.cli.output import abandon_stdout
@@ -141,8 +141,7 @@ def _usage_error(error: Any) -> UsageError:
         hint = f"did you mean {meant['names'].rstrip('?)')}?"
         text = text[: meant.start()].rstrip(". (")
     elif wrong:
-        near = get_close_matches(wrong["value"], _QUOTED.findall(wrong["choices"]), n=1)
-        hint = f"did you mean {near[0]}?" if near else hint
+        hint = did_you_mean(wrong["value"], _QUOTED.findall(wrong["choices"]), hint, most=1)
     text = text.rstrip(".")
     return UsageError(text[:1].lower() + text[1:], hint=hint)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import Enum
 from functools import wraps
 from inspect import Parameter, signature
@@ -15,6 +14,7 @@ import typer
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
+from traceview.base.text import did_you_mean
 from traceview.cli.output import MOST_WIDTH
 from traceview.store.address import location_of
 
@@ -51,13 +51,6 @@ def argument(metavar: str, text: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=text, show_default=False, **settings)
 
 
-def logdir_of(text: str) -> Location:
-    """The place that LOGDIR names; raises `UsageError` for an empty text."""
-    if not text:
-        raise UsageError("LOGDIR is empty", hint="the current directory is .")
-    return location_of(text)
-
-
 def folder_of(text: str) -> Path:
     """A folder on this machine; raises `UsageError` for an empty text."""
     if not text:
@@ -73,11 +66,12 @@ def output_folder(text: str) -> Path:
 
 
 Logdir = Annotated[
-    Location, argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=logdir_of)
+    Location,
+    argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=location_of),
 ]
 Subject = Annotated[
     Location,
-    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=logdir_of),
+    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=location_of),
 ]
 Run = Annotated[str | None, option("NAME", "Run to read; by default the newest.")]
 
@@ -261,9 +255,7 @@ def word_of(
         word = (synonyms or {}).get(text.lower(), text)
         if word in words:
             return word
-        near = get_close_matches(text, words, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        hint += f"one of {', '.join(words)}"
+        hint = f"{did_you_mean(text, words, most=1)} one of {', '.join(words)}".lstrip()
         raise UsageError(f"{option} {text}: no such choice", hint=hint)
 
     return read

@@ -60,46 +60,32 @@ _NOISE: Final = {
 """Whether a difference is larger than the noise of the steps explains."""
 
 
-def screen_of(comparison: Comparison) -> doc.Section:
+def screen_of(comparison: Comparison) -> tuple[doc.Section, ...]:
     """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted."""
     findings = comparison.findings
     hidden = len(findings) - _BRIEF_NOTES
-    return doc.Section(
-        "comparison",
-        comparison.verdict,
-        (
-            *doc.facts(*_sides(comparison), *_changed(comparison)),
+    more = f"{numbers.plural(hidden, 'more finding')} came, went or changed" if hidden > 0 else None
+    return (
+        _verdict_section(
+            comparison,
             *_state_table(comparison, _BRIEF_ROWS),
             *_ops_table(comparison, _BRIEF_OPS, is_brief=True),
-            *doc.notes(
-                *map(_finding_words, findings[:_BRIEF_NOTES]),
-                f"{numbers.plural(hidden, 'more finding')} came, went or changed"
-                if hidden > 0
-                else None,
-            ),
-            *doc.remarks(
-                *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
-            ),
+            *doc.notes(*map(_finding_words, findings[:_BRIEF_NOTES]), more),
+            *doc.remarks(*map(numbers.sentence, comparison.limits[:_BRIEF_NOTES])),
             *doc.remarks("Everything: `-o comparison.html`, `.md` or `.json`."),
         ),
-        is_folded=False,
     )
 
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
     """Everything, for a ticket: the verdict, then the details."""
-    verdict = doc.Section(
-        "comparison",
-        comparison.verdict,
-        (
-            *doc.facts(*_sides(comparison), *_changed(comparison)),
-            *_state_table(comparison, len(comparison.states)),
-            *doc.notes(*map(numbers.sentence, comparison.limits)),
-        ),
-        is_folded=False,
-    )
-    details = (section for section in _detail_sections(comparison) if section.id != "states")
-    return (verdict, *details)
+    limits = doc.notes(*map(numbers.sentence, comparison.limits))
+    return (_verdict_section(comparison, *limits), *_details(comparison))
+
+
+def _verdict_section(comparison: Comparison, *blocks: doc.Block) -> doc.Section:
+    facts = doc.facts(*_sides(comparison), *_changed(comparison))
+    return doc.Section("comparison", comparison.verdict, (*facts, *blocks), is_folded=False)
 
 
 def document_of(comparison: Comparison) -> doc.Document:
@@ -113,7 +99,7 @@ def document_of(comparison: Comparison) -> doc.Document:
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),
-        sections=tuple(_detail_sections(comparison)),
+        sections=tuple(_details(comparison)),
     )
 
 
@@ -154,7 +140,7 @@ def _changed(comparison: Comparison) -> tuple[str, ...]:
     return (f"also changed: {'; '.join([*words[:_SHOWN_CONDITIONS], *more])}",)
 
 
-def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
+def _details(comparison: Comparison) -> Iterator[doc.Section]:
     for section in (
         doc.Section(
             "states",

@@ -16,19 +16,8 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.noise import run_spread_of, step_change, step_level
-from traceview.comparison.sides import (
-    AGAIN,
-    BLOCKING,
-    CaptureSteps,
-    capture_steps,
-    differing_among,
-    distinct,
-    mean,
-    mean_of,
-    step_time_ps,
-    whole,
-)
+from traceview.comparison.jobs import BLOCKING, differing_among
+from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.figures import Trend, TrendPoint
@@ -93,10 +82,10 @@ class ScaledRuns(Record, frozen=True):
 
 def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
-    runs = distinct(reports)
-    remarks = [f"{AGAIN}."] if len(runs) < len(reports) else []
+    given = Side.of(reports)
+    remarks = [f"{remark}." for remark in given.again]
     by_count: dict[int, list[Report]] = {}
-    for report in runs:
+    for report in given.reports:
         count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
             remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
@@ -106,14 +95,14 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
         counts = ", ".join(map(str, by_count)) or "none"
         needed = f"runs on two or more numbers of devices are needed; the number here: {counts}"
         return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
-    groups = [by_count[count] for count in sorted(by_count)]
+    groups = [Side.of(by_count[count]) for count in sorted(by_count)]
     for group in groups:
-        remarks += _unlike(group)
-    remarks += _unlike_groups(groups)
-    has_examples = all(_batch_size(group) is not None for group in groups)
+        remarks += _unlike(group.reports)
+    remarks += _unlike_groups([group.reports for group in groups])
+    has_examples = all(_batch_size(group.reports) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
-    without = [report for group in groups for report in group if report.results.ledger is None]
+    without = [of for group in groups for of in group.reports if of.results.ledger is None]
     if without:
         why = why_absent(without[0], "ledger")
         remarks.append(f"What grows is not known: the states of {without[0].source.run}: {why}.")
@@ -177,41 +166,36 @@ def _batch_size(group: Sequence[Report]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _mean_steps(group: Sequence[Report]) -> list[CaptureSteps]:
-    return [steps for report in group if (steps := capture_steps(report)) is not None]
-
-
-def _step_ps(group: Sequence[Report]) -> int:
-    return floor(mean([steps.mean_ps for steps in _mean_steps(group)]))
-
-
-def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: bool) -> Efficiency:
-    step_ps, least_ps = _step_ps(group), _step_ps(fewest)
-    factor = _device_count(group[0]) / _device_count(fewest[0])
-    size, least_size = _batch_size(group), _batch_size(fewest)
+def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
+    step_ps, least_ps = floor(group.mean_ps), floor(fewest.mean_ps)
+    count = _device_count(group.reports[0])
+    factor = count / _device_count(fewest.reports[0])
+    size, least_size = _batch_size(group.reports), _batch_size(fewest.reports)
     of_examples = size / least_size if has_examples and size and least_size else factor
     speedup = of_examples * least_ps / step_ps
-    times = [report.results.device_time for report in group]
+    times = [report.results.device_time for report in group.reports]
+    states = group.states
     rows = [row for of in times if of for row in of.devices if row.is_in_use]
     return Efficiency(
-        device_count=_device_count(group[0]),
+        device_count=count,
         models=tuple(sorted({row.model or row.kind for row in rows})),
-        runs=tuple(report.source.run for report in group),
+        runs=tuple(report.source.run for report in group.reports),
         step_ps=step_ps,
         batch_size=size,
         examples_per_second=None if size is None else size * 10**12 / step_ps,
         speedup=speedup,
         efficiency_ratio=speedup / factor,
-        states_ps=_states(group),
+        states_ps={
+            key: states[key]
+            for key in sorted(states, key=lambda key: (-states[key], key))
+            if states[key]
+        },
     )
 
 
-def _interval_words(
-    most: Sequence[Report], fewest: Sequence[Report], row: Efficiency
-) -> Iterator[str]:
+def _interval_words(most: Side, fewest: Side, row: Efficiency) -> Iterator[str]:
     """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
-    levels = [[step_level(of.lengths_ps) for of in _mean_steps(group)] for group in (fewest, most)]
-    change = step_change(levels[0], levels[1], run_spread_of([*fewest, *most]))
+    change = fewest.change_to(most)
     if change is None or change.low is None or change.high is None or change.low <= -1:
         return
     low, high = (
@@ -220,14 +204,6 @@ def _interval_words(
     )
     if low != high:
         yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."
-
-
-def _states(group: Sequence[Report]) -> dict[str, int]:
-    steps = [of.states for of in _mean_steps(group)]
-    if not all(steps):
-        return {}
-    sums = whole(mean_of(steps))
-    return {key: sums[key] for key in sorted(sums, key=lambda key: (-sums[key], key)) if sums[key]}
 
 
 _SHOWN_PARTS: Final = 3

@@ -12,7 +12,7 @@ from traceview.comparison.model import (
     StateDifference,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
 from traceview.document import numbers
 from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
@@ -24,8 +24,6 @@ _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
-TOO_NOISY: Final = 0.1
-"""Of the step: runs that would miss a change of this size give no verdict where none is shown."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.6

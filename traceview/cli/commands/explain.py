@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import Enum
 from importlib import import_module
 from typing import Annotated, Final
 
 from traceview.base.errors import UsageError
+from traceview.base.text import did_you_mean
 from traceview.cli.options import Width, argument, option
 from traceview.cli.output import Target
 
@@ -53,10 +53,9 @@ def explain(
     elif asked in STATES:
         section = explain_state(STATES[asked])
     else:
-        near = get_close_matches(asked, [*RULES, *STATES], cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "traceview explain lists them"
+        hint = did_you_mean(asked, [*RULES, *STATES], "traceview explain lists them")
         raise UsageError(f"no finding or state is called {code!r}", hint=hint)
-    Target(None).write_section(section, width)
+    Target(None).write_sections([section], width)
 
 
 _RECORDS: Final = {

@@ -88,7 +88,7 @@ def export(
         bundle = Bundle(output, [f"{name}.{to.value}" for name in TABLES], force)
         bundle.check()
     else:
-        target = Target.of(output, force=force, source=logdir)
+        target = Target.of(output, logdir, force=force)
         if target.is_terminal:
             raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
     if to is Format.parquet:

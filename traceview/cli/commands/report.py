@@ -108,7 +108,7 @@ def report(
         )
     if output is not None:
         _check_apart(output.parent if document else output, logdir, is_folder=not document)
-    target = Target.of(output, force=force, source=logdir) if document else None
+    target = Target.of(output, logdir, force=force) if document else None
     bundle = Bundle(output, _FILES, force) if output is not None and not document else None
     if bundle:
         bundle.check()
