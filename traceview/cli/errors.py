@@ -15,7 +15,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.base.text import did_you_mean
 from traceview.base.version import VERSION
 from traceview.capture.launch.saying import VARIABLE
 from traceview.cli.output import abandon_stdout
@@ -26,9 +25,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """What a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
-_NO_CHOICE: Final = re.compile(r"'(?P<value>[^']*)' is not one of (?P<choices>.*)")
 _MEANT: Final = re.compile(r"(?:Did you mean|Possible options:) (?P<names>.*)")
-_QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
@@ -136,12 +133,9 @@ def _usage_error(error: Any) -> UsageError:
     command = error.ctx.command_path if error.ctx else "traceview"
     hint = f"see {command} --help"
     meant = _MEANT.search(text)
-    wrong = _NO_CHOICE.search(text)
     if meant:
         hint = f"did you mean {meant['names'].rstrip('?)')}?"
         text = text[: meant.start()].rstrip(". (")
-    elif wrong:
-        hint = did_you_mean(wrong["value"], _QUOTED.findall(wrong["choices"]), hint, most=1)
     text = text.rstrip(".")
     return UsageError(text[:1].lower() + text[1:], hint=hint)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from enum import Enum
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
     from traceview.trace.windows import StepRange
 
 
-class Window(str, Enum):
-    """The time spans that numbers may refer to."""
-
-    auto = "auto"
-    steps = "steps"
-    devices = "devices"
-    trace = "trace"
-
-
 def option(
     metavar: str, text: str, *names: str, show_default: bool = False, **settings: Any
 ) -> Any:
@@ -39,6 +29,30 @@ def option(
     return typer.Option(
         *names, metavar=metavar or None, help=text, show_default=show_default, **settings
     )
+
+
+def word_of(
+    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
+) -> Callable[[str], str]:
+    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
+
+    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
+    """
+
+    def read(text: str) -> str:
+        word = (synonyms or {}).get(text.lower(), text)
+        if word in words:
+            return word
+        hint = f"{did_you_mean(text, words, most=1)} one of {', '.join(words)}".lstrip()
+        raise UsageError(f"{option} {text}: no such choice", hint=hint)
+
+    return read
+
+
+def choice(metavar: str, text: str, name: str, words: Sequence[str], **settings: Any) -> Any:
+    """An option whose value is one of these words; a shell completes it."""
+    read = word_of(name, words)
+    return option(metavar, text, name, parser=read, autocompletion=lambda: list(words), **settings)
 
 
 def flag(text: str, *names: str) -> Any:
@@ -78,13 +92,7 @@ Run = Annotated[str | None, option("NAME", "Run to read; by default the newest."
 
 def format_option(*names: str) -> Any:
     """The option `--format` of a command that writes one thing in these formats; `format_of` finds the one to write."""
-    return option(
-        "NAME",
-        f"{', '.join(names)}; by default by FILE's ending.",
-        "--format",
-        parser=word_of("--format", names),
-        autocompletion=lambda: list(names),
-    )
+    return choice("NAME", f"{', '.join(names)}; by default by FILE's ending.", "--format", names)
 
 
 Output = Annotated[
@@ -94,8 +102,9 @@ Output = Annotated[
 Force = Annotated[bool, flag("Replace FILE if it exists.", "--force")]
 Redact = Annotated[bool, flag("Replace identifying names with stable pseudonyms.", "--redact")]
 Steps = Annotated[str | None, option("A:B", "Only steps A to B-1; A or B may be omitted.")]
-WindowChoice = Annotated[
-    Window, option("SPAN", "Time span: steps, devices, trace or auto (default).", "--window")
+_WINDOWS: Final = ("auto", "steps", "devices", "trace")
+Window = Annotated[
+    str, choice("SPAN", "Time span: steps, devices, trace or auto (default).", "--window", _WINDOWS)
 ]
 Devices = Annotated[
     list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
@@ -115,7 +124,7 @@ Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findi
 _OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
     "run": (Run, None),
     "steps": (Steps, None),
-    "window": (WindowChoice, Window.auto),
+    "window": (Window, _WINDOWS[0]),
     "salvage": (Salvage, False),
     "workers": (Workers, None),
 }
@@ -241,21 +250,3 @@ def picoseconds(option: str, text: str) -> int:
     whole, _, fraction = match[1].partition(".")
     unit = _UNITS[match[2]]
     return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
-
-
-def word_of(
-    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
-) -> Callable[[str], str]:
-    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
-
-    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
-    """
-
-    def read(text: str) -> str:
-        word = (synonyms or {}).get(text.lower(), text)
-        if word in words:
-            return word
-        hint = f"{did_you_mean(text, words, most=1)} one of {', '.join(words)}".lstrip()
-        raise UsageError(f"{option} {text}: no such choice", hint=hint)
-
-    return read

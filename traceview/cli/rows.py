@@ -245,7 +245,9 @@ def _findings(request: Request) -> Answer:
     """Each finding of the report, the one that costs most first."""
     from traceview.report.build import report_of
 
-    report = report_of(request.context, window=request.window, steps=request.steps)
+    report = report_of(
+        request.context, window=request.window, steps=request.steps, is_for_screen=True
+    )
     every, states = report.findings, set(request.choice.states)
     shown = [
         finding

@@ -15,6 +15,7 @@ from traceview.analysis.gpu_time.device_states import (
     device_range,
 )
 from traceview.comparison.model import (
+    LONGEST_VALUE,
     ComparedRun,
     Comparison,
     DeviceDifference,
@@ -36,7 +37,6 @@ _LEAST_RATIO: Final = 0.005
 """Of the step: what differs by less is not listed; the JSON has it."""
 _LEAST_CALLS: Final = 0.05
 """Of the calls of an op before: with more or fewer it is called more or less often."""
-_LONGEST_VALUE: Final = 40
 _MOST_COLUMNS: Final = 4
 """Kinds of devices that have a column; with more the JSON has each device."""
 _SHOWN_CONDITIONS: Final = 3
@@ -104,7 +104,7 @@ def document_of(comparison: Comparison) -> doc.Document:
 
 
 def _names(runs: Sequence[ComparedRun]) -> str:
-    first = shortened(runs[0].run, _LONGEST_VALUE)
+    first = shortened(runs[0].run, LONGEST_VALUE)
     return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
 
 
@@ -119,9 +119,9 @@ def _sides(comparison: Comparison) -> tuple[str, ...]:
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
     """The log directory of the first capture of a side; `has_run`: and its run, as the other side has the same."""
-    first = shortened(runs[0].logdir, _LONGEST_VALUE)
+    first = shortened(runs[0].logdir, LONGEST_VALUE)
     if has_run:
-        first = f"{shortened(runs[0].run, _LONGEST_VALUE)} in {first}"
+        first = f"{shortened(runs[0].run, LONGEST_VALUE)} in {first}"
     return (
         f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
     )
@@ -129,10 +129,7 @@ def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
     """What else is not the same, in a fact or two."""
-    words = [
-        f"{row.name} {shortened(row.before, _LONGEST_VALUE)} → {shortened(row.after, _LONGEST_VALUE)}"
-        for row in comparison.conditions
-    ]
+    words = [row.words for row in comparison.conditions]
     if not words:
         return ()
     hidden = len(words) - _SHOWN_CONDITIONS

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
+from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.markdown import render_section
@@ -22,7 +22,7 @@ OUTCOMES: Final = {
 }
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
-_VERBS: Final = {
+_VERBS: Final[dict[Outcome, tuple[str, str]]] = {
     "fails": ("fails", "fail"),
     "unknown": ("cannot be judged", "cannot be judged"),
     "no_verdict": ("has no verdict", "have no verdict"),
@@ -34,15 +34,13 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     if result.outcome == "passed":
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
-    if result.outcome == "no_verdict":
-        number = len(result.with_outcome("no_verdict"))
-        which = "the condition" if count == 1 else f"{number} of {count} conditions"
-        return f"No verdict: these runs differ too much to judge {which}."
     parts: list[str] = []
     for outcome, (verb, verbs) in _VERBS.items():
-        number = sum(row.outcome == outcome for row in result.judgements)
+        number = len(result.with_outcome(outcome))
+        which = "the condition" if count == 1 else f"{number} of {count} conditions"
+        if result.outcome == "no_verdict" and number:
+            return f"No verdict: these runs differ too much to judge {which}."
         if number:
-            which = "the condition" if count == 1 else f"{number} of {count} conditions"
             parts.append(f"{number if parts else which} {verb if number == 1 else verbs}")
     return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {', '.join(parts)}."
 

@@ -17,7 +17,6 @@ from traceview.analysis.machine.environment import PUBLIC_NAMES
 from traceview.analysis.measures.environment import HostEnvironment
 from traceview.comparison.model import Condition, OpDifference
 from traceview.document import numbers
-from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
 from traceview.report.model import Report
 
@@ -146,7 +145,6 @@ _NAMES: Final = 2
 _COMPILER: Final = "XLA"
 """What this decides makes other ops of the same work."""
 _FRAMEWORKS: Final = ("tensorflow", "jax")
-_LONGEST_VALUE: Final = 40
 _NUMBERS: Final = re.compile(r"[\d_.]+")
 
 
@@ -157,11 +155,7 @@ def different_work(
     ops: Sequence[OpDifference],
 ) -> list[str]:
     """In what the steps of both sides are not the same work, in words; empty where nothing shows that."""
-    words = [
-        f"{row.name} {shortened(row.before, _LONGEST_VALUE)} → {shortened(row.after, _LONGEST_VALUE)}"
-        for row in conditions
-        if row.is_blocking
-    ]
+    words = [row.words for row in conditions if row.is_blocking]
     old, new = _frameworks(before), _frameworks(after)
     if old and new and old != new:
         words.append(f"{numbers.listed(sorted(old))} → {numbers.listed(sorted(new))}")

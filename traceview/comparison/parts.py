@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
@@ -359,7 +359,11 @@ def finding_differences(
         first, second = old.get(code), new.get(code)
         if (first is None and code in unlisted[0]) or (second is None and code in unlisted[1]):
             continue
-        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= _least(step_ps):
+        if (
+            first
+            and second
+            and abs(_cost_ps(second) - _cost_ps(first)) <= LEAST_CHANGE_RATIO * step_ps
+        ):
             continue
         if _is_changed([row for row in (first, second) if row], by_state, step_ps):
             rows.append(_row(code, first, second))
@@ -394,10 +398,6 @@ def _cost_ps(finding: Finding) -> int:
     return finding.loss.ps_per_step if finding.loss else 0
 
 
-def _least(step_ps: int) -> float:
-    return LEAST_CHANGE_RATIO * step_ps
-
-
 def _is_changed(
     sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
 ) -> bool:
@@ -406,33 +406,24 @@ def _is_changed(
     about = [states[key] for key in keys if key in states]
     if not about:
         return any(finding.severity != "info" for finding in sides)
-    is_large = abs(sum(row.difference_ps for row in about)) >= _least(step_ps)
+    is_large = abs(sum(row.difference_ps for row in about)) >= LEAST_CHANGE_RATIO * step_ps
     return is_large and any(row.direction != "none" for row in about)
 
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
     """The codes that some report has without listing a finding of them."""
-    return {code for report in reports for code in (*report.left_out_findings, *_inside(report))}
-
-
-def _inside(report: Report) -> Iterator[str]:
-    for finding in report.findings:
-        for row in finding.evidence:
-            if row.metric == EXPLAINS:
-                yield str(row.value)
+    left_out = {code for report in reports for code in report.left_out_findings}
+    evidence = [row for report in reports for of in report.findings for row in of.evidence]
+    return left_out | {str(row.value) for row in evidence if row.metric == EXPLAINS}
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
     """By code the costliest finding, of those that more than half of the captures have."""
     of_code: dict[str, list[Finding]] = {}
     for report in reports:
-        of_report: dict[str, Finding] = {}
-        for finding in report.findings:
-            known = of_report.setdefault(finding.code, finding)
-            if _cost_ps(finding) > _cost_ps(known):
-                of_report[finding.code] = finding
-        for code, finding in of_report.items():
-            of_code.setdefault(code, []).append(finding)
+        for code in {finding.code for finding in report.findings}:
+            same = (finding for finding in report.findings if finding.code == code)
+            of_code.setdefault(code, []).append(max(same, key=_cost_ps))
     return {
         code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
     }

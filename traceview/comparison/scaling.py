@@ -17,6 +17,7 @@ from traceview.base.record import (
 )
 from traceview.base.version import VERSION
 from traceview.comparison.jobs import BLOCKING, differing_among
+from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -26,8 +27,6 @@ from traceview.document.vocabulary import STATES, look_of
 from traceview.report.model import Report, why_absent
 
 SCALING_SCHEMA_VERSION: Final = 1
-
-_LONGEST_VALUE: Final = 40
 
 _OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
 """What makes the step of another run another step."""
@@ -134,7 +133,7 @@ def _unlike(group: Sequence[Report]) -> Iterator[str]:
 
 
 def _values(values: Sequence[str]) -> str:
-    return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
+    return numbers.listed([shortened(value, LONGEST_VALUE) for value in values])
 
 
 def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:

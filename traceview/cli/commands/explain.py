@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from importlib import import_module
 from typing import Annotated, Final
 
 from traceview.base.errors import UsageError
 from traceview.base.text import did_you_mean
-from traceview.cli.options import Width, argument, option
+from traceview.cli.options import Width, argument, choice
 from traceview.cli.output import Target
 
-
-class Kind(str, Enum):
-    """What has a schema."""
-
-    report = "report"
-    comparison = "comparison"
-    gate = "gate"
-    history = "history"
+_RECORDS: Final = {
+    "report": "traceview.report.model.Report",
+    "comparison": "traceview.comparison.model.Comparison",
+    "gate": "traceview.comparison.model.GateResult",
+    "history": "traceview.comparison.history.History",
+}
+"""The records that have a schema."""
 
 
 def explain(
@@ -28,7 +26,15 @@ def explain(
             "[CODE|STATE]", "Code of a finding, or a state of a device; without it all are listed."
         ),
     ] = None,
-    schema: Annotated[Kind | None, option("", "Print the JSON Schema of this instead.")] = None,
+    schema: Annotated[
+        str | None,
+        choice(
+            "|".join(_RECORDS),
+            "Print the JSON Schema of this instead.",
+            "--schema",
+            tuple(_RECORDS),
+        ),
+    ] = None,
     width: Width = None,
 ) -> None:
     """Explain a finding or a state: meaning, evidence, and advice.
@@ -58,20 +64,11 @@ def explain(
     Target(None).write_sections([section], width)
 
 
-_RECORDS: Final = {
-    Kind.comparison: ("model", "Comparison"),
-    Kind.gate: ("model", "GateResult"),
-    Kind.history: ("history", "History"),
-}
-"""By kind the module below `traceview.comparison` and the record in it."""
-
-
-def _schema(kind: Kind) -> str:
+def _schema(kind: str) -> str:
     """The JSON Schema: keys, units, meanings."""
     from traceview.report.saved import schema_of, schema_text
 
-    if kind is Kind.report:
+    if kind == "report":
         return schema_text()
-    module, name = _RECORDS[kind]
-    record = getattr(import_module(f"traceview.comparison.{module}"), name)
-    return schema_of(record, f"traceview {kind.value}")
+    module, _, name = _RECORDS[kind].rpartition(".")
+    return schema_of(getattr(import_module(module), name), f"traceview {kind}")
