@@ -42,6 +42,8 @@ from traceview.comparison.sides import CaptureSteps, capture_steps
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown
+from traceview.document.columns import table as shown_table
 from traceview.document.figures import Trend, TrendPoint
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
@@ -338,25 +340,12 @@ _LEGEND = (
 
 def history_section(history: History) -> doc.Section:
     """All series in one table; each has a chart of its own."""
-    rows = history.rows
-    has_series = max(row.series for row in rows) > 1
-    columns = (
-        doc.words("recorded", [numbers.date(row.started_ns) for row in rows], priority=2),
-        doc.names("run", [row.run for row in rows], priority=4),
-        doc.names("devices", [row.devices for row in rows], priority=3) if has_series else None,
-        doc.counts("batch", [row.batch_size for row in rows], priority=6) if has_series else None,
-        doc.times("step", [row.step_ps for row in rows]),
-        doc.words("change", [_change(row) for row in rows]),
-        doc.shares("compute", [row.compute_ratio for row in rows], priority=1),
-        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=5),
-        doc.words("costs most", [row.finding or "" for row in rows], priority=3),
-    )
     return doc.Section(
         "history",
         "History",
         (
             *_charts(history),
-            *doc.table("The reports, oldest first", columns),
+            *shown_table("The reports, oldest first", history.rows, _COLUMNS),
             *doc.notes(*_notes(history)),
             *doc.remarks(_LEGEND),
         ),
@@ -377,6 +366,19 @@ def headline(history: History) -> str:
 
 def _change(row: HistoryRow) -> str:
     return "" if row.change_ratio is None else ratio_words(row.change_ratio)
+
+
+_COLUMNS: Final = (
+    Shown("recorded", lambda row: numbers.date(row.started_ns), 2),
+    Shown("run", "run", 4),
+    Shown("devices", "devices", 3, "name", if_several=True),
+    Shown("batch", "batch_size", 6, "count", if_several=True),
+    Shown("step", "step_ps"),
+    Shown("change", _change),
+    Shown("compute", "compute_ratio", 1),
+    Shown("examples/s", "examples_per_second", 5, "number"),
+    Shown("costs most", lambda row: row.finding or "", 3),
+)
 
 
 def _notes(history: History) -> Iterator[str]:

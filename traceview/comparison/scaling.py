@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import floor
 from typing import Final, Literal
 
@@ -21,6 +22,7 @@ from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.figures import Trend, TrendPoint
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, look_of
@@ -219,7 +221,7 @@ def headline(scaled: ScaledRuns) -> str:
         f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
     )
     for key in growing(scaled)[:1]:
-        shares = [numbers.share(_share(row, key)) for row in (fewest, most)]
+        shares = [numbers.share(_share(key, row)) for row in (fewest, most)]
         words += f"; {look_of(STATES, key).words} grows from {shares[0]} of the step to {shares[1]}"
     return words
 
@@ -227,12 +229,12 @@ def headline(scaled: ScaledRuns) -> str:
 def growing(scaled: ScaledRuns) -> list[str]:
     """The states that take a larger share of the step on the most devices than on the fewest, the most first."""
     fewest, most = scaled.rows[0], scaled.rows[-1]
-    growth = {key: _share(most, key) - _share(fewest, key) for key in most.states_ps}
+    growth = {key: _share(key, most) - _share(key, fewest) for key in most.states_ps}
     states = [key for key, ratio in growth.items() if fewest.states_ps and ratio >= _LEAST_GROWTH]
     return sorted(states, key=lambda key: -growth[key])
 
 
-def _share(row: Efficiency, key: str) -> float:
+def _share(key: str, row: Efficiency) -> float:
     return row.states_ps.get(key, 0) / row.step_ps
 
 
@@ -240,19 +242,16 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     """A row for each number of devices, with the states whose share grows most."""
     rows = scaled.rows
     shown = growing(scaled)[:_SHOWN_PARTS]
-    columns = [
-        doc.ordinals("devices", [row.device_count for row in rows]),
-        doc.times("step", [row.step_ps for row in rows]),
-        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=1),
-        doc.numbers("speed-up", [row.speedup for row in rows], priority=2),
-        doc.shares("efficiency", [row.efficiency_ratio for row in rows]),
-        *(
-            doc.shares(look_of(STATES, key).words, [_share(row, key) for row in rows])
-            for key in shown
-        ),
-        doc.counts("batch", [row.batch_size for row in rows], priority=3),
-        doc.names("runs", [numbers.listed(row.runs, 2) for row in rows], priority=4),
-    ]
+    columns = (
+        Shown("devices", "device_count", kind="ordinal"),
+        Shown("step", "step_ps"),
+        Shown("examples/s", "examples_per_second", 1, "number"),
+        Shown("speed-up", "speedup", 2, "number"),
+        Shown("efficiency", "efficiency_ratio"),
+        *(Shown(look_of(STATES, key).words, partial(_share, key), kind="share") for key in shown),
+        Shown("batch", "batch_size", 3, "count"),
+        Shown("runs", lambda row: numbers.listed(row.runs, 2), 4, "name"),
+    )
     points = tuple(
         TrendPoint(numbers.plural(row.device_count, "device"), row.efficiency_ratio) for row in rows
     )
@@ -262,7 +261,7 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         "Scaling",
         (
             Trend("Efficiency by number of devices", "share", points),
-            *doc.table("Runs by number of devices", columns),
+            *table("Runs by number of devices", rows, columns),
             *doc.notes(*scaled.remarks),
             *doc.remarks(remark),
         ),
