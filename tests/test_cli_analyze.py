@@ -257,7 +257,7 @@ def test_an_ending_that_is_no_format(
 def test_an_empty_path_is_not_the_current_directory(command: Command, name: str) -> None:
     done = command(*name.split(), "")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("traceview: error: LOGDIR is empty\n")
+    assert done.err.startswith("traceview: error: the path is empty\n")
 
 
 def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> None:

@@ -105,8 +105,8 @@ def test_no_command_is_a_usage_error_or_help(command: Command) -> None:
         (("analyze",), "missing argument 'LOGDIR'", "see traceview analyze --help"),
         (
             ("analyze", ".", "--window", "step"),
-            "invalid value for '--window': 'step' is not one of 'auto', 'steps', 'devices', 'trace'",
-            "did you mean steps?",
+            "--window step: no such choice",
+            "did you mean steps? one of auto, steps, devices, trace",
         ),
     ],
 )

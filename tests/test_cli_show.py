@@ -149,6 +149,21 @@ def test_every_table_is_sorted_limited_and_chosen(
         )
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_only_findings_take_a_report(
+    table: str,
+    command: Command,
+    logs_of: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logs = logs_of(WITH_ROWS[table])
+    if table == "findings":
+        found = [row["code"] for row in rows_of(command, table, logs)]
+        assert found == [row.code for row in traceview.analyze(logs).findings]
+    monkeypatch.setattr("traceview.report.build.report_of", None)
+    assert command("show", table, logs).code == (table == "findings")
+
+
 @pytest.mark.parametrize(
     ("table", "scenario", "remark"),
     [

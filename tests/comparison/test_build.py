@@ -317,7 +317,7 @@ def test_the_device_that_is_slower_is_the_reason_and_not_the_one_that_waits_for_
         "compute": 4 * MS,
         "device_wait": 4 * MS,
     }
-    text = terminal.render_section(screen_of(comparison), width=120, color=False)
+    text = terminal.render_section(*screen_of(comparison), width=120, color=False)
     assert re.search(r"GPU:0 +GPU:1", text)
     assert re.search(r"waiting for a device +0 +4.00 ms +\+4.00 ms +beyond +\+8.00 ms", text)
 
@@ -551,7 +551,7 @@ def test_percent_has_two_digits(ratio: float, text: str) -> None:
 def test_names_of_ops_are_hostile() -> None:
     name = "</script><img onerror=x>[bold]|`a`\x1b[31m"
     comparison = compare([ops(op("a", ps=5 * MS))], [ops(op(name, ps=9 * MS))])
-    on_terminal = terminal.render_section(screen_of(comparison), width=80, color=True)
+    on_terminal = terminal.render_section(*screen_of(comparison), width=80, color=True)
     in_markdown = "".join(map(markdown.render_section, sections_of(comparison)))
     on_page = printer.render(lambda _: document_of(comparison))
     assert "[bold]" in on_terminal

@@ -9,14 +9,13 @@ import pytest
 
 from scripts import step_noise
 from scripts.step_noise import BETWEEN, NOISES, Noise
-from traceview.base.stats import Float64Array, student
+from traceview.base.stats import Float64Array, block_length, student
 from traceview.comparison.noise import (
     CONFIDENCE,
     REPLICA_SPREAD,
     Difference,
     Level,
     RunSpread,
-    block_length,
     difference,
     level_of,
     mean_level,

@@ -14,7 +14,7 @@ from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, loss, of_run, step, step_states
 from traceview.comparison.conditions import condition_of
 from traceview.comparison.gate import Subject, judged, outcome_of
-from traceview.comparison.gate_document import message
+from traceview.comparison.gate_document import lines_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
 from traceview.report.model import Report
@@ -365,7 +365,7 @@ def test_a_message_names_eight_rows_and_counts_the_others() -> None:
     report = replace(
         FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
     )
-    said = message(only("busy_ratio >= 99%", report=report)[0]).split("; ")
+    said = lines_of(only("busy_ratio >= 99%", report=report)[0])
     assert (len(said), said[0][:5], said[7][:5], said[8]) == (9, "GPU:0", "GPU:7", "2 more")
 
 

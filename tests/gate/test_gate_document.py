@@ -185,10 +185,11 @@ def test_junit() -> None:
     assert suite.attrib["errors"] == "1"
     failure = suite.find("testcase/failure")
     assert failure is not None
-    assert failure.attrib["message"] == "24.0 ms · <= 20.0 ms"
+    assert failure.attrib["message"] == "24.0 ms, allowed <= 20.0 ms"
     error = suite.find("testcase/error")
     assert error is not None
-    assert "There is no GPU:9; the run has GPU:0, GPU:1" in str(error.text)
+    said = "GPU:9: cannot be judged: there is no GPU:9; the run has GPU:0, GPU:1"
+    assert error.text == error.attrib["message"] == said
 
 
 def test_junit_with_hostile_names_is_well_formed() -> None:

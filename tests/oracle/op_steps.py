@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from tests.oracle.classes import Activity
 from tests.oracle.model import HostAnswer, Row
@@ -26,15 +27,17 @@ def shape_of(activity: Activity) -> str:
 
 
 def error_of(series: list[int]) -> float:
-    """The standard error of the mean by blocks of neighbours, the first value following the last."""
+    """The standard error of the mean, as many neighbours as are alike counting as one."""
     count = len(series)
-    length = max(size for size in range(1, count + 1) if size == 1 or size**3 <= count)
     mean = sum(series) / count
-    squares = []
-    for start in range(count):
-        block = [series[(start + place) % count] for place in range(length)]
-        squares.append((sum(block) / length - mean) ** 2)
-    return float((sum(squares) / count * length / (count - length)) ** 0.5)
+    squares = sum((value - mean) ** 2 for value in series)
+    if not squares:
+        return 0.0
+    together = sum((one - mean) * (other - mean) for one, other in pairwise(series)) / squares
+    alike = together + (1 + 4 * max(0, together)) / count
+    alike = min(0.9, max(0, alike))
+    independent = max(2, count * (1 - alike) / (1 + alike))
+    return float((squares / count / (independent - 1)) ** 0.5)
 
 
 def _key_of(activity: Activity) -> tuple[str, str, str, str]:

@@ -66,29 +66,34 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 _GRID: Final = np.linspace(0.0, 1.0, 513)
 _SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
 
-_OVERLAPPING_DEGREES: Final = 1.5
-"""Degrees of freedom of the variance of overlapping blocks over those of separate ones (Meketon and Schmeiser 1984)."""
+_MOST_ALIKE: Final = 0.9
+"""Correlation of neighbouring steps; more cannot be told from a drift."""
 
 
-def block_length(step_count: int) -> int:
-    """Steps in a block: the cube root of their number, rounded down, so that variances of long series converge."""
-    return max(int(step_count ** (1 / 3) + 1e-9), 1)
+def variance_of_mean(values: Float64Array, count: int | None = None) -> tuple[float, float]:
+    """The variance of the mean of two or more values in order, neighbours of which may be alike, and its degrees of freedom.
 
-
-def variance_of_mean(values: Float64Array) -> tuple[float, float]:
-    """The variance of the mean of two or more values by circular block bootstrap, and its degrees of freedom.
-
-    It is the limit of infinitely many draws, so nothing is drawn: blocks of b neighbours, the first step following the
-    last; the variance of their means times b ÷ n, times n ÷ (n − b), which is what the bootstrap lacks in short series.
+    `count`: of a trimmed mean, so many values count, and the others are as large as the largest of these (Yuen 1974).
     docs/method.md, "Difference of step times".
     """
-    count, length = values.size, block_length(values.size)
-    around = np.concatenate([values, values[: length - 1]])
-    sums = np.concatenate([[0.0], np.cumsum(around - values.mean())])
-    block_means = (sums[length:] - sums[:-length]) / length
-    variance = float(np.mean(block_means**2)) * length / (count - length)
-    separate = count / length - 1
-    return variance, separate if length == 1 else max(_OVERLAPPING_DEGREES * separate, 1.0)
+    count = values.size if count is None else count
+    around = values - values.mean()
+    independent = max(count / block_length(around), 2.0)
+    return float(around @ around) / count / (independent - 1), independent - 1
+
+
+def block_length(around: Float64Array) -> float:
+    """How many neighbouring steps say as much as one independent step; `around`: steps less their mean, in order.
+
+    It is (1 + ρ) ÷ (1 − ρ) of neighbours correlated by ρ. What the steps show of ρ is too little by (1 + 4ρ) ÷ n in short
+    series (Marriott and Pope 1954), which is put back.
+    """
+    squares = float(around @ around)
+    if not squares:
+        return 1.0
+    shown = float(around[:-1] @ around[1:]) / squares
+    alike = min(max(shown + (1 + 4 * max(shown, 0.0)) / around.size, 0.0), _MOST_ALIKE)
+    return (1 + alike) / (1 - alike)
 
 
 @cache

@@ -1,10 +1,10 @@
-"""Puts names and commands into one line of text: enumerates the first of many, quotes words for a shell."""
+"""Puts names and commands into one line of text: enumerates the first of many, names what was meant, quotes for a shell."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,14 @@ def enumerated(names: Sequence[str], most: int) -> str:
     """`a, b, c`, or of many `a, b and 3 more`."""
     shown, hidden_count = first_of(names, most)
     return ", ".join(shown) + (f" and {hidden_count} more" if hidden_count else "")
+
+
+def did_you_mean(text: str, known: Iterable[str], otherwise: str = "", *, most: int = 2) -> str:
+    """A hint at the known names that are nearest to a wrong one; `otherwise` where none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(text, list(known), n=most)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
 
 
 _PATH_PLACE: Final = 2

@@ -8,7 +8,6 @@ import re
 import sys
 import traceback
 from contextlib import suppress
-from difflib import get_close_matches
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -26,9 +25,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """What a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
-_NO_CHOICE: Final = re.compile(r"'(?P<value>[^']*)' is not one of (?P<choices>.*)")
 _MEANT: Final = re.compile(r"(?:Did you mean|Possible options:) (?P<names>.*)")
-_QUOTED: Final = re.compile(r"'([^']*)'")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
@@ -136,13 +133,9 @@ def _usage_error(error: Any) -> UsageError:
     command = error.ctx.command_path if error.ctx else "traceview"
     hint = f"see {command} --help"
     meant = _MEANT.search(text)
-    wrong = _NO_CHOICE.search(text)
     if meant:
         hint = f"did you mean {meant['names'].rstrip('?)')}?"
         text = text[: meant.start()].rstrip(". (")
-    elif wrong:
-        near = get_close_matches(wrong["value"], _QUOTED.findall(wrong["choices"]), n=1)
-        hint = f"did you mean {near[0]}?" if near else hint
     text = text.rstrip(".")
     return UsageError(text[:1].lower() + text[1:], hint=hint)
 

@@ -39,7 +39,7 @@ def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: boo
         target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
     elif not as_json:
         for hang in hangs:
-            target.write_section(hang_document(hang), width)
+            target.write_sections([hang_document(hang)], width)
 
 
 def _hangs_below(folder: Location) -> Iterator[Hang]:

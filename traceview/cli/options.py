@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
-from enum import Enum
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -15,21 +13,13 @@ import typer
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
+from traceview.base.text import did_you_mean
 from traceview.cli.output import MOST_WIDTH
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.trace.reading.load import Readers
     from traceview.trace.windows import StepRange
-
-
-class Window(str, Enum):
-    """The time spans that numbers may refer to."""
-
-    auto = "auto"
-    steps = "steps"
-    devices = "devices"
-    trace = "trace"
 
 
 def option(
@@ -41,6 +31,30 @@ def option(
     )
 
 
+def word_of(
+    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
+) -> Callable[[str], str]:
+    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
+
+    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
+    """
+
+    def read(text: str) -> str:
+        word = (synonyms or {}).get(text.lower(), text)
+        if word in words:
+            return word
+        hint = f"{did_you_mean(text, words, most=1)} one of {', '.join(words)}".lstrip()
+        raise UsageError(f"{option} {text}: no such choice", hint=hint)
+
+    return read
+
+
+def choice(metavar: str, text: str, name: str, words: Sequence[str], **settings: Any) -> Any:
+    """An option whose value is one of these words; a shell completes it."""
+    read = word_of(name, words)
+    return option(metavar, text, name, parser=read, autocompletion=lambda: list(words), **settings)
+
+
 def flag(text: str, *names: str) -> Any:
     """An option without a value."""
     return typer.Option(*names, help=text)
@@ -49,13 +63,6 @@ def flag(text: str, *names: str) -> Any:
 def argument(metavar: str, text: str, **settings: Any) -> Any:
     """A word that is no option."""
     return typer.Argument(metavar=metavar, help=text, show_default=False, **settings)
-
-
-def logdir_of(text: str) -> Location:
-    """The place that LOGDIR names; raises `UsageError` for an empty text."""
-    if not text:
-        raise UsageError("LOGDIR is empty", hint="the current directory is .")
-    return location_of(text)
 
 
 def folder_of(text: str) -> Path:
@@ -73,24 +80,19 @@ def output_folder(text: str) -> Path:
 
 
 Logdir = Annotated[
-    Location, argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=logdir_of)
+    Location,
+    argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=location_of),
 ]
 Subject = Annotated[
     Location,
-    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=logdir_of),
+    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=location_of),
 ]
 Run = Annotated[str | None, option("NAME", "Run to read; by default the newest.")]
 
 
 def format_option(*names: str) -> Any:
     """The option `--format` of a command that writes one thing in these formats; `format_of` finds the one to write."""
-    return option(
-        "NAME",
-        f"{', '.join(names)}; by default by FILE's ending.",
-        "--format",
-        parser=word_of("--format", names),
-        autocompletion=lambda: list(names),
-    )
+    return choice("NAME", f"{', '.join(names)}; by default by FILE's ending.", "--format", names)
 
 
 Output = Annotated[
@@ -100,8 +102,9 @@ Output = Annotated[
 Force = Annotated[bool, flag("Replace FILE if it exists.", "--force")]
 Redact = Annotated[bool, flag("Replace identifying names with stable pseudonyms.", "--redact")]
 Steps = Annotated[str | None, option("A:B", "Only steps A to B-1; A or B may be omitted.")]
-WindowChoice = Annotated[
-    Window, option("SPAN", "Time span: steps, devices, trace or auto (default).", "--window")
+_WINDOWS: Final = ("auto", "steps", "devices", "trace")
+Window = Annotated[
+    str, choice("SPAN", "Time span: steps, devices, trace or auto (default).", "--window", _WINDOWS)
 ]
 Devices = Annotated[
     list[str] | None, option("KEY", "Only this device: GPU:4, or 4. Repeatable.", "--device")
@@ -121,7 +124,7 @@ Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findi
 _OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
     "run": (Run, None),
     "steps": (Steps, None),
-    "window": (WindowChoice, Window.auto),
+    "window": (Window, _WINDOWS[0]),
     "salvage": (Salvage, False),
     "workers": (Workers, None),
 }
@@ -247,23 +250,3 @@ def picoseconds(option: str, text: str) -> int:
     whole, _, fraction = match[1].partition(".")
     unit = _UNITS[match[2]]
     return int(whole) * unit + int(fraction.ljust(9, "0")[:9]) * unit // 10**9
-
-
-def word_of(
-    option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
-) -> Callable[[str], str]:
-    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
-
-    `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
-    """
-
-    def read(text: str) -> str:
-        word = (synonyms or {}).get(text.lower(), text)
-        if word in words:
-            return word
-        near = get_close_matches(text, words, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        hint += f"one of {', '.join(words)}"
-        raise UsageError(f"{option} {text}: no such choice", hint=hint)
-
-    return read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -26,8 +26,8 @@ _PREFIX: Final = ".traceview_partial-"
 
 
 @contextmanager
-def private_folder(target: Path) -> Iterator[Path]:
-    """A new folder on the disk of `target`, which only this user can enter; it is removed in the end.
+def private_folder(target: Location) -> Iterator[Path]:
+    """A new folder, on the disk of `target` if that is no store, which only this user can enter; it is removed in the end.
 
     Its name cannot be foreseen, so nobody can put a link in its place. SIGTERM and SIGHUP end the process after the
     folder is removed. Raises `OSError` if it cannot be made.
@@ -37,7 +37,7 @@ def private_folder(target: Path) -> Iterator[Path]:
     from traceview.cli.termination import terminable
 
     with terminable():
-        beside = Path(os.path.realpath(target)).parent
+        beside = Path(os.path.realpath(target)).parent if isinstance(target, Path) else None
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside))
         try:
             yield folder
@@ -75,37 +75,33 @@ class Bundle(Struct, frozen=True):
         """Write everything, each file given in parts, beside the folder, then put it in place."""
         self.check()
         try:
-            if isinstance(self.folder, Path):
-                self._write_folder(self.folder, files)
-                return
-            from traceview.store.writing import write_folder
-
-            write_folder(self.folder, files, others=set(self.names) - set(files))
+            with private_folder(self.folder) as folder:
+                # Not the private folder itself: this one gets the permissions of any new folder.
+                partial = folder / "whole"
+                for name, parts in files.items():
+                    path = partial / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with path.open("xb") as file:
+                        write_beside(file, parts)
+                self._put_in_place(partial, list(files))
         except OSError as error:
             raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
 
-    def _write_folder(self, place: Path, files: Mapping[str, Iterable[bytes]]) -> None:
-        with private_folder(place) as folder:
-            # Not the private folder itself: this one gets the permissions of any new folder.
-            partial = folder / "whole"
-            for name, parts in files.items():
-                path = partial / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as file:
-                    write_beside(file, parts)
-            self._put_in_place(partial, place, files)
+    def _put_in_place(self, partial: Path, names: Collection[str]) -> None:
+        place, others = self.folder, set(self.names) - set(names)
+        if not isinstance(place, Path):
+            from traceview.store.writing import put_files
 
-    def _put_in_place(
-        self, partial: Path, place: Path, files: Mapping[str, Iterable[bytes]]
-    ) -> None:
+            put_files(place, partial, names, others)
+            return
         if not place.exists():
             partial.rename(place)
             return
-        for name in files:
+        for name in names:
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             (partial / name).replace(path)
-        for name in set(self.names) - set(files):
+        for name in others:
             (place / name).unlink(missing_ok=True)
 
 
@@ -137,15 +133,17 @@ class Target(Struct, frozen=True):
     force: bool = False
 
     @classmethod
-    def of(cls, path: Location | None, *, force: bool, source: Location | None = None) -> Target:
+    def of(cls, path: Location | None, *sources: Location, force: bool) -> Target:
         """The target of `-o PATH`; raises before any work is done if it could not be written anyway.
 
-        `source`: what the command reads, which must not be replaced by what it makes of it.
+        `sources`: what the command reads, which must not be replaced by what it makes of it.
         """
         target = cls(None if path is None or str(path) == "-" else path, force)
         target.check()
-        if target.path is not None and source is not None and _is_same_file(target.path, source):
-            raise UsageError(f"{target.path} is what the command reads", hint=_OTHER_FILE)
+        if target.path is not None:
+            for source in sources:
+                if _is_same_file(target.path, source):
+                    raise UsageError(f"{target.path} is what the command reads", hint=_OTHER_FILE)
         return target
 
     def check(self) -> None:
@@ -218,10 +216,6 @@ class Target(Struct, frozen=True):
         screen = screen_of(report, invocation)
         self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
 
-    def write_section(self, section: Section, width: int | None) -> None:
-        """Write one section as a terminal shows it."""
-        self.write_sections([section], width)
-
     def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
         """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
@@ -234,23 +228,35 @@ class Target(Struct, frozen=True):
         self.write("\n".join(texts))
 
     def write_record(
-        self, record: Any, section: Section, format_: str, title: str, width: int | None
+        self,
+        record: Any,
+        sections: Sequence[Section],
+        format_: str,
+        width: int | None,
+        *,
+        title: str = "",
+        page: Callable[[], str] | None = None,
     ) -> None:
-        """Write a record as JSON, or its section: as a page with this title, as Markdown, or as a terminal shows it."""
+        """Write a record as JSON, or its sections: as Markdown, as a page with this title, or as a terminal shows them.
+
+        `page`: makes another page than that of the sections alone.
+        """
         if format_ == "json":
             from traceview.document.json_text import dumped
 
             self.write(dumped(record))
+        elif format_ == "html" and page is not None:
+            self.write(page().encode())
         elif format_ == "html":
             from traceview.document.html.printer import render_sections
 
-            self.write(render_sections(title, section.lead or section.title, [section]).encode())
+            self.write(render_sections(title, sections[0].lead, sections).encode())
         elif format_ == "markdown":
             from traceview.document.markdown import render_section
 
-            self.write(render_section(section).encode())
+            self.write("\n".join(map(render_section, sections)).encode())
         else:
-            self.write_section(section, width)
+            self.write_sections(sections, width)
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
@@ -345,12 +351,7 @@ def _encoded(part: str | bytes) -> bytes:
 def write_file(path: Location, parts: Iterable[bytes]) -> None:
     """Write a file, whole or not at all; raises `UsageError` and `StoreError`."""
     try:
-        if not isinstance(path, Path):
-            from traceview.store.writing import write
-
-            write(path, parts)
-            return
-        if path.exists() and not path.is_file():
+        if isinstance(path, Path) and path.exists() and not path.is_file():
             # A pipe or a device has no content to keep, and no file must replace it.
             with path.open("wb") as file:
                 file.writelines(parts)
@@ -359,8 +360,13 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
             partial = folder / "whole"
             with partial.open("xb") as file:
                 write_beside(file, parts)
-            # Behind a link the file is replaced, not the link.
-            partial.replace(os.path.realpath(path))
+            if isinstance(path, Path):
+                # Behind a link the file is replaced, not the link.
+                partial.replace(os.path.realpath(path))
+            else:
+                from traceview.store.writing import put_file
+
+                put_file(path, partial)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -1,18 +1,21 @@
-"""Shows on standard error, after a second, what a command works on or waits for."""
+"""Shows on standard error, after a second, what a command works on."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from shutil import get_terminal_size
 from threading import Event, Thread
-from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from traceview.base.location import Location
-from traceview.base.timing import measured
+from traceview.base.timing import Stages, measured
 from traceview.store.address import is_remote
+
+if TYPE_CHECKING:
+    from traceview.store.ranges import Transfer
 
 PATIENCE_SECONDS: Final = 1.0
 """What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
@@ -29,23 +32,32 @@ def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterato
         yield
         return
     if is_here and is_remote(path):
-        with _transferring():
+        from traceview.store.ranges import counted
+
+        with counted() as transfer, _shown(lambda: _transferred(transfer)):
             yield
         return
+    with _shown(cache(lambda: _size(path, run))):
+        yield
+
+
+@contextmanager
+def _shown(amount: Callable[[], str]) -> Iterator[None]:
+    """Shows the stage of what runs inside; `amount`: how much is read."""
     ended = Event()
     with measured() as stages:
 
         def show() -> None:
-            if ended.wait(PATIENCE_SECONDS):
-                return
-            size, shown = _size(path, run), ""
-            while not ended.is_set():
-                text = _text(stages.current, stages.detail, size)
+            shown = ""
+            pause = PATIENCE_SECONDS
+            while not ended.wait(pause):
+                # A line that wraps could not be taken back.
+                text = _text(stages, amount)[: max(1, get_terminal_size().columns - 1)]
                 if text != shown:
                     _write(f"\r{text}{' ' * (len(shown) - len(text))}")
-                    shown = text
-                ended.wait(_EVERY_SECONDS)
-            _write(f"\r{' ' * len(shown)}\r")
+                shown, pause = text, _EVERY_SECONDS
+            if shown:
+                _write(f"\r{' ' * len(shown)}\r")
 
         thread = Thread(target=show, daemon=True)
         try:
@@ -61,57 +73,25 @@ def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterato
             thread.join()
 
 
-def _text(stage: str, detail: str, size: str) -> str:
-    """What is shown: the stage, and while files are read how much that is."""
-    if not stage or stage == "reading files":
-        several = f", file {detail}" if detail and detail != "1 of 1" else ""
-        return f"reading {size.rstrip()}{several} …"
-    return f"{stage} …"
-
-
-@contextmanager
-def _transferring() -> Iterator[None]:
-    """Shows how much of the files in a store has been read."""
-    from traceview.document import numbers
-    from traceview.store.ranges import transfers_shown
-
-    with waiting() as show:
-
-        def show_bytes(done: int, total: int) -> None:
-            show(f"reading {numbers.size(done)} of {numbers.size(total)}")
-
-        with transfers_shown(show_bytes):
-            yield
-
-
-@contextmanager
-def waiting() -> Iterator[Callable[[str], None]]:
-    """Gives what shows a text in place of the one before, on standard error, if that is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    begun = monotonic()
-    shown = ""
-
-    def show(text: str) -> None:
-        nonlocal shown
-        if monotonic() - begun < PATIENCE_SECONDS or text == shown:
-            return
-        # A line that wraps could not be taken back.
-        text = text[: max(1, get_terminal_size().columns - 1)]
-        _write(f"\r{text}{' ' * (len(shown) - len(text))}")
-        shown = text
-
-    try:
-        yield show
-    finally:
-        if shown:
-            _write(f"\r{' ' * len(shown)}\r")
+def _text(stages: Stages, amount: Callable[[], str]) -> str:
+    """The stage, and while files are read how much that is."""
+    if stages.current not in ("", "reading files"):
+        return f"{stages.current} …"
+    several = f", file {stages.detail}" if stages.detail not in ("", "1 of 1") else ""
+    return f"reading {amount()}".rstrip() + f"{several} …"
 
 
 def _write(text: str) -> None:
     sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
     sys.stderr.flush()
+
+
+def _transferred(transfer: Transfer) -> str:
+    from traceview.document import numbers
+
+    if not transfer.total_bytes:
+        return ""
+    return f"{numbers.size(transfer.done_bytes)} of {numbers.size(transfer.total_bytes)}"
 
 
 def _size(path: Location, run: str | None) -> str:
@@ -121,6 +101,6 @@ def _size(path: Location, run: str | None) -> str:
 
     try:
         chosen = choose_run(find_runs(path), run)
-        return numbers.size(sum(file.stat().st_size for file in chosen.paths)) + " "
+        return numbers.size(sum(file.stat().st_size for file in chosen.paths))
     except (TraceviewError, OSError):
         return ""

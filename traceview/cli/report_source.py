@@ -1,8 +1,8 @@
-"""Makes the report that `analyze` and `report` show: of a run, or a saved one."""
+"""Makes the reports that commands show and compare: of runs, or saved ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from threading import Thread
@@ -15,7 +15,7 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import finding_codes, given_options, hosts_read_by, step_range
-from traceview.report.given import is_saved_report
+from traceview.report.given import is_saved_report, report_at
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -26,10 +26,32 @@ _OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "wor
 """Options that a saved report can no longer follow."""
 
 
-def _import_next() -> None:
+def _import_quietly(module: str) -> None:
     """Import what comes after reading. What fails here fails again, and is said, where it is needed."""
     with suppress(BaseException):
-        import_module("traceview.report.build")
+        import_module(module)
+
+
+def reports_at(
+    places: Sequence[Location], run: str | None = None, *, salvage: bool = False
+) -> list[Report]:
+    """The reports that log directories, runs, traces and saved reports lead to, while their progress is shown."""
+    from traceview.cli.progress import reading
+
+    reports = []
+    for place in places:
+        with reading(place, run):
+            reports.append(report_at(place, run=run, salvage=salvage))
+    return reports
+
+
+def redacted_alike(reports: Sequence[Report]) -> list[Report]:
+    """The reports with pseudonyms, the same for the same name."""
+    from traceview.report.pseudonyms import Pseudonyms
+    from traceview.report.redaction import redacted
+
+    names = Pseudonyms()
+    return [redacted(report, names) for report in reports]
 
 
 class Source(Struct, frozen=True):
@@ -74,32 +96,14 @@ class Source(Struct, frozen=True):
             from traceview.report.saved import load_report
 
             return load_report(self.logdir)
-        return self._analyzed(top, lanes=lanes, is_for_screen=is_for_screen)
-
-    @contextmanager
-    def trace(self) -> Iterator[Trace]:
-        """The run, while its progress is shown."""
-        with stage("importing"):
-            from traceview.cli.progress import reading
-            from traceview.trace.reading.load import load
-
-        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
-        with suppress(RuntimeError):
-            Thread(target=_import_next, daemon=True).start()
-        readers = hosts_read_by(self.workers)
-        with reading(self.logdir, self.run, is_here=readers is None):
-            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers)
-
-    def _analyzed(self, top: int | None, *, lanes: bool, is_for_screen: bool) -> Report:
         with self.trace() as trace:
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
 
-            rows = TOP_OPS if top is None else top
             report = analyze(
                 trace,
-                top=rows,
+                top=TOP_OPS if top is None else top,
                 lanes=lanes,
                 is_for_screen=is_for_screen,
                 **self.choices,
@@ -109,6 +113,20 @@ class Source(Struct, frozen=True):
 
             return replace(report, command=(*report.command, "--salvage"))
         return report
+
+    @contextmanager
+    def trace(self, needed_next: str = "traceview.report.build") -> Iterator[Trace]:
+        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read."""
+        with stage("importing"):
+            from traceview.cli.progress import reading
+            from traceview.trace.reading.load import load
+
+        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
+        with suppress(RuntimeError):
+            Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
+        readers = hosts_read_by(self.workers)
+        with reading(self.logdir, self.run, is_here=readers is None):
+            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers)
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:

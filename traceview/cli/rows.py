@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.exchange import balance, collectives, transfers
+from traceview.analysis.facts.selection import Selection
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
 from traceview.analysis.measures.collectives import collective_table
-from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.device_report import time_words
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.workload.ops import op_rows_section, table_in_window
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import Answer, Choice, Request, arranged
-from traceview.cli.tables import TABLES
+from traceview.cli.table import Answer, Choice, arranged
+from traceview.cli.tables import TABLES, TableKind
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -40,29 +42,60 @@ from traceview.trace.device.table import (
 )
 from traceview.trace.frames import event_tables
 from traceview.trace.host.pipeline import InputStage
+from traceview.trace.model import Trace
 from traceview.trace.reading.locate import FileSummary, find_runs, newest_readable, summarize
+from traceview.trace.windows import StepRange, WindowKind
 from traceview.xplane.source import NOT_A_TRACE
 
 
-class Rows(Struct, frozen=True):
-    """The rows of a table before they are sorted, and how many there are with those that were left out.
+class Request(Struct, frozen=True, dict=True):
+    """What a table is asked of: a part of a trace, the `devices` to show, by key, and the rows to choose.
 
-    `remark`: why rows are missing. `order`: how they are sorted already. `sections`: what a terminal shows of those that
-    are chosen of them; the rows themselves without it.
+    `has_chosen`: the devices were named.
     """
 
-    table: Table
-    count: int
-    remark: str = ""
-    order: str = ""
-    sections: Callable[[Table], Iterable[doc.Section | None]] | None = None
+    trace: Trace
+    selection: Selection
+    devices: frozenset[str]
+    has_chosen: bool
+    choice: Choice
+    window: WindowKind
+    steps: StepRange | None
+
+    @cached_property
+    def context(self) -> Context:
+        """What topics are computed from."""
+        return Context(self.trace, self.selection)
+
+    @cached_property
+    def view(self) -> View:
+        """What sections are made from, without limits on their rows.
+
+        Of many devices only those that differ from the others have rows of their own, unless devices were named.
+        """
+        trace = self.trace
+        others: tuple[str, ...] = ()
+        if len(trace.device_list) > MOST_ROWS and not self.has_chosen:
+            times = self.context.record(device_time.ANALYSIS)
+            others = outlier_devices(times.devices).others if times else ()
+        return View(
+            results={},
+            skipped={},
+            findings=(),
+            window_start_ps={},
+            logdir=str(trace.logdir),
+            run=trace.run,
+            others=others,
+            most_rows=max(trace.device_columns.count, 1 << 16),
+            other_runs=trace.other_runs,
+        )
 
 
 class _OfTopic(Struct, frozen=True):
     """A table of the result of a topic. Where nothing is chosen a terminal shows what the topic says of all devices.
 
     `make`: its rows, none without a result. `compute`: the result, if the table needs more than a report holds. `order`: as of
-    `Rows`.
+    `Answer`.
     """
 
     topic: Analysis[Any]
@@ -70,7 +103,7 @@ class _OfTopic(Struct, frozen=True):
     compute: Callable[[Context], Any] | None = None
     order: str = ""
 
-    def __call__(self, request: Request) -> Rows:
+    def __call__(self, request: Request) -> Answer:
         """The rows of the devices that were asked for."""
         context = request.context
         result = self.compute(context) if self.compute else context.result(self.topic)
@@ -82,41 +115,35 @@ class _OfTopic(Struct, frozen=True):
             return (section_of(request.view, record) for section_of in self.topic.sections)
 
         is_whole = record is not None and not request.choice.is_made and not request.has_chosen
-        return Rows(rows, rows.count, remark, self.order, sections if is_whole else None)
+        shown = sections if is_whole else None
+        return Answer(rows, shown, remark=remark, order=self.order)
 
 
 def answer_of(name: str, request: Request) -> Answer:
     """The rows of a table that are asked for."""
     kind, choice = TABLES[name], request.choice
     made = _ROWS[name](request)
-    every, sections = made.table, made.sections
+    every, sections = made.rows, made.sections
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
         every = every.where("device", request.devices)
-    is_ranked = bool(choice.sort or choice.top)
     # Unsorted steps are shown from both ends.
-    has_ends = name == "steps" and not is_ranked
-    rows = chosen = arranged(
-        every,
-        replace(choice, sort=choice.sort or kind.sort),
-        length=kind.length,
-        within=kind.within,
-        things=kind.things,
-        top=choice.top_or(kind.top) if kind.top and not has_ends else None,
-    )
+    has_ends = name == "steps" and not choice.sort and not choice.top
+    rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
     if has_ends and choice.is_terminal:
         rows = first_and_last(chosen)
-    return Answer(
+    return replace(
+        made,
         rows=rows,
-        sections=None if sections is None else lambda: sections(chosen),
-        left_out_count=made.count - rows.count,
+        # Sections of steps say which are not shown.
+        sections=None if sections is None else lambda _: sections(chosen),
+        left_out_count=made.left_out_count + made.rows.count - rows.count,
         order="" if choice.sort else made.order,
-        remark=made.remark,
     )
 
 
-def _gaps(request: Request) -> Rows:
+def _gaps(request: Request) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
     choice, trace, idle = request.choice, request.trace, request.context.idle
     # A row has a dozen texts, so only those that are shown are made.
@@ -131,16 +158,16 @@ def _gaps(request: Request) -> Rows:
         trace.device_key(device): request.selection.windows[trace.device_list[device].host].start_ps
         for device in idle.gaps
     }
-    return Rows(
+    return Answer(
         rows,
-        rows.count + left_out_count,
-        "" if idle.gaps else "the trace holds no device event",
-        "longest first",
-        lambda rows: [gap_table_section(rows, starts_ps, choice.states)],
+        lambda shown: [gap_table_section(shown, starts_ps, choice.states)],
+        left_out_count,
+        order="longest first",
+        remark="" if idle.gaps else "the trace holds no device event",
     )
 
 
-def _steps(request: Request) -> Rows:
+def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
     result = request.context.result(steps.ANALYSIS)
     rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
@@ -150,27 +177,24 @@ def _steps(request: Request) -> Rows:
     elif not rows.count:
         count = numbers.plural(result.count, "step")
         remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
-    return Rows(
-        rows, rows.count, remark, sections=lambda rows: step_sections(rows, request.view.others)
-    )
+    return Answer(rows, lambda shown: step_sections(shown, request.view.others), remark=remark)
 
 
-def _ops(request: Request) -> Rows:
+def _ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
     rows = event_tables.ops(request.trace, table_in_window(request.trace, request.selection))
     columns = (
         texts(column.name, column.cells()) if column.kind == "category" else column
         for column in rows.columns
     )
-    return Rows(
+    return Answer(
         table(rows.name, *columns),
-        rows.count,
-        "" if rows.count else "the trace holds no device event in the window",
-        "share is of the device's compute time",
-        lambda rows: (
-            op_rows_section(device, rows.where("device", (device,)))
-            for device in dict.fromkeys(rows["device"])
+        lambda shown: (
+            op_rows_section(device, shown.where("device", (device,)))
+            for device in dict.fromkeys(shown["device"])
         ),
+        order="share is of the device's compute time",
+        remark="" if rows.count else "the trace holds no device event in the window",
     )
 
 
@@ -185,7 +209,7 @@ def _sources(result: Transfers | None) -> Table:
     return table("copies", *record_columns(CopySource, sources))
 
 
-def _collectives(request: Request) -> Rows:
+def _collectives(request: Request) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
     choice, context = request.choice, request.context
     top = choice.top_or(TABLES["collectives"].top)
@@ -208,18 +232,23 @@ def _collectives(request: Request) -> Rows:
         yield collectives.collective_rows_section(rows.at(shown))
 
     is_shortened = top is not None and left_out_count and not is_ranked
-    return Rows(
+    return Answer(
         rows,
-        rows.count + left_out_count,
-        result.reason if isinstance(result, Skipped) and not rows.count else "",
-        "longest waiting first" if is_shortened else "",
         sections,
+        left_out_count,
+        order="longest waiting first" if is_shortened else "",
+        remark=result.reason if isinstance(result, Skipped) and not rows.count else "",
     )
 
 
-def _findings(request: Request) -> Rows:
+def _findings(request: Request) -> Answer:
     """Each finding of the report, the one that costs most first."""
-    every, states = request.report.findings, set(request.choice.states)
+    from traceview.report.build import report_of
+
+    report = report_of(
+        request.context, window=request.window, steps=request.steps, is_for_screen=True
+    )
+    every, states = report.findings, set(request.choice.states)
     shown = [
         finding
         for finding in every
@@ -239,8 +268,9 @@ def _findings(request: Request) -> Rows:
         texts("confidence", [finding.confidence for finding in shown]),
         texts("action", [finding.action for finding in shown]),
     )
-    time = time_words(request.report.results.device_time)
-    return Rows(rows, len(every), sections=lambda shown: _finding_sections(shown, time))
+    time = time_words(report.results.device_time)
+    left_out_count = len(every) - len(shown)
+    return Answer(rows, lambda rows: _finding_sections(rows, time), left_out_count)
 
 
 def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
@@ -256,7 +286,7 @@ def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
     yield doc.Section("findings", "Findings", blocks, lead="" if lines else "No finding.")
 
 
-_ROWS: Final[dict[str, Callable[[Request], Rows]]] = {
+_ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "gaps": _gaps,
     "steps": _steps,
     "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
@@ -282,6 +312,9 @@ _ROWS: Final[dict[str, Callable[[Request], Rows]]] = {
 # The runs of a log directory
 
 
+_RUNS: Final = TableKind("the files of each run", things=("run",))
+
+
 def run_answer(logdir: Location, choice: Choice) -> Answer:
     """A row per host file of each run below a log directory; the exit code is that of an unreadable trace if none can be read."""
     every = [summarize(run) for run in find_runs(logdir)]
@@ -300,12 +333,12 @@ def run_answer(logdir: Location, choice: Choice) -> Answer:
         integers("bytes", [file.bytes for _, file in files]),
         texts("damage", [file.damage for _, file in files]),
     )
-    shown = arranged(rows, choice, things=("run",))
+    shown = arranged(rows, _RUNS, choice, choice.top)
     names = list(dict.fromkeys(shown["run"]))
     of_names = [pair for name in names for pair in files if pair[0].name == name]
     return Answer(
         rows=shown,
-        sections=lambda: [_run_section([(run.name, file) for run, file in of_names], chosen)],
+        sections=lambda _: [_run_section([(run.name, file) for run, file in of_names], chosen)],
         left_out_count=rows.count - shown.count,
         about={"logdir": str(logdir)},
         code=TraceFormatError.exit_code if chosen is None else 0,

@@ -1,14 +1,12 @@
-"""Holds what a table is asked of and answers with, chooses and sorts its rows, and writes them in every format."""
+"""Chooses and sorts the rows of a table, and writes them in every format."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
 from traceview.cli.options import word_of
@@ -16,15 +14,10 @@ from traceview.cli.output import Target, format_of
 from traceview.export.formats import check_pyarrow
 
 if TYPE_CHECKING:
-    from traceview.analysis.facts.selection import Selection
-    from traceview.analysis.measures.context import Context, View
+    from traceview.cli.tables import TableKind
     from traceview.document.columns import Shown
     from traceview.document.model import Section
-    from traceview.report.model import Report
     from traceview.trace.device.table import Column, Table
-    from traceview.trace.model import Trace
-    from traceview.trace.windows import StepRange, WindowKind
-
 
 FORMATS: Final = ("terminal", "csv", "json", "parquet")
 """What a table can be written as."""
@@ -56,53 +49,16 @@ class Choice(Struct, frozen=True):
         return bool(self.states or self.least_ps or self.sort or self.top)
 
 
-class Request(Struct, frozen=True, dict=True):
-    """What a table is asked of: a part of a trace, the `devices` to show, by key, and the rows to choose.
-
-    `has_chosen`: the devices were named.
-    """
-
-    trace: Trace
-    selection: Selection
-    devices: frozenset[str]
-    has_chosen: bool
-    choice: Choice
-    window: WindowKind
-    steps: StepRange | None
-
-    @cached_property
-    def context(self) -> Context:
-        """What topics are computed from."""
-        from traceview.analysis.measures.context import Context
-
-        return Context(self.trace, self.selection)
-
-    @cached_property
-    def report(self) -> Report:
-        """The report of the same part of the trace."""
-        from traceview.report.build import report_of
-
-        return report_of(self.context, window=self.window, steps=self.steps)
-
-    @cached_property
-    def view(self) -> View:
-        """What sections are made from, without limits on their rows; devices that were named are no range."""
-        from traceview.report.document import view_of
-
-        view = view_of(self.report, most_rows=max(self.trace.device_columns.count, 1 << 16))
-        return replace(view, others=()) if self.has_chosen else view
-
-
 class Answer(Struct, frozen=True):
     """The rows of a table.
 
-    `sections`: what a terminal shows, without those that are None; None for the rows themselves. `left_out_count`: rows
-    that were not asked for. `order`: how the rows are sorted. `remark`: why rows are missing, for standard error.
-    `about`: what JSON says beside the rows; `head`: what a terminal says above them. `code`: the exit code.
+    `sections`: what a terminal shows of rows that are chosen, without those that are None; None for the rows themselves.
+    `left_out_count`: rows that were not asked for. `order`: how the rows are sorted. `remark`: why rows are missing, for
+    standard error. `about`: what JSON says beside the rows; `head`: what a terminal says above them. `code`: the exit code.
     """
 
     rows: Table
-    sections: Callable[[], Iterable[Section | None]] | None = None
+    sections: Callable[[Table], Iterable[Section | None]] | None = None
     left_out_count: int = 0
     order: str = ""
     remark: str = ""
@@ -114,29 +70,17 @@ class Answer(Struct, frozen=True):
 # Rows
 
 
-def arranged(
-    rows: Table,
-    choice: Choice,
-    *,
-    length: str = "",
-    within: str = "",
-    things: Sequence[str] = (),
-    top: int | None = None,
-) -> Table:
-    """The rows of a table that are asked for, in the order that is asked for.
-
-    `length`: the column that `--min` bounds. `within`: each value of this column has its own order and its own `top`
-    rows. `things`: columns that together name what `top` counts and the order is of, where it has several rows; such a
-    thing is as large as its largest row. `top`: overrides that of the choice.
-    """
-    top = choice.top if top is None else top
-    groups = rows[within] if within else [None] * rows.count
-    names = zip(*(rows[name] for name in things), strict=True) if things else range(rows.count)
+def arranged(rows: Table, kind: TableKind, choice: Choice, top: int | None) -> Table:
+    """The rows of a table of this kind that are asked for, in the order that is asked for; `top`: so many."""
+    groups = rows[kind.within] if kind.within else [None] * rows.count
+    things = (rows[name] for name in kind.things)
+    names = zip(*things, strict=True) if kind.things else range(rows.count)
     thing_of = list(zip(groups, names, strict=True))
     places = list(range(rows.count))
-    if choice.least_ps and length:
-        places = [at for at, size in enumerate(rows[length]) if (size or 0) >= choice.least_ps]
-    keys = _sort_keys(rows, choice.sort)
+    if choice.least_ps and kind.length:
+        lengths = rows[kind.length]
+        places = [at for at in places if (lengths[at] or 0) >= choice.least_ps]
+    keys = _sort_keys(rows, choice.sort or kind.sort)
     largest: dict[tuple[Any, Any], Any] = {}
     for at in places:
         thing = thing_of[at]
@@ -206,7 +150,7 @@ def content(
 
     page = Page(target.width(width), target.has_color, target.has_unicode)
     page.facts(_head(answer))
-    for section in answer.sections() if answer.sections else [_plain_section(rows)]:
+    for section in answer.sections(rows) if answer.sections else [_plain_section(rows)]:
         if section is not None:
             add_section(page, section)
     return (page.render(),)

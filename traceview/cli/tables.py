@@ -16,8 +16,9 @@ class TableKind(Struct, frozen=True):
 
     `summary`: what its rows are. `states`: what `--state` takes, by key its display name; empty where it has no meaning;
     `state`: the column that holds them, "" where the rows are made for the states. `length`: the column that `--min` bounds,
-    or "". `sort`: the column that rows are sorted by. `things`, `within`: as for `arranged`. `top`: so many rows on a
-    terminal. `has_devices`: whether rows are about devices.
+    or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
+    `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
+    such a thing is as large as its largest row. `top`: so many on a terminal. `has_devices`: whether rows are about devices.
     """
 
     summary: str

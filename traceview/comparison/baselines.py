@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from traceview.base.errors import ComparisonError, TraceNotFoundError, UsageError
+from traceview.base.text import did_you_mean
 from traceview.comparison.sides import step_time_ps
 from traceview.document import numbers
 from traceview.document.json_text import encoded
@@ -60,8 +60,5 @@ def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
     known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
     hint = "traceview gate LOGDIR --save NAME makes one"
     if known:
-        near = get_close_matches(name, known)
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else f"there is {numbers.beginning(known)}"
-        )
+        hint = did_you_mean(name, known, f"there is {numbers.beginning(known)}")
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)

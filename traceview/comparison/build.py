@@ -12,39 +12,21 @@ from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.stats import median
 from traceview.base.version import VERSION
+from traceview.comparison.jobs import blocking_words, conditions_of, different_work
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
     Comparison,
     StepDifference,
 )
-from traceview.comparison.noise import (
-    ENOUGH,
-    Difference,
-    Level,
-    RunSpread,
-    run_spread_of,
-    step_change,
-    step_level,
-)
+from traceview.comparison.noise import ENOUGH, Level
 from traceview.comparison.parts import (
     device_differences,
     finding_differences,
     op_differences,
     state_differences,
 )
-from traceview.comparison.sides import (
-    SIDES,
-    CaptureSteps,
-    blocking_words,
-    capture_steps,
-    conditions_of,
-    different_work,
-    distinct,
-    is_one_run,
-    mean,
-    repeats_of,
-)
+from traceview.comparison.sides import SIDES, Side, capture_steps, spread_of
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
 from traceview.report.build import analyze
@@ -59,17 +41,15 @@ _LONG_FACTOR: Final = 3
 """Times the median step: a step from there on decides the mean and its noise; a choice of ours."""
 
 
-def limits_of(
-    sides: Sequence[Sequence[Report]],
-    steps: Sequence[Sequence[CaptureSteps]],
-    step: StepDifference,
-    spread: RunSpread,
-    *,
-    has_states: bool,
-) -> Iterator[str]:
+def _limits(before: Side, after: Side, step: StepDifference, *, has_states: bool) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
-    reports = [report for side in sides for report in side]
-    yield from _long_steps(steps)
+    reports = (*before.reports, *after.reports)
+    yield from dict.fromkeys((*before.again, *after.again))
+    shared = after.runs_on(before)
+    if shared and not after.is_same_as(before):
+        verb = "is" if len(shared) == 1 else "are"
+        yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
+    yield from _long_steps(before, after)
     if not has_states:
         yield f"The difference is not explained by states: {_why_no_states(reports)}"
     if step.basis == "none":
@@ -77,10 +57,10 @@ def limits_of(
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
-            f"{numbers.share(spread.ratio)} are assumed: {ENOUGH}, by --before and --after"
+            f"{numbers.share(spread_of(before, after).ratio)} are assumed: {ENOUGH}, by --before and --after"
         )
-    for name, side in zip(SIDES, sides, strict=True):
-        for report in side:
+    for name, side in zip(SIDES, (before, after), strict=True):
+        for report in side.reports:
             if report.capture.quality != "ok":
                 yield f"The capture {name}, {report.source.run}, is {report.capture.quality}"
     tables = [report.results.op_steps for report in reports]
@@ -109,9 +89,11 @@ def _why_no_states(reports: Sequence[Report]) -> str:
     return "a run has no step with device events"
 
 
-def _long_steps(steps: Sequence[Sequence[CaptureSteps]]) -> Iterator[str]:
+def _long_steps(before: Side, after: Side) -> Iterator[str]:
     """Single steps that decide the mean, with the medians, which they hardly change."""
-    lengths = [np.concatenate([capture.lengths_ps for capture in side]) for side in steps]
+    lengths = [
+        np.concatenate([capture.lengths_ps for capture in side.steps]) for side in (before, after)
+    ]
     medians = [median(side) for side in lengths]
     both = f"{numbers.time(medians[0])} before and {numbers.time(medians[1])} after"
     for name, side, middle in zip(SIDES, lengths, medians, strict=True):
@@ -157,67 +139,59 @@ def compare(
     work or ran on other hardware. Raises `ComparisonError` with the reasons where they are not, and where a side has no
     used step. A capture that a side has several times counts once.
     """
-    repeats = list(repeats_of(before, after))
-    before, after = distinct(before), distinct(after)
-    steps = [_steps_of(name, side) for name, side in zip(SIDES, (before, after), strict=True)]
-    conditions = conditions_of(before, after)
+    old, new = Side.of(before), Side.of(after)
+    for name, side in zip(SIDES, (old, new), strict=True):
+        _check_steps(name, side)
+    conditions = conditions_of(old.reports, new.reports)
     blocking = blocking_words(conditions)
     if blocking and not force:
         raise ComparisonError(
             f"these runs cannot be compared ({blocking})",
             hint="--force compares them all the same",
         )
-    spread = run_spread_of([*before, *after])
-    levels = [[step_level(capture.lengths_ps) for capture in side] for side in steps]
-    change = step_change(levels[0], levels[1], spread, earlier)
-    step = _step_difference(change, steps[0], steps[1])
-    states = state_differences((before, after), steps, spread)
-    devices = device_differences(before, after)
+    step = _step_difference(old, new, earlier)
+    states = state_differences(old, new)
+    devices = device_differences(old.reports, new.reports)
     shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_typical else 0
-    ops = op_differences(before, after, shown_ps, spread)
-    different = different_work(before, after, conditions, ops)
-    if is_one_run(before, after):
+    ops = op_differences(old.reports, new.reports, shown_ps, spread_of(old, new))
+    different = different_work(old.reports, new.reports, conditions, ops)
+    if new.is_same_as(old):
         verdict = verdict_on_one_run(step)
     elif different:
         verdict = verdict_on_different_work(step, devices, different)
     else:
-        verdict = verdict_of(step, (len(before), len(after)), states, devices, ops)
+        captures = len(old.reports), len(new.reports)
+        verdict = verdict_of(step, captures, states, devices, ops)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
         verdict=verdict,
         step=step,
-        before=_runs(before, steps[0]),
-        after=_runs(after, steps[1]),
+        before=_runs(old),
+        after=_runs(new),
         conditions=tuple(conditions),
-        limits=(
-            *repeats,
-            *limits_of((before, after), steps, step, spread, has_states=bool(states)),
-        ),
+        limits=tuple(_limits(old, new, step, has_states=bool(states))),
         states=states,
         devices=devices,
         ops=ops,
-        findings=finding_differences(before, after, step.before_ps, states),
+        findings=finding_differences(old.reports, new.reports, step.before_ps, states),
     )
 
 
-def _steps_of(name: str, side: Sequence[Report]) -> list[CaptureSteps]:
-    steps = []
-    for report in side:
-        of_report = capture_steps(report)
-        if of_report is None:
+def _check_steps(name: str, side: Side) -> None:
+    for report in side.reports:
+        if capture_steps(report) is None:
             why = report.skipped.get("steps", "no step takes part in statistics")
             raise ComparisonError(
                 f"the run {name}, {report.source.run}, has no step to compare: {why}"
             )
-        steps.append(of_report)
-    return steps
 
 
 def _step_difference(
-    change: Difference | None, before: Sequence[CaptureSteps], after: Sequence[CaptureSteps]
+    before: Side, after: Side, earlier: Sequence[Sequence[Level]]
 ) -> StepDifference:
-    old, new = (mean([capture.mean_ps for capture in side]) for side in (before, after))
+    change = before.change_to(after, earlier)
+    old, new = before.mean_ps, after.mean_ps
     return StepDifference(
         before_ps=floor(old),
         after_ps=floor(new),
@@ -232,14 +206,14 @@ def _step_difference(
     )
 
 
-def _runs(side: Sequence[Report], steps: Sequence[CaptureSteps]) -> tuple[ComparedRun, ...]:
+def _runs(side: Side) -> tuple[ComparedRun, ...]:
     return tuple(
         ComparedRun(
             logdir=report.source.logdir,
             run=report.source.run,
             traceview_version=report.traceview_version,
-            step_count=int(of_report.lengths_ps.size),
-            step_ps=floor(of_report.mean_ps),
+            step_count=int(steps.lengths_ps.size),
+            step_ps=floor(steps.mean_ps),
         )
-        for report, of_report in zip(side, steps, strict=True)
+        for report, steps in zip(side.reports, side.steps, strict=True)
     )

@@ -11,8 +11,7 @@ A key is a query on the report: `QUERIES` has them all. KEY[GPU:0] is of one dev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Final, Literal, TypeAlias
@@ -22,6 +21,7 @@ from msgspec import Struct
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.errors import UsageError
+from traceview.base.text import did_you_mean
 from traceview.comparison.sides import step_time_ps
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
@@ -255,16 +255,14 @@ def _known_key(text: str) -> tuple[str, Fraction | None]:
     by_ending = {name.lower(): factor for name, factor in units.items()}
     if unit in by_ending:
         return key, by_ending[unit]
-    near = get_close_matches(text, QUERIES, n=2)
-    known = f"did you mean {' or '.join(near)}?" if near else "docs/runs.md lists the keys"
-    raise UsageError(f"no key is called {text}", hint=known)
+    hint = did_you_mean(text, QUERIES, "docs/runs.md lists the keys")
+    raise UsageError(f"no key is called {text}", hint=hint)
 
 
 def _code(text: str) -> str:
     code, known = text.lower(), (*RULES, *SEVERITIES)
     if code not in known:
-        near = get_close_matches(code, known)
-        hint = f"did you mean {' or '.join(near)}?" if near else "traceview explain lists them"
+        hint = did_you_mean(code, known, "traceview explain lists them")
         raise UsageError(f"no finding is called {code}", hint=hint)
     return code
 
@@ -304,8 +302,3 @@ def written(value: float | Fraction, quantity: Quantity) -> str:
         "number": numbers.number,
     }
     return in_words[quantity](int(value) if value == int(value) else float(value))
-
-
-def parsed(texts: Iterable[str]) -> tuple[Condition, ...]:
-    """The conditions of several texts; raises what `condition_of` raises."""
-    return tuple(map(condition_of, texts))

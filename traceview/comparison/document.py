@@ -15,6 +15,7 @@ from traceview.analysis.gpu_time.device_states import (
     device_range,
 )
 from traceview.comparison.model import (
+    LONGEST_VALUE,
     ComparedRun,
     Comparison,
     DeviceDifference,
@@ -24,6 +25,7 @@ from traceview.comparison.model import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
 
@@ -36,7 +38,6 @@ _LEAST_RATIO: Final = 0.005
 """Of the step: what differs by less is not listed; the JSON has it."""
 _LEAST_CALLS: Final = 0.05
 """Of the calls of an op before: with more or fewer it is called more or less often."""
-_LONGEST_VALUE: Final = 40
 _MOST_COLUMNS: Final = 4
 """Kinds of devices that have a column; with more the JSON has each device."""
 _SHOWN_CONDITIONS: Final = 3
@@ -60,46 +61,32 @@ _NOISE: Final = {
 """Whether a difference is larger than the noise of the steps explains."""
 
 
-def screen_of(comparison: Comparison) -> doc.Section:
+def screen_of(comparison: Comparison) -> tuple[doc.Section, ...]:
     """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted."""
     findings = comparison.findings
     hidden = len(findings) - _BRIEF_NOTES
-    return doc.Section(
-        "comparison",
-        comparison.verdict,
-        (
-            *doc.facts(*_sides(comparison), *_changed(comparison)),
+    more = f"{numbers.plural(hidden, 'more finding')} came, went or changed" if hidden > 0 else None
+    return (
+        _verdict_section(
+            comparison,
             *_state_table(comparison, _BRIEF_ROWS),
             *_ops_table(comparison, _BRIEF_OPS, is_brief=True),
-            *doc.notes(
-                *map(_finding_words, findings[:_BRIEF_NOTES]),
-                f"{numbers.plural(hidden, 'more finding')} came, went or changed"
-                if hidden > 0
-                else None,
-            ),
-            *doc.remarks(
-                *(numbers.sentence(limit) for limit in comparison.limits[:_BRIEF_NOTES]),
-            ),
+            *doc.notes(*map(_finding_words, findings[:_BRIEF_NOTES]), more),
+            *doc.remarks(*map(numbers.sentence, comparison.limits[:_BRIEF_NOTES])),
             *doc.remarks("Everything: `-o comparison.html`, `.md` or `.json`."),
         ),
-        is_folded=False,
     )
 
 
 def sections_of(comparison: Comparison) -> tuple[doc.Section, ...]:
     """Everything, for a ticket: the verdict, then the details."""
-    verdict = doc.Section(
-        "comparison",
-        comparison.verdict,
-        (
-            *doc.facts(*_sides(comparison), *_changed(comparison)),
-            *_state_table(comparison, len(comparison.states)),
-            *doc.notes(*map(numbers.sentence, comparison.limits)),
-        ),
-        is_folded=False,
-    )
-    details = (section for section in _detail_sections(comparison) if section.id != "states")
-    return (verdict, *details)
+    limits = doc.notes(*map(numbers.sentence, comparison.limits))
+    return (_verdict_section(comparison, *limits), *_details(comparison))
+
+
+def _verdict_section(comparison: Comparison, *blocks: doc.Block) -> doc.Section:
+    facts = doc.facts(*_sides(comparison), *_changed(comparison))
+    return doc.Section("comparison", comparison.verdict, (*facts, *blocks), is_folded=False)
 
 
 def document_of(comparison: Comparison) -> doc.Document:
@@ -113,12 +100,12 @@ def document_of(comparison: Comparison) -> doc.Document:
             remarks=tuple(map(numbers.sentence, comparison.limits)),
             anatomy=tuple(_anatomy(comparison)),
         ),
-        sections=tuple(_detail_sections(comparison)),
+        sections=tuple(_details(comparison)),
     )
 
 
 def _names(runs: Sequence[ComparedRun]) -> str:
-    first = shortened(runs[0].run, _LONGEST_VALUE)
+    first = shortened(runs[0].run, LONGEST_VALUE)
     return f"{first} and {len(runs) - 1} more" if len(runs) > 1 else first
 
 
@@ -133,9 +120,9 @@ def _sides(comparison: Comparison) -> tuple[str, ...]:
 
 def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
     """The log directory of the first capture of a side; `has_run`: and its run, as the other side has the same."""
-    first = shortened(runs[0].logdir, _LONGEST_VALUE)
+    first = shortened(runs[0].logdir, LONGEST_VALUE)
     if has_run:
-        first = f"{shortened(runs[0].run, _LONGEST_VALUE)} in {first}"
+        first = f"{shortened(runs[0].run, LONGEST_VALUE)} in {first}"
     return (
         f"{first} and {numbers.plural(len(runs) - 1, 'more capture')}" if len(runs) > 1 else first
     )
@@ -143,10 +130,7 @@ def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
     """What else is not the same, in a fact or two."""
-    words = [
-        f"{row.name} {shortened(row.before, _LONGEST_VALUE)} → {shortened(row.after, _LONGEST_VALUE)}"
-        for row in comparison.conditions
-    ]
+    words = [row.words for row in comparison.conditions]
     if not words:
         return ()
     hidden = len(words) - _SHOWN_CONDITIONS
@@ -154,7 +138,7 @@ def _changed(comparison: Comparison) -> tuple[str, ...]:
     return (f"also changed: {'; '.join([*words[:_SHOWN_CONDITIONS], *more])}",)
 
 
-def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
+def _details(comparison: Comparison) -> Iterator[doc.Section]:
     for section in (
         doc.Section(
             "states",
@@ -166,11 +150,19 @@ def _detail_sections(comparison: Comparison) -> Iterator[doc.Section]:
         doc.Section(
             "ops",
             "Ops and kernels",
-            tuple(_ops_table(comparison, MOST_OPS)),
+            _ops_table(comparison, MOST_OPS),
             lead="Time per step and device; the largest difference on the critical path first.",
         ),
-        doc.Section("findings-changed", "Findings", tuple(_findings_table(comparison.findings))),
-        doc.Section("conditions", "What else changed", tuple(_conditions_table(comparison))),
+        doc.Section(
+            "findings-changed",
+            "Findings",
+            table("Findings that came, went or cost another time", comparison.findings, _FINDINGS),
+        ),
+        doc.Section(
+            "conditions",
+            "What else changed",
+            table("What else is not the same on both sides", comparison.conditions, _CONDITIONS),
+        ),
     ):
         if section.blocks:
             yield section
@@ -251,38 +243,9 @@ def _ops_table(
 ) -> tuple[doc.Table, ...]:
     """The ops that differ beyond noise. A brief table leaves the room to the names."""
     changed = [row for row in comparison.ops if row.status != "same" and _is_large(comparison, row)]
-    rows = changed[:most_rows]
-    if not rows:
-        return ()
-    details = (
-        doc.signed_shares(
-            "share",
-            [row.share_ratio for row in rows],
-            priority=3,
-            meaning="what it takes more of the critical path, as a share of the difference of the steps",
-        ),
-        doc.words("calls", [_calls(row) for row in rows], priority=2),
-        *(
-            [doc.names("shape", [_shapes(row) for row in rows], priority=4)]
-            if any(row.status == "reshaped" for row in rows)
-            else []
-        ),
-        doc.looks("class", [look_of(CLASSES, row.class_) for row in rows], priority=5),
-        doc.names("kernel", list(map(_kernel, rows)), priority=6),
-    )
-    return doc.table(
-        "Ops and kernels before and after",
-        (
-            doc.names("op or kernel", [row.op or row.kernel for row in rows]),
-            doc.times("before", [row.before_ps for row in rows], priority=1),
-            doc.times("after", [row.after_ps for row in rows], priority=1),
-            doc.signed_times("change", [row.difference_ps for row in rows]),
-            doc.looks("", list(map(_op_look, rows)), priority=1),
-            *(() if is_brief else details),
-        ),
-        row_count=len(changed),
-        rest="-o FILE" if is_brief else "the JSON",
-    )
+    shown = [column for column in _OPS if not is_brief or column.priority <= 1]
+    rest = "-o FILE" if is_brief else "the JSON"
+    return table("Ops and kernels before and after", changed, shown, most_rows=most_rows, rest=rest)
 
 
 def _is_large(comparison: Comparison, row: OpDifference) -> bool:
@@ -330,31 +293,38 @@ def _finding_words(row: FindingDifference) -> str:
     return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
-def _findings_table(rows: Sequence[FindingDifference]) -> tuple[doc.Table, ...]:
-    return doc.table(
-        "Findings that came, went or cost another time",
-        (
-            doc.names("finding", [row.code for row in rows]),
-            doc.words("", [row.status for row in rows]),
-            doc.words("title", [row.title for row in rows]),
-            doc.times("cost before", [row.before_ps for row in rows], priority=1),
-            doc.times("cost after", [row.after_ps for row in rows], priority=1),
-            doc.shares("of GPU time before", [row.before_ratio for row in rows], priority=2),
-            doc.shares("of GPU time after", [row.after_ratio for row in rows], priority=2),
-        ),
-    )
-
-
-def _conditions_table(comparison: Comparison) -> tuple[doc.Table, ...]:
-    rows = comparison.conditions
-    return doc.table(
-        "What else is not the same on both sides",
-        (
-            doc.words("what", [row.name for row in rows]),
-            doc.names("before", [row.before for row in rows]),
-            doc.names("after", [row.after for row in rows]),
-        ),
-    )
+_OPS: Final = (
+    Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
+    Shown("before", "before_ps", 1),
+    Shown("after", "after_ps", 1),
+    Shown("change", "difference_ps", kind="signed_time"),
+    Shown("", _op_look, 1, "look"),
+    Shown(
+        "share",
+        "share_ratio",
+        3,
+        "signed_share",
+        "what it takes more of the critical path, as a share of the difference of the steps",
+    ),
+    Shown("calls", _calls, 2),
+    Shown("shape", _shapes, 4, "name"),
+    Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
+    Shown("kernel", _kernel, 6, "name"),
+)
+_FINDINGS: Final = (
+    Shown("finding", "code"),
+    Shown("", "status", kind="words"),
+    Shown("title", "title", kind="words"),
+    Shown("cost before", "before_ps", 1),
+    Shown("cost after", "after_ps", 1),
+    Shown("of GPU time before", "before_ratio", 2),
+    Shown("of GPU time after", "after_ratio", 2),
+)
+_CONDITIONS: Final = (
+    Shown("what", "name", kind="words"),
+    Shown("before", "before"),
+    Shown("after", "after"),
+)
 
 
 # Both mean steps on one scale

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -26,9 +27,9 @@ from traceview.comparison.conditions import (
     Condition,
     Value,
     condition_of,
-    parsed,
     written,
 )
+from traceview.comparison.jobs import blocking_words, conditions_of
 from traceview.comparison.model import (
     FAILED,
     GATE_SCHEMA_VERSION,
@@ -41,23 +42,8 @@ from traceview.comparison.model import (
     Judgement,
     Outcome,
 )
-from traceview.comparison.noise import (
-    ENOUGH,
-    ENOUGH_RUNS,
-    Difference,
-    Level,
-    run_spread_of,
-    step_change,
-    step_level,
-)
-from traceview.comparison.sides import (
-    blocking_words,
-    capture_steps,
-    conditions_of,
-    distinct,
-    is_one_run,
-    mean,
-)
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Level
+from traceview.comparison.sides import Side
 from traceview.document import numbers
 from traceview.report.given import report_at
 from traceview.report.model import Report
@@ -71,6 +57,8 @@ _VERDICTS: Final = {
 }
 """What a gate says by the worst outcome of its conditions, the worst first."""
 _FIRST: Final = tuple(_VERDICTS)
+_DECIDES: Final[tuple[Outcome, ...]] = ("fails", "no_verdict", "holds", "unknown")
+"""Which of the outcomes of its rows a condition has."""
 _OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -125,7 +113,7 @@ def asked_conditions(
     Raises `UsageError` where nothing is asked for, and what `budget_in` and `condition_of` raise.
     """
     read = budget_in(file) if file is not None else Budget()
-    conditions = parsed((*read.require, *texts))
+    conditions = tuple(map(condition_of, (*read.require, *texts)))
     baseline = read.baseline if baseline is None else baseline
     if baseline == "":
         raise UsageError("the baseline has an empty name", hint="--baseline NAME, or a path")
@@ -160,22 +148,22 @@ def baseline_of(text: str, folder: Path | None) -> Subject:
 # Judging
 
 
-class Subject(Struct, frozen=True):
+class Subject(Struct, frozen=True, dict=True):
     """The captures of a side, and the path or the name that they were given as."""
 
     name: str
     reports: tuple[Report, ...]
 
-    @property
-    def captures(self) -> tuple[Report, ...]:
+    @cached_property
+    def side(self) -> Side:
         """The captures, each once."""
-        return tuple(distinct(self.reports))
+        return Side.of(self.reports)
 
     @property
-    def side(self) -> JudgedSide:
+    def shown(self) -> JudgedSide:
         """How the result names it."""
         source = self.reports[0].source
-        return JudgedSide(self.name, source.logdir, source.run, len(self.captures))
+        return JudgedSide(self.name, source.logdir, source.run, len(self.side.reports))
 
 
 def judged(
@@ -199,7 +187,7 @@ def judged(
                 _unknown(value.where, value.note)
                 if value.value is None
                 else _row(condition, value, condition.sign, condition.limit)
-                for value in _median_values(condition, subject.captures)
+                for value in _median_values(condition, subject.side.reports)
             ]
         judgements.append(_judgement(condition.text, rows))
     judgements.sort(key=lambda row: _FIRST.index(row.outcome))
@@ -210,8 +198,8 @@ def judged(
         traceview_version=VERSION,
         outcome=outcome,
         exit_code=code,
-        subject=subject.side,
-        baseline=baseline.side if baseline else None,
+        subject=subject.shown,
+        baseline=baseline.shown if baseline else None,
         headline=report.verdict.headline,
         capture_quality=report.capture.quality,
         judgements=tuple(judgements),
@@ -221,20 +209,12 @@ def judged(
 def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
     """A condition holds if each row does that has a value, and one has."""
     outcomes = {row.outcome for row in rows}
-    outcome: Outcome = "holds" if "holds" in outcomes else "unknown"
-    if "fails" in outcomes:
-        outcome = "fails"
-    elif "no_verdict" in outcomes:
-        outcome = "no_verdict"
+    outcome = next(known for known in _DECIDES if known in outcomes)
     chosen = [row for row in rows if row.outcome != "holds"]
     if outcome == "holds":
         held = [row for row in rows if row.outcome == "holds"]
-        chosen.insert(0, min(held, key=_distance))
+        chosen.insert(0, min(held, key=lambda row: abs((row.limit or 0.0) - (row.value or 0.0))))
     return Judgement(text, outcome, len(rows), tuple(chosen))
-
-
-def _distance(row: JudgedRow) -> float:
-    return abs((row.limit or 0.0) - (row.value or 0.0))
 
 
 def _median_values(condition: Condition, captures: Sequence[Report]) -> list[Value]:
@@ -289,13 +269,13 @@ def _of_change(
 ) -> list[JudgedRow]:
     if baseline is None:
         return [_unknown("", "no baseline is given")]
-    sides = baseline.captures, subject.captures
-    blocking = blocking_words(conditions_of(*sides))
+    sides = baseline.side, subject.side
+    blocking = blocking_words(conditions_of(*(side.reports for side in sides)))
     if blocking:
         return [_unknown("", f"the runs cannot be compared ({blocking})")]
     if condition.key == STEP_TIME:
         return [_of_step_time(condition, *sides, earlier)]
-    old, new = (_median_values(condition, side) for side in sides)
+    old, new = (_median_values(condition, side.reports) for side in sides)
     before = {value.where: value for value in old}
     return [
         _changed_row(condition, value, before.get(value.where, before.get(""))) for value in new
@@ -322,29 +302,19 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
 
 
 def _of_step_time(
-    condition: Condition,
-    before: Sequence[Report],
-    after: Sequence[Report],
-    earlier: Sequence[Sequence[Level]],
+    condition: Condition, before: Side, after: Side, earlier: Sequence[Sequence[Level]]
 ) -> JudgedRow:
     """The change of the step, with its noise."""
-    sides = [[capture_steps(report) for report in side] for side in (before, after)]
-    values = [
-        Value("", float(mean([steps.mean_ps for steps in side if steps])))
-        if all(side)
-        else next(value for report in of for value in condition.values(report) if not value.value)
-        for side, of in zip(sides, (before, after), strict=True)
-    ]
-    row = _changed_row(condition, values[1], values[0])
-    levels = [[step_level(steps.lengths_ps) for steps in side if steps] for side in sides]
-    change = step_change(levels[0], levels[1], run_spread_of((*before, *after)), earlier)
-    if row.outcome == "unknown" or change is None or is_one_run(before, after):
+    old, new = (_mean_step(condition, side) for side in (before, after))
+    row = _changed_row(condition, new, old)
+    change = before.change_to(after, earlier)
+    if row.outcome == "unknown" or change is None or after.is_same_as(before):
         return row
     assert row.baseline is not None
     assert row.limit is not None
     limit = row.limit / row.baseline - 1
     outcome = outcome_of(change, limit, 1 if condition.sign == "+" else -1)
-    few = min(len(before), len(after)) < ENOUGH_RUNS
+    few = min(len(before.reports), len(after.reports)) < ENOUGH_RUNS
     return replace(
         row,
         outcome=outcome,
@@ -352,6 +322,14 @@ def _of_step_time(
         change_most_ratio=change.high,
         reason=_noise_words(change, row.outcome, outcome, is_few=few),
     )
+
+
+def _mean_step(condition: Condition, side: Side) -> Value:
+    """The mean step of a side, or why there is none."""
+    if side.has_steps:
+        return Value("", float(side.mean_ps))
+    values = (value for report in side.reports for value in condition.values(report))
+    return next(value for value in values if value.value is None)
 
 
 def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
+from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.markdown import render_section
@@ -22,7 +22,7 @@ OUTCOMES: Final = {
 }
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
-_VERBS: Final = {
+_VERBS: Final[dict[Outcome, tuple[str, str]]] = {
     "fails": ("fails", "fail"),
     "unknown": ("cannot be judged", "cannot be judged"),
     "no_verdict": ("has no verdict", "have no verdict"),
@@ -34,15 +34,13 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     if result.outcome == "passed":
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
-    if result.outcome == "no_verdict":
-        number = len(result.with_outcome("no_verdict"))
-        which = "the condition" if count == 1 else f"{number} of {count} conditions"
-        return f"No verdict: these runs differ too much to judge {which}."
     parts: list[str] = []
     for outcome, (verb, verbs) in _VERBS.items():
-        number = sum(row.outcome == outcome for row in result.judgements)
+        number = len(result.with_outcome(outcome))
+        which = "the condition" if count == 1 else f"{number} of {count} conditions"
+        if result.outcome == "no_verdict" and number:
+            return f"No verdict: these runs differ too much to judge {which}."
         if number:
-            which = "the condition" if count == 1 else f"{number} of {count} conditions"
             parts.append(f"{number if parts else which} {verb if number == 1 else verbs}")
     return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {', '.join(parts)}."
 
@@ -92,15 +90,9 @@ def _change_words(row: JudgedRow) -> str:
     return "" if row.change_ratio is None else numbers.signed_share(row.change_ratio)
 
 
-def measured_words(row: JudgedRow) -> str:
-    """The value and its change: `41.2 ms (+5.2%)`."""
-    change = _change_words(row)
-    return f"{row.measured} ({change})" if change else row.measured
-
-
 def _notes(result: GateResult) -> Iterator[str]:
     for judgement in result.judgements:
-        yield from notes_of(judgement)
+        yield from _notes_of(judgement)
     if result.capture_quality != "ok":
         yield f"Capture: {look_of(QUALITIES, result.capture_quality).words}."
     reasons = {row.reason for judgement in result.judgements for row in judgement.rows}
@@ -108,7 +100,7 @@ def _notes(result: GateResult) -> Iterator[str]:
         yield f"What costs most: {result.headline}"
 
 
-def notes_of(judgement: Judgement) -> Iterator[str]:
+def _notes_of(judgement: Judgement) -> Iterator[str]:
     """What the table has no room for: reasons, and rows that are not listed."""
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
@@ -138,7 +130,7 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
     shown = [row for row in result.judgements if row.outcome != "holds"]
     for judgement in shown[:MOST_ANNOTATIONS]:
         title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
-        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped(message(judgement), _DATA)}"
+        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped('; '.join(lines_of(judgement)), _DATA)}"
     hidden = len(shown) - MOST_ANNOTATIONS
     if hidden > 0:
         yield f"::notice title=traceview gate::{hidden} more in the summary of the job"
@@ -146,19 +138,22 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
         yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
 
 
-def message(judgement: Judgement) -> str:
-    """What was measured, row by row, and why a row has no value."""
+def lines_of(judgement: Judgement) -> list[str]:
+    """What was measured in each row that does not hold, and why a row has no value; outside of a table."""
     rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
     hidden = len(rows) - MOST_ROWS
-    return "; ".join([*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])])
+    return [*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])]
 
 
 def _row(row: JudgedRow) -> str:
+    """`GPU:0: 41.2 ms (+5.2%), allowed <= 40.0 ms`."""
     where = f"{row.where}: " if row.where else ""
     if row.outcome == "unknown":
         return f"{where}cannot be judged: {row.reason}"
-    reason = f", no verdict: {row.reason}" if row.outcome == "no_verdict" else ""
-    return f"{where}{measured_words(row)}, allowed {row.allowed}{reason}"
+    change = f" ({_change_words(row)})" if _change_words(row) else ""
+    verdict = ", no verdict" if row.outcome == "no_verdict" else ""
+    reason = f": {row.reason}" if row.reason else ""
+    return f"{where}{row.measured}{change}, allowed {row.allowed}{verdict}{reason}"
 
 
 def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:
@@ -229,17 +224,10 @@ def _add_case(suite: ET.Element, judgement: Judgement) -> None:
     )
     if judgement.outcome == "holds":
         return
-    lines = [
-        " · ".join(filter(None, (row.where, measured_words(row), row.allowed)))
-        for row in judgement.rows
-        if row.outcome == "fails"
-    ]
-    lines += notes_of(judgement)
+    lines = list(map(_text, lines_of(judgement)))
     kind = "failure" if judgement.outcome == "fails" else "error"
-    shown = ET.SubElement(
-        case, kind, {"type": judgement.outcome, "message": _text(lines[0] if lines else "")}
-    )
-    shown.text = "\n".join(map(_text, lines))
+    shown = ET.SubElement(case, kind, {"type": judgement.outcome, "message": lines[0]})
+    shown.text = "\n".join(lines)
 
 
 def _text(text: str) -> str:

@@ -11,9 +11,10 @@ from itertools import pairwise
 from math import floor
 from pathlib import Path
 from statistics import median as middle
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError
 from traceview.base.record import (
@@ -35,13 +36,14 @@ from traceview.comparison.noise import (
     Level,
     most_chance,
     step_change,
-    step_level,
 )
 from traceview.comparison.parts import state_noise
 from traceview.comparison.sides import CaptureSteps, capture_steps
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown
+from traceview.document.columns import table as shown_table
 from traceview.document.figures import Trend, TrendPoint
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
@@ -142,22 +144,19 @@ class History(Record, frozen=True):
 
 def history_of(folder: Folder) -> History:
     """The reports in their order, with the changes of the step time in each series of alike runs."""
-    setups: dict[tuple[str, int | None], list[int]] = {}
-    for place, saved in enumerate(folder.reports):
-        setups.setdefault(_setup(saved.report), []).append(place)
-    rows: dict[int, HistoryRow] = {}
-    for number, places in enumerate(setups.values(), 1):
-        reports = [folder.reports[place].report for place in places]
-        steps = [capture_steps(report) for report in reports]
-        for place, report, of_row, level in zip(
-            places, reports, steps, _levels(steps), strict=True
-        ):
-            rows[place] = _row(str(folder.reports[place].path), report, number, of_row, level)
+    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
+    for saved in folder.reports:
+        setups.setdefault(_setup(saved.report), []).append(saved)
+    rows = {
+        row.file: row
+        for number, series in enumerate(setups.values(), 1)
+        for row in _rows(series, number)
+    }
     return History(
         schema_version=HISTORY_SCHEMA_VERSION,
         traceview_version=VERSION,
         folder=str(folder.path),
-        rows=tuple(rows[place] for place in sorted(rows)),
+        rows=tuple(rows[str(saved.path)] for saved in folder.reports),
         left_out=folder.left_out,
     )
 
@@ -172,37 +171,32 @@ def _batch_size(report: Report) -> int | None:
     return balance.throughput.batch_size if balance else None
 
 
-class _Level(NamedTuple):
-    """The level that a report is on; where it begins also its change, and the state that changed most."""
-
-    ps: int | None = None
-    change_ratio: float | None = None
-    state: str | None = None
-    state_change_ps: int | None = None
-
-
-def _levels(reports: Sequence[CaptureSteps | None]) -> list[_Level]:
-    """By report the level of its step time."""
-    known = [
-        (place, steps, level)
-        for place, steps in enumerate(reports)
-        if steps and (level := step_level(steps.lengths_ps))
-    ]
-    values = [floor(steps.mean_ps) for _, steps, _ in known]
-    bounds = [0, *change_points([level for *_, level in known]), len(values)]
-    levels = [_Level()] * len(reports)
+def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
+    """The reports of a series with the levels of their step times."""
+    steps = [capture_steps(saved.report) for saved in series]
+    rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
+    known = [(place, own, level) for place, own in enumerate(steps) if own and (level := own.level)]
     before: list[CaptureSteps] = []
-    for first, last in pairwise(bounds):
-        after = [steps for _, steps, _ in known[first:last]]
-        ps = int(middle(values[first:last])) if after else None
-        for place, *_ in known[first:last]:
-            levels[place] = _Level(ps)
-        if before and ps:
-            old_ps = int(middle(floor(steps.mean_ps) for steps in before))
+    for first, last in pairwise([0, *change_points([level for *_, level in known]), len(known)]):
+        after = [own for _, own, _ in known[first:last]]
+        if before:
+            old_ps, new_ps = _level_ps(before), _level_ps(after)
             state, change_ps = _changed_state(before, after)
-            levels[known[first][0]] = _Level(ps, ps / old_ps - 1, state, change_ps)
+            place = known[first][0]
+            rows[place] = replace(
+                rows[place],
+                change_ratio=new_ps / old_ps - 1,
+                state=state,
+                state_change_ps=change_ps,
+            )
+        for place, *_ in known[first:last]:
+            rows[place] = replace(rows[place], level_ps=_level_ps(after))
         before = after
-    return levels
+    return rows
+
+
+def _level_ps(captures: Sequence[CaptureSteps]) -> int:
+    return int(middle(floor(own.mean_ps) for own in captures))
 
 
 def _changed_state(
@@ -229,33 +223,32 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
         level
         for saved in saved_reports(folder).reports
         if _setup(saved.report) in setups and traces_of(saved.report) not in known
-        if (steps := capture_steps(saved.report)) and (level := step_level(steps.lengths_ps))
+        if (steps := capture_steps(saved.report)) and (level := steps.level)
     ]
     return [
         levels[first:last] for first, last in pairwise([0, *change_points(levels), len(levels)])
     ]
 
 
-def _row(
-    file: str, report: Report, series: int, of_row: CaptureSteps | None, level: _Level
-) -> HistoryRow:
+def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRow:
+    report = saved.report
     steps, balance = report.results.steps, report.results.balance
     return HistoryRow(
-        file=file,
+        file=str(saved.path),
         run=report.source.run,
         started_ns=started_ns(report),
         devices=devices_of(report),
         batch_size=_batch_size(report),
         series=series,
-        step_ps=floor(of_row.mean_ps) if of_row else None,
+        step_ps=floor(own.mean_ps) if own else None,
         step_count=steps.used_count if steps else 0,
-        level_ps=level.ps,
-        change_ratio=level.change_ratio,
-        state=level.state,
-        state_change_ps=level.state_change_ps,
         compute_ratio=report.verdict.compute_ratio,
         examples_per_second=balance.throughput.examples_per_second if balance else None,
         finding=report.verdict.finding,
+        level_ps=None,
+        change_ratio=None,
+        state=None,
+        state_change_ps=None,
     )
 
 
@@ -347,25 +340,12 @@ _LEGEND = (
 
 def history_section(history: History) -> doc.Section:
     """All series in one table; each has a chart of its own."""
-    rows = history.rows
-    has_series = max(row.series for row in rows) > 1
-    columns = (
-        doc.words("recorded", [numbers.date(row.started_ns) for row in rows], priority=2),
-        doc.names("run", [row.run for row in rows], priority=4),
-        doc.names("devices", [row.devices for row in rows], priority=3) if has_series else None,
-        doc.counts("batch", [row.batch_size for row in rows], priority=6) if has_series else None,
-        doc.times("step", [row.step_ps for row in rows]),
-        doc.words("change", [_change(row) for row in rows]),
-        doc.shares("compute", [row.compute_ratio for row in rows], priority=1),
-        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=5),
-        doc.words("costs most", [row.finding or "" for row in rows], priority=3),
-    )
     return doc.Section(
         "history",
         "History",
         (
             *_charts(history),
-            *doc.table("The reports, oldest first", columns),
+            *shown_table("The reports, oldest first", history.rows, _COLUMNS),
             *doc.notes(*_notes(history)),
             *doc.remarks(_LEGEND),
         ),
@@ -386,6 +366,19 @@ def headline(history: History) -> str:
 
 def _change(row: HistoryRow) -> str:
     return "" if row.change_ratio is None else ratio_words(row.change_ratio)
+
+
+_COLUMNS: Final = (
+    Shown("recorded", lambda row: numbers.date(row.started_ns), 2),
+    Shown("run", "run", 4),
+    Shown("devices", "devices", 3, "name", if_several=True),
+    Shown("batch", "batch_size", 6, "count", if_several=True),
+    Shown("step", "step_ps"),
+    Shown("change", _change),
+    Shown("compute", "compute_ratio", 1),
+    Shown("examples/s", "examples_per_second", 5, "number"),
+    Shown("costs most", lambda row: row.finding or "", 3),
+)
 
 
 def _notes(history: History) -> Iterator[str]:

@@ -21,10 +21,14 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.comparison.noise import Basis, Difference, Direction
+from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
 SCHEMA_VERSION: Final = 3
+
+LONGEST_VALUE: Final = 40
+"""Characters of a name or a value in a sentence."""
 
 StateKey = Annotated[str, one_of(*KEYS)]
 
@@ -61,6 +65,12 @@ class Condition(Record, frozen=True):
     before: str
     after: str
     is_blocking: bool
+
+    @property
+    def words(self) -> str:
+        """`batch 128 → 256`."""
+        before, after = (shortened(value, LONGEST_VALUE) for value in (self.before, self.after))
+        return f"{self.name} {before} → {after}"
 
 
 class StepDifference(Record, frozen=True):

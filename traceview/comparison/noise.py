@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.stats import Float64Array, inside_angle, student
+from traceview.base.stats import Float64Array, inside_angle, student, variance_of_mean
 from traceview.report.model import Report
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
@@ -28,6 +28,8 @@ CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
 POWER: Final = 0.9
 """Share of the runs with a change of `least_shown` in which it is shown."""
+TOO_NOISY: Final = 0.1
+"""Of the step: runs that would miss a change of this size give no verdict where none is shown."""
 SHOW_NOTHING: Final = 9.0
 """Runs that only show the step to be ten times as long show nothing."""
 ENOUGH_RUNS: Final = 3
@@ -36,8 +38,6 @@ ENOUGH: Final = f"give {ENOUGH_RUNS} captures of each side"
 """What to do where runs differ too much for a verdict."""
 SLOWEST: Final = 3
 """One step in so many, the slowest, does not count for the typical step: what disturbs a machine makes steps longer."""
-_MOST_ALIKE: Final = 0.9
-"""Correlation of neighbouring steps; more cannot be told from a drift."""
 _ROUNDING: Final = 1e-9
 """Of a difference of logarithms: so equal steps do not differ."""
 _MOST_LOGARITHM: Final = math.log(1e6)
@@ -143,25 +143,7 @@ def _trimmed(values: Float64Array, slowest: int) -> Level:
     value = float(ordered[:kept].mean())
     if kept < 2:
         return Level(value)
-    cut = np.minimum(values, ordered[kept - 1])
-    around = cut - cut.mean()
-    independent = max(kept / block_length(around), 2.0)
-    variance = float(around @ around) / kept / (independent - 1)
-    return Level(value, variance, independent - 1)
-
-
-def block_length(around: Float64Array) -> float:
-    """How many neighbouring steps say as much as one independent step; `around`: steps less their mean, in order.
-
-    It is (1 + ρ) ÷ (1 − ρ) of neighbours correlated by ρ. What the steps show of ρ is too little by (1 + 4ρ) ÷ n in short
-    series (Marriott and Pope 1954), which is put back.
-    """
-    count, squares = around.size, float(around @ around)
-    if not squares:
-        return 1.0
-    shown = float(around[:-1] @ around[1:]) / squares
-    alike = min(max(shown + (1 + 4 * max(shown, 0.0)) / count, 0.0), _MOST_ALIKE)
-    return (1 + alike) / (1 - alike)
+    return Level(value, *variance_of_mean(np.minimum(values, ordered[kept - 1]), kept))
 
 
 # Two sides

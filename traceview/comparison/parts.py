@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple
 
@@ -25,6 +25,7 @@ from traceview.comparison.model import (
 )
 from traceview.comparison.noise import (
     Difference,
+    Direction,
     Level,
     RunSpread,
     level_of,
@@ -33,25 +34,20 @@ from traceview.comparison.noise import (
     part_difference,
     shown_direction,
 )
-from traceview.comparison.sides import CaptureSteps, mean_of, whole
+from traceview.comparison.sides import CaptureSteps, Side, mean_of, spread_of, whole
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report
 
 
-def state_differences(
-    reports: Sequence[Sequence[Report]],
-    steps: Sequence[Sequence[CaptureSteps]],
-    spread: RunSpread,
-) -> tuple[StateDifference, ...]:
+def state_differences(before: Side, after: Side) -> tuple[StateDifference, ...]:
     """The states that occur, the largest difference first; they sum to the mean steps and to their difference.
 
-    `reports`, `steps`: of both sides. Empty where a capture has no ledger: then states would not sum to the step.
+    Empty where a capture has no ledger: then states would not sum to the step.
     """
-    if not all(capture.states for side in steps for capture in side):
+    old, new = before.states, after.states
+    if not old or not new:
         return ()
-    means = [mean_of([capture.states for capture in side]) for side in steps]
-    old, new = (whole({key: of[key] for key in KEYS if key in of}) for of in means)
-    noise = state_noise(steps[0], steps[1], spread)
+    noise = state_noise(before.steps, after.steps, spread_of(before, after))
     rows = []
     for key, of_key in noise.items():
         first, second = old.get(key, 0), new.get(key, 0)
@@ -65,7 +61,7 @@ def state_differences(
                 low_ps=low,
                 high_ps=high,
                 direction=of_key.direction,
-                line=_line_of(key, reports[0] if first > second else reports[1]),
+                line=_line_of(key, (before if first > second else after).reports),
             )
         )
     return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
@@ -214,7 +210,7 @@ def op_differences(
     old, new = _by_key(old_tables), _by_key(new_tables)
     if not old or not new:
         return ()
-    rows = []
+    pairs = []
     for key, before_key in _pairs(old, new):
         first, second = old.get(before_key or key), new.get(key)
         left_out_ps = 0
@@ -224,11 +220,10 @@ def op_differences(
         levels = (first or unlisted).levels, (second or unlisted).levels
         noise = part_difference(levels[0], levels[1], spread) if all(levels) else Difference(0.0)
         kernel = before_key.kernel if before_key else None
-        row = _difference(key, kernel, first, second, left_out_ps, step_difference_ps, noise)
-        rows.append((row, noise))
-    shown = most_chance(noise for _, noise in rows)
-    judged = [_judged(row, noise, shown) for row, noise in rows]
-    return tuple(sorted(judged, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+        pairs.append((key, kernel, first, second, left_out_ps, noise))
+    shown = most_chance(noise for *_, noise in pairs)
+    rows = [_difference(*pair, step_difference_ps, shown) for pair in pairs]
+    return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
 
 
 def _unlisted(left_out_ps: int) -> _Op:
@@ -236,19 +231,17 @@ def _unlisted(left_out_ps: int) -> _Op:
     return _Op((Level(float(left_out_ps), 0.0, _SURE),) if left_out_ps else ())
 
 
-def _judged(row: OpDifference, noise: Difference, shown: float) -> OpDifference:
-    """With how it changed, as far as that is shown among all."""
-    if row.status == "reshaped" or (row.status in ("new", "gone") and not row.left_out_ps):
-        return row
-    direction = shown_direction(noise, shown)
-    if row.status == "same":
-        return replace(row, status=direction) if direction in _CHANGED else row
-    # What the other side left out may have run there as long as the longest that it left out.
-    is_longer = direction == ("slower" if row.status == "new" else "faster")
-    return row if is_longer else replace(row, status="same")
-
-
-_CHANGED: Final = ("slower", "faster")
+def _status(old: _Op | None, new: _Op | None, left_out_ps: int, direction: Direction) -> Status:
+    """How an op changed. `direction`: how its time did, as far as that is shown among all ops."""
+    if old is None or new is None:
+        # What the other side left out may have run there as long as the longest that it left out.
+        is_longer = direction == ("slower" if old is None else "faster")
+        if left_out_ps and not is_longer:
+            return "same"
+        return "new" if old is None else "gone"
+    if old.shapes and new.shapes and old.shapes != new.shapes:
+        return "reshaped"
+    return "same" if direction == "none" or direction == "unknown" else direction
 
 
 def _longest_left_out(tables: Iterable[OpSteps]) -> int:
@@ -312,21 +305,19 @@ def _difference(
     old: _Op | None,
     new: _Op | None,
     left_out_ps: int,
-    step_difference_ps: int,
     noise: Difference,
+    step_difference_ps: int,
+    shown: float,
 ) -> OpDifference:
-    status: Status = "new" if old is None else "gone" if new is None else "same"
     first, second = old or _Op(), new or _Op()
-    if first.shapes and second.shapes and first.shapes != second.shapes:
-        status = "reshaped"
-    low, high = interval_ps(noise) if status in ("same", "reshaped") else (None, None)
+    low, high = interval_ps(noise) if old and new else (None, None)
     path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
         op=key.op,
         kernel=key.kernel,
         before_kernel=before_kernel,
-        status=status,
+        status=_status(old, new, left_out_ps, shown_direction(noise, shown)),
         before_ps=round(first.ps),
         after_ps=round(second.ps),
         before_calls=round(first.calls, 3),
@@ -368,7 +359,11 @@ def finding_differences(
         first, second = old.get(code), new.get(code)
         if (first is None and code in unlisted[0]) or (second is None and code in unlisted[1]):
             continue
-        if first and second and abs(_cost_ps(second) - _cost_ps(first)) <= _least(step_ps):
+        if (
+            first
+            and second
+            and abs(_cost_ps(second) - _cost_ps(first)) <= LEAST_CHANGE_RATIO * step_ps
+        ):
             continue
         if _is_changed([row for row in (first, second) if row], by_state, step_ps):
             rows.append(_row(code, first, second))
@@ -403,10 +398,6 @@ def _cost_ps(finding: Finding) -> int:
     return finding.loss.ps_per_step if finding.loss else 0
 
 
-def _least(step_ps: int) -> float:
-    return LEAST_CHANGE_RATIO * step_ps
-
-
 def _is_changed(
     sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
 ) -> bool:
@@ -415,33 +406,24 @@ def _is_changed(
     about = [states[key] for key in keys if key in states]
     if not about:
         return any(finding.severity != "info" for finding in sides)
-    is_large = abs(sum(row.difference_ps for row in about)) >= _least(step_ps)
+    is_large = abs(sum(row.difference_ps for row in about)) >= LEAST_CHANGE_RATIO * step_ps
     return is_large and any(row.direction != "none" for row in about)
 
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
     """The codes that some report has without listing a finding of them."""
-    return {code for report in reports for code in (*report.left_out_findings, *_inside(report))}
-
-
-def _inside(report: Report) -> Iterator[str]:
-    for finding in report.findings:
-        for row in finding.evidence:
-            if row.metric == EXPLAINS:
-                yield str(row.value)
+    left_out = {code for report in reports for code in report.left_out_findings}
+    evidence = [row for report in reports for of in report.findings for row in of.evidence]
+    return left_out | {str(row.value) for row in evidence if row.metric == EXPLAINS}
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
     """By code the costliest finding, of those that more than half of the captures have."""
     of_code: dict[str, list[Finding]] = {}
     for report in reports:
-        of_report: dict[str, Finding] = {}
-        for finding in report.findings:
-            known = of_report.setdefault(finding.code, finding)
-            if _cost_ps(finding) > _cost_ps(known):
-                of_report[finding.code] = finding
-        for code, finding in of_report.items():
-            of_code.setdefault(code, []).append(finding)
+        for code in {finding.code for finding in report.findings}:
+            same = (finding for finding in report.findings if finding.code == code)
+            of_code.setdefault(code, []).append(max(same, key=_cost_ps))
     return {
         code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import floor
 from typing import Final, Literal
 
@@ -16,29 +17,18 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.noise import run_spread_of, step_change, step_level
-from traceview.comparison.sides import (
-    AGAIN,
-    BLOCKING,
-    CaptureSteps,
-    capture_steps,
-    differing_among,
-    distinct,
-    mean,
-    mean_of,
-    step_time_ps,
-    whole,
-)
+from traceview.comparison.jobs import BLOCKING, differing_among
+from traceview.comparison.model import LONGEST_VALUE
+from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.figures import Trend, TrendPoint
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, look_of
 from traceview.report.model import Report, why_absent
 
 SCALING_SCHEMA_VERSION: Final = 1
-
-_LONGEST_VALUE: Final = 40
 
 _OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
 """What makes the step of another run another step."""
@@ -93,10 +83,10 @@ class ScaledRuns(Record, frozen=True):
 
 def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
-    runs = distinct(reports)
-    remarks = [f"{AGAIN}."] if len(runs) < len(reports) else []
+    given = Side.of(reports)
+    remarks = [f"{remark}." for remark in given.again]
     by_count: dict[int, list[Report]] = {}
-    for report in runs:
+    for report in given.reports:
         count, step_ps = _device_count(report), step_time_ps(report)
         if not count or not step_ps:
             remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
@@ -106,14 +96,14 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
         counts = ", ".join(map(str, by_count)) or "none"
         needed = f"runs on two or more numbers of devices are needed; the number here: {counts}"
         return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
-    groups = [by_count[count] for count in sorted(by_count)]
+    groups = [Side.of(by_count[count]) for count in sorted(by_count)]
     for group in groups:
-        remarks += _unlike(group)
-    remarks += _unlike_groups(groups)
-    has_examples = all(_batch_size(group) is not None for group in groups)
+        remarks += _unlike(group.reports)
+    remarks += _unlike_groups([group.reports for group in groups])
+    has_examples = all(_batch_size(group.reports) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
-    without = [report for group in groups for report in group if report.results.ledger is None]
+    without = [of for group in groups for of in group.reports if of.results.ledger is None]
     if without:
         why = why_absent(without[0], "ledger")
         remarks.append(f"What grows is not known: the states of {without[0].source.run}: {why}.")
@@ -145,7 +135,7 @@ def _unlike(group: Sequence[Report]) -> Iterator[str]:
 
 
 def _values(values: Sequence[str]) -> str:
-    return numbers.listed([shortened(value, _LONGEST_VALUE) for value in values])
+    return numbers.listed([shortened(value, LONGEST_VALUE) for value in values])
 
 
 def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
@@ -177,41 +167,36 @@ def _batch_size(group: Sequence[Report]) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _mean_steps(group: Sequence[Report]) -> list[CaptureSteps]:
-    return [steps for report in group if (steps := capture_steps(report)) is not None]
-
-
-def _step_ps(group: Sequence[Report]) -> int:
-    return floor(mean([steps.mean_ps for steps in _mean_steps(group)]))
-
-
-def _row(group: Sequence[Report], fewest: Sequence[Report], *, has_examples: bool) -> Efficiency:
-    step_ps, least_ps = _step_ps(group), _step_ps(fewest)
-    factor = _device_count(group[0]) / _device_count(fewest[0])
-    size, least_size = _batch_size(group), _batch_size(fewest)
+def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
+    step_ps, least_ps = floor(group.mean_ps), floor(fewest.mean_ps)
+    count = _device_count(group.reports[0])
+    factor = count / _device_count(fewest.reports[0])
+    size, least_size = _batch_size(group.reports), _batch_size(fewest.reports)
     of_examples = size / least_size if has_examples and size and least_size else factor
     speedup = of_examples * least_ps / step_ps
-    times = [report.results.device_time for report in group]
+    times = [report.results.device_time for report in group.reports]
+    states = group.states
     rows = [row for of in times if of for row in of.devices if row.is_in_use]
     return Efficiency(
-        device_count=_device_count(group[0]),
+        device_count=count,
         models=tuple(sorted({row.model or row.kind for row in rows})),
-        runs=tuple(report.source.run for report in group),
+        runs=tuple(report.source.run for report in group.reports),
         step_ps=step_ps,
         batch_size=size,
         examples_per_second=None if size is None else size * 10**12 / step_ps,
         speedup=speedup,
         efficiency_ratio=speedup / factor,
-        states_ps=_states(group),
+        states_ps={
+            key: states[key]
+            for key in sorted(states, key=lambda key: (-states[key], key))
+            if states[key]
+        },
     )
 
 
-def _interval_words(
-    most: Sequence[Report], fewest: Sequence[Report], row: Efficiency
-) -> Iterator[str]:
+def _interval_words(most: Side, fewest: Side, row: Efficiency) -> Iterator[str]:
     """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
-    levels = [[step_level(of.lengths_ps) for of in _mean_steps(group)] for group in (fewest, most)]
-    change = step_change(levels[0], levels[1], run_spread_of([*fewest, *most]))
+    change = fewest.change_to(most)
     if change is None or change.low is None or change.high is None or change.low <= -1:
         return
     low, high = (
@@ -220,14 +205,6 @@ def _interval_words(
     )
     if low != high:
         yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."
-
-
-def _states(group: Sequence[Report]) -> dict[str, int]:
-    steps = [of.states for of in _mean_steps(group)]
-    if not all(steps):
-        return {}
-    sums = whole(mean_of(steps))
-    return {key: sums[key] for key in sorted(sums, key=lambda key: (-sums[key], key)) if sums[key]}
 
 
 _SHOWN_PARTS: Final = 3
@@ -244,7 +221,7 @@ def headline(scaled: ScaledRuns) -> str:
         f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
     )
     for key in growing(scaled)[:1]:
-        shares = [numbers.share(_share(row, key)) for row in (fewest, most)]
+        shares = [numbers.share(_share(key, row)) for row in (fewest, most)]
         words += f"; {look_of(STATES, key).words} grows from {shares[0]} of the step to {shares[1]}"
     return words
 
@@ -252,12 +229,12 @@ def headline(scaled: ScaledRuns) -> str:
 def growing(scaled: ScaledRuns) -> list[str]:
     """The states that take a larger share of the step on the most devices than on the fewest, the most first."""
     fewest, most = scaled.rows[0], scaled.rows[-1]
-    growth = {key: _share(most, key) - _share(fewest, key) for key in most.states_ps}
+    growth = {key: _share(key, most) - _share(key, fewest) for key in most.states_ps}
     states = [key for key, ratio in growth.items() if fewest.states_ps and ratio >= _LEAST_GROWTH]
     return sorted(states, key=lambda key: -growth[key])
 
 
-def _share(row: Efficiency, key: str) -> float:
+def _share(key: str, row: Efficiency) -> float:
     return row.states_ps.get(key, 0) / row.step_ps
 
 
@@ -265,19 +242,16 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
     """A row for each number of devices, with the states whose share grows most."""
     rows = scaled.rows
     shown = growing(scaled)[:_SHOWN_PARTS]
-    columns = [
-        doc.ordinals("devices", [row.device_count for row in rows]),
-        doc.times("step", [row.step_ps for row in rows]),
-        doc.numbers("examples/s", [row.examples_per_second for row in rows], priority=1),
-        doc.numbers("speed-up", [row.speedup for row in rows], priority=2),
-        doc.shares("efficiency", [row.efficiency_ratio for row in rows]),
-        *(
-            doc.shares(look_of(STATES, key).words, [_share(row, key) for row in rows])
-            for key in shown
-        ),
-        doc.counts("batch", [row.batch_size for row in rows], priority=3),
-        doc.names("runs", [numbers.listed(row.runs, 2) for row in rows], priority=4),
-    ]
+    columns = (
+        Shown("devices", "device_count", kind="ordinal"),
+        Shown("step", "step_ps"),
+        Shown("examples/s", "examples_per_second", 1, "number"),
+        Shown("speed-up", "speedup", 2, "number"),
+        Shown("efficiency", "efficiency_ratio"),
+        *(Shown(look_of(STATES, key).words, partial(_share, key), kind="share") for key in shown),
+        Shown("batch", "batch_size", 3, "count"),
+        Shown("runs", lambda row: numbers.listed(row.runs, 2), 4, "name"),
+    )
     points = tuple(
         TrendPoint(numbers.plural(row.device_count, "device"), row.efficiency_ratio) for row in rows
     )
@@ -287,7 +261,7 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         "Scaling",
         (
             Trend("Efficiency by number of devices", "share", points),
-            *doc.table("Runs by number of devices", columns),
+            *table("Runs by number of devices", rows, columns),
             *doc.notes(*scaled.remarks),
             *doc.remarks(remark),
         ),

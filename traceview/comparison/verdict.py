@@ -12,7 +12,7 @@ from traceview.comparison.model import (
     StateDifference,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
 from traceview.document import numbers
 from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
@@ -24,8 +24,6 @@ _WHOLE_SHARE: Final = 0.75
 """Of the difference: states that make this much of it are the reason."""
 _CHANGED_RATIO: Final = 0.02
 """Of the step: changes of this size are named where the step does not change."""
-TOO_NOISY: Final = 0.1
-"""Of the step: runs that would miss a change of this size give no verdict where none is shown."""
 _DEVICE_SHARE: Final = 0.5
 """Of the largest difference of a device: a device with this much of it is named."""
 _OP_SHARE: Final = 0.6
@@ -46,7 +44,19 @@ def verdict_of(
     ops: Sequence[OpDifference],
 ) -> str:
     """The sentence, without a full stop. `captures`: how many there are of each side."""
-    return f"{_step_sentence(step, captures, states, devices, ops)}{_gone(devices)}"
+    times, gone = f"{_times(step.before_ps, step.after_ps)} per step", _gone(devices)
+    if step.direction not in ("slower", "faster"):
+        changed = _changed_states(step, states, devices, ops)
+        shown = step.least_shown_ratio
+        verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
+        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}{gone}"
+    reasons = _reasons(step, states, devices, ops)
+    because = f", because {', and '.join(reasons)}" if reasons else ""
+    how_sure = f"({interval_words(step)}){because}{gone}"
+    if step.is_mean_typical and step.ratio is not None:
+        return f"{ratio_words(step.ratio)}: {times} {how_sure}"
+    change = ratio_words(step.typical_ratio or 0.0)
+    return f"The typical step is {change}: mean {times} {how_sure}"
 
 
 def verdict_on_one_run(step: StepDifference) -> str:
@@ -70,27 +80,6 @@ def _gone(devices: Sequence[DeviceDifference]) -> str:
         if keys:
             words += f"; {text}: {numbers.joined_devices(keys)}"
     return words
-
-
-def _step_sentence(
-    step: StepDifference,
-    captures: tuple[int, int],
-    states: Sequence[StateDifference],
-    devices: Sequence[DeviceDifference],
-    ops: Sequence[OpDifference],
-) -> str:
-    times = f"{_times(step.before_ps, step.after_ps)} per step"
-    if step.direction not in ("slower", "faster"):
-        changed = _changed_states(step, states, devices, ops)
-        shown = step.least_shown_ratio
-        verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
-        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}"
-    reasons = _reasons(step, states, devices, ops)
-    because = f", because {', and '.join(reasons)}" if reasons else ""
-    if step.is_mean_typical and step.ratio is not None:
-        return f"{ratio_words(step.ratio)}: {times} ({interval_words(step)}){because}"
-    change = ratio_words(step.typical_ratio or 0.0)
-    return f"The typical step is {change}: mean {times} ({interval_words(step)}){because}"
 
 
 def percent(ratio: float) -> str:

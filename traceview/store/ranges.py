@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
@@ -34,10 +34,9 @@ KEPT_BYTES: Final = 256 << 20
 class Transfer:
     """Bytes that were read so far, and those of the files that are being read."""
 
-    def __init__(self, show: Callable[[int, int], None]) -> None:
+    def __init__(self) -> None:
         self.done_bytes = 0
         self.total_bytes = 0
-        self._show = show
         self._lock = Lock()
 
     def expect(self, count: int) -> None:
@@ -49,21 +48,20 @@ class Transfer:
         """This many bytes have been read."""
         with self._lock:
             self.done_bytes += count
-        self._show(self.done_bytes, self.total_bytes)
 
 
-_watching: list[Transfer] = []
+_counting: list[Transfer] = []
 
 
 @contextmanager
-def transfers_shown(show: Callable[[int, int], None]) -> Iterator[None]:
-    """Calls `show` with the bytes read so far and those to be read, whenever more have come."""
-    transfer = Transfer(show)
-    _watching.append(transfer)
+def counted() -> Iterator[Transfer]:
+    """Counts the bytes that are read inside."""
+    transfer = Transfer()
+    _counting.append(transfer)
     try:
-        yield
+        yield transfer
     finally:
-        _watching.remove(transfer)
+        _counting.remove(transfer)
 
 
 class _Blocks:
@@ -181,7 +179,7 @@ class RemoteFile(io.RawIOBase):
     def _fetch(self, numbers: range) -> None:
         missing = [number for number in numbers if number not in self._blocks.parts]
         ranges = list(_joined(missing))
-        for transfer in _watching:
+        for transfer in _counting:
             transfer.expect(sum(min(end, self._size) - begin for begin, end in ranges))
         has_parts = bool(self._blocks.parts)
         try:
@@ -218,7 +216,7 @@ class RemoteFile(io.RawIOBase):
         # One byte more than there should be shows that the file has grown.
         asked_end = end + (end == self._size)
         data = self._service.read(self._path, begin, asked_end, self._query, self._size)
-        for transfer in _watching:
+        for transfer in _counting:
             transfer.add(len(data))
         if len(data) == end - begin:
             for place in range(begin, end, BLOCK_BYTES):

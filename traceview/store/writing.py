@@ -1,9 +1,8 @@
-"""Writes files to a store: each is made whole on this machine first, and a store shows a file when it has all of it."""
+"""Puts files that were made whole on this machine into a store, which shows a file when it has all of it."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,47 +30,35 @@ def writable(place: Location) -> RemotePath:
         raise UsageError(f"cannot write {error.message}") from None
 
 
-def write(place: Location, parts: Iterable[bytes]) -> None:
-    """Write a file, whole or not at all. Raises `StoreError`."""
-    path = writable(place)
-    with tempfile.TemporaryDirectory(prefix="traceview-") as made_in:
-        partial = Path(made_in) / "whole"
-        with partial.open("xb") as file:
-            file.writelines(parts)
-        _put(path, str(partial))
+def put_file(place: Location, made: Path) -> None:
+    """Store a file that was made on this machine. Raises `StoreError`."""
+    _put(writable(place), made)
 
 
-def _put(path: RemotePath, file: str) -> None:
+def _put(path: RemotePath, made: Path) -> None:
     try:
-        path.put(file)
+        path.put(str(made))
     except FileNotFoundError:
         raise UsageError(f"cannot write {path}: there is no {path.parents[-1]}") from None
 
 
-def write_folder(
-    place: Location, files: Mapping[str, Iterable[bytes]], *, others: Collection[str]
-) -> None:
-    """Write several files, given in parts, below a place, and remove `others` there, which belong to another report.
+def put_files(place: Location, made: Path, names: Iterable[str], others: Iterable[str]) -> None:
+    """Store the files of these names in the folder `made`, and remove `others` there, which belong to another report.
 
     If a file cannot be written, those that are new are removed. Raises `StoreError`.
     """
     folder = writable(place)
-    is_new = {name: not (folder / name).exists() for name in files}
+    is_new = {name: not (folder / name).exists() for name in names}
     written: list[RemotePath] = []
-    with tempfile.TemporaryDirectory(prefix="traceview-") as made_in:
-        partial = Path(made_in) / "whole"
-        try:
-            for name, parts in files.items():
-                with partial.open("wb") as file:
-                    file.writelines(parts)
-                path = folder / name
-                _put(path, str(partial))
-                written += [path] if is_new[name] else []
-        except BaseException:
-            for path in written:
-                with suppress(StoreError, FileNotFoundError):
-                    path.unlink()
-            raise
+    try:
+        for name in is_new:
+            _put(folder / name, made / name)
+            written += [folder / name] if is_new[name] else []
+    except BaseException:
+        for path in written:
+            with suppress(StoreError, FileNotFoundError):
+                path.unlink()
+        raise
     for name in others:
         with suppress(FileNotFoundError):
             if (folder / name).exists():

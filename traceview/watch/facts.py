@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.analysis.rules.finding import SEVERITIES, Severity
-from traceview.comparison.noise import ENOUGH_RUNS, Level, RunSpread, step_change, step_level
+from traceview.comparison.noise import ENOUGH_RUNS, TOO_NOISY, Level, RunSpread, step_change
 from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
 from traceview.ledger.states import State
@@ -70,7 +70,7 @@ def facts_of(trace: Trace, report: Report) -> RunFacts:
             if row.step_ps
         ),
         states=dict(ledger.share_by_state) if ledger else {},
-        step_level=step_level(used.lengths_ps) if used else None,
+        step_level=used.level if used else None,
     )
 
 
@@ -101,8 +101,6 @@ def line_of(facts: RunFacts, change: StepChange | None, *, is_again: bool) -> st
 
 LEAST_RATIO: Final = 0.02
 """Of the step: what differs by less is as before; a choice of ours."""
-_TOO_NOISY_RATIO: Final = 0.1
-"""Noise from which a step that is not shown to differ has no verdict."""
 
 
 class StepChange(Struct, frozen=True):
@@ -121,7 +119,7 @@ class StepChange(Struct, frozen=True):
         if self.is_beyond_noise:
             slower = "slower" if self.ratio > 0 else "faster"
             return f"{numbers.share(abs(self.ratio))} {slower} than {before}"
-        if self.noise_ratio < _TOO_NOISY_RATIO:
+        if self.noise_ratio < TOO_NOISY:
             return f"as {before} (within {noise})"
         if self.run_count < ENOUGH_RUNS:
             return f"no verdict yet: it takes {ENOUGH_RUNS} runs before"

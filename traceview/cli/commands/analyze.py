@@ -52,7 +52,7 @@ def analyze(
 
     Example: traceview analyze logs/ --steps 5:10
     """
-    target = Target.of(output, force=force, source=logdir)
+    target = Target.of(output, logdir, force=force)
     as_json = format_of(format_, target.path, _FORMATS) == "json"
     source = Source.of(context, logdir)
     try:

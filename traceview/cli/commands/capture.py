@@ -21,18 +21,19 @@ from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli.options import (
     argument,
+    choice,
     flag,
     given_options,
     listed,
     option,
     output_folder,
-    word_of,
 )
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
+_SLOWDOWNS: Final = tuple(kind.value for kind in Slowdown)
 _MODES: Final = {
     "check": ("script", "arguments", "out", "without"),
     "demo": ("devices", "slowdown", "steps", "out", "run", "without", "analyze"),
@@ -99,11 +100,7 @@ def capture(
     devices: Annotated[int | None, option("N", "Devices of --demo.", min=1)] = None,
     slowdown: Annotated[
         list[str] | None,
-        option(
-            "KIND",
-            f"Slow --demo down: {', '.join(kind.value for kind in Slowdown)}.",
-            parser=word_of("--slowdown", [kind.value for kind in Slowdown]),
-        ),
+        choice("KIND", f"Slow --demo down: {', '.join(_SLOWDOWNS)}.", "--slowdown", _SLOWDOWNS),
     ] = None,
     check: Annotated[
         bool, flag("Check instead whether a capture would work here.", "--check")

@@ -8,7 +8,8 @@ from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.cli.commands.gate import History
 from traceview.cli.options import Output, Redact, Width, argument, flag, format_option, option
-from traceview.cli.output import Target, format_of
+from traceview.cli.output import TERMINAL, Target, format_of
+from traceview.cli.report_source import redacted_alike, reports_at
 from traceview.store.address import location_of
 
 _FORMATS: Final = ("terminal", "markdown", "html", "json")
@@ -62,7 +63,7 @@ def compare(
                 "--scaling takes runs only, without --before, --after, --history and --redact"
             )
         runs = [run for run in (before, after, *(further or ())) if run is not None]
-        target = _target(output, runs, force=force)
+        target = Target.of(output, *runs, force=force)
         _compare_scaling(runs, target, format_, width)
         return
     if further:
@@ -70,10 +71,8 @@ def compare(
             f"compare takes BEFORE and AFTER, not {2 + len(further)} runs",
             hint="--before PATH and --after PATH for more captures of a side; --scaling for other numbers of devices",
         )
-    from traceview.cli.progress import reading
-    from traceview.comparison import document
     from traceview.comparison.build import compare as build
-    from traceview.comparison.build import reports_of
+    from traceview.comparison.document import screen_of, sections_of, to_html
     from traceview.comparison.history import earlier_levels
 
     sides = [
@@ -85,39 +84,17 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    target = _target(output, [place for side in sides for place in side], force=force)
+    target = Target.of(output, *sides[0], *sides[1], force=force)
     format_ = format_of(format_, target.path, _FORMATS)
-    reports = []
-    for side in sides:
-        with reading(side[0], None):
-            reports.append(reports_of(side))
-    earlier = earlier_levels(history, [*reports[0], *reports[1]]) if history else ()
+    reports = reports_at([*sides[0], *sides[1]])
+    earlier = earlier_levels(history, reports) if history else ()
     if redact:
-        from traceview.report.pseudonyms import Pseudonyms
-        from traceview.report.redaction import redacted
-
-        # The same name on both sides has the same pseudonym.
-        names = Pseudonyms()
-        reports = [[redacted(report, names) for report in side] for side in reports]
-    comparison = build(reports[0], reports[1], earlier=earlier, force=force)
-    if format_ == "html":
-        target.write(document.to_html(comparison).encode())
-    elif format_ == "markdown":
-        target.write(document.to_markdown(comparison).encode())
-    elif format_ == "json":
-        from traceview.document.json_text import dumped
-
-        target.write(dumped(comparison))
-    elif target.path is not None:
-        target.write_sections(document.sections_of(comparison), width)
-    else:
-        target.write_section(document.screen_of(comparison), width)
-
-
-def _target(output: Location | None, sources: list[Location], *, force: bool) -> Target:
-    """Where to write, which is none of what is read."""
-    targets = [Target.of(output, force=force, source=source) for source in sources]
-    return targets[0] if targets else Target.of(output, force=force)
+        reports = redacted_alike(reports)
+    count = len(sides[0])
+    comparison = build(reports[:count], reports[count:], earlier=earlier, force=force)
+    is_screen = format_ == TERMINAL and target.path is None
+    sections = screen_of(comparison) if is_screen else sections_of(comparison)
+    target.write_record(comparison, sections, format_, width, page=lambda: to_html(comparison))
 
 
 def _compare_scaling(
@@ -125,16 +102,10 @@ def _compare_scaling(
 ) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.rules.finding import Skipped
-    from traceview.cli.progress import reading
     from traceview.comparison.scaling import scaled_runs, scaling_section
-    from traceview.report.given import report_at
 
-    reports = []
-    for run in runs:
-        with reading(run, None):
-            reports.append(report_at(run))
-    scaled = scaled_runs(reports)
+    scaled = scaled_runs(reports_at(runs))
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
     format_ = format_of(format_, target.path, _FORMATS)
-    target.write_record(scaled, scaling_section(scaled), format_, "scaling", width)
+    target.write_record(scaled, [scaling_section(scaled)], format_, width, title="scaling")

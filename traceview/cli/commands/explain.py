@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from enum import Enum
 from importlib import import_module
 from typing import Annotated, Final
 
 from traceview.base.errors import UsageError
-from traceview.cli.options import Width, argument, option
+from traceview.base.text import did_you_mean
+from traceview.cli.options import Width, argument, choice
 from traceview.cli.output import Target
 
-
-class Kind(str, Enum):
-    """What has a schema."""
-
-    report = "report"
-    comparison = "comparison"
-    gate = "gate"
-    history = "history"
+_RECORDS: Final = {
+    "report": "traceview.report.model.Report",
+    "comparison": "traceview.comparison.model.Comparison",
+    "gate": "traceview.comparison.model.GateResult",
+    "history": "traceview.comparison.history.History",
+}
+"""The records that have a schema."""
 
 
 def explain(
@@ -28,7 +26,15 @@ def explain(
             "[CODE|STATE]", "Code of a finding, or a state of a device; without it all are listed."
         ),
     ] = None,
-    schema: Annotated[Kind | None, option("", "Print the JSON Schema of this instead.")] = None,
+    schema: Annotated[
+        str | None,
+        choice(
+            "|".join(_RECORDS),
+            "Print the JSON Schema of this instead.",
+            "--schema",
+            tuple(_RECORDS),
+        ),
+    ] = None,
     width: Width = None,
 ) -> None:
     """Explain a finding or a state: meaning, evidence, and advice.
@@ -53,26 +59,16 @@ def explain(
     elif asked in STATES:
         section = explain_state(STATES[asked])
     else:
-        near = get_close_matches(asked, [*RULES, *STATES], cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else "traceview explain lists them"
+        hint = did_you_mean(asked, [*RULES, *STATES], "traceview explain lists them")
         raise UsageError(f"no finding or state is called {code!r}", hint=hint)
-    Target(None).write_section(section, width)
+    Target(None).write_sections([section], width)
 
 
-_RECORDS: Final = {
-    Kind.comparison: ("model", "Comparison"),
-    Kind.gate: ("model", "GateResult"),
-    Kind.history: ("history", "History"),
-}
-"""By kind the module below `traceview.comparison` and the record in it."""
-
-
-def _schema(kind: Kind) -> str:
+def _schema(kind: str) -> str:
     """The JSON Schema: keys, units, meanings."""
     from traceview.report.saved import schema_of, schema_text
 
-    if kind is Kind.report:
+    if kind == "report":
         return schema_text()
-    module, name = _RECORDS[kind]
-    record = getattr(import_module(f"traceview.comparison.{module}"), name)
-    return schema_of(record, f"traceview {kind.value}")
+    module, _, name = _RECORDS[kind].rpartition(".")
+    return schema_of(getattr(import_module(module), name), f"traceview {kind}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +13,7 @@ from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
     Logdir,
+    choice,
     flag,
     option,
     reads_run,
@@ -29,15 +29,8 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
 
 
-class Format(str, Enum):
-    """What a run can be written as."""
-
-    perfetto = "perfetto"
-    parquet = "parquet"
-    csv = "csv"
-
-
-_NAMES: Final = {Format.perfetto: "trace.pftrace", Format.parquet: "tables", Format.csv: "tables"}
+_NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
+"""What a run can be written as, and the name of the file or folder."""
 _COMPRESSED: Final = ".gz"
 _OF_TABLES: Final = (".csv", ".parquet")
 _JSON: Final = ".json"
@@ -47,13 +40,16 @@ _JSON: Final = ".json"
 def export(
     context: typer.Context,
     logdir: Logdir,
-    to: Annotated[Format, flag("What to write.", "--to")] = Format.perfetto,
+    to: Annotated[
+        str,
+        choice("|".join(_NAMES), "What to write.", "--to", tuple(_NAMES), show_default=True),
+    ] = "perfetto",
     output: Annotated[
         Location | None,
         option(
             "PATH",
             "File to write, - for standard output; for tables a folder. By default "
-            + ", ".join(f"{name} ({to.value})" for to, name in _NAMES.items())
+            + ", ".join(f"{name} ({to})" for to, name in _NAMES.items())
             + ".",
             "--output",
             "-o",
@@ -76,7 +72,7 @@ def export(
             "an export holds every name of the trace and cannot be redacted",
             hint="traceview report --redact writes a report with pseudonyms",
         )
-    is_folder = to is not Format.perfetto
+    is_folder = to != "perfetto"
     if output is not None and not is_folder:
         _check_ending(output)
     output = Path(_NAMES[to]) if output is None else output
@@ -85,13 +81,13 @@ def export(
     if is_folder:
         if str(output) == "-":
             raise UsageError("tables need a folder: -o DIR")
-        bundle = Bundle(output, [f"{name}.{to.value}" for name in TABLES], force)
+        bundle = Bundle(output, [f"{name}.{to}" for name in TABLES], force)
         bundle.check()
     else:
-        target = Target.of(output, force=force, source=logdir)
+        target = Target.of(output, logdir, force=force)
         if target.is_terminal:
             raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
-    if to is Format.parquet:
+    if to == "parquet":
         check_pyarrow("--to parquet")
     source = Source.of(context, logdir)
     with source.analyzed_context() as (analyzed, made), stage("writing"):
@@ -132,11 +128,11 @@ def _parts(output: Location, context: Context, report: Report) -> Iterator[bytes
     return compressed(parts) if output.name.lower().endswith(_COMPRESSED) else parts
 
 
-def _tables(to: Format, context: Context, report: Report) -> dict[str, Iterable[bytes]]:
+def _tables(to: str, context: Context, report: Report) -> dict[str, Iterable[bytes]]:
     from traceview.export import csv, parquet
     from traceview.export.tables import window_tables
 
     tables = window_tables(context, report)
-    if to is Format.parquet:
+    if to == "parquet":
         return {f"{table.name}.parquet": (parquet.written(table),) for table in tables}
     return {f"{table.name}.csv": csv.written(table) for table in tables}

@@ -24,10 +24,10 @@ from traceview.cli.options import (
     folder_of,
     format_option,
     given_options,
-    logdir_of,
     option,
 )
 from traceview.cli.output import TERMINAL, Bundle, Target, format_of, write_file
+from traceview.cli.report_source import redacted_alike, reports_at
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def gate(
     subjects: Annotated[
         list[Location] | None,
         argument(
-            "[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=logdir_of
+            "[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=location_of
         ),
     ] = None,
     require: Annotated[
@@ -115,7 +115,7 @@ def gate(
         for name, shown in given_options(context):
             if name not in _OF_SAVING:
                 raise UsageError(f"{shown} and --save exclude each other")
-        reports = _read(subjects, run, salvage=salvage)
+        reports = reports_at(subjects, run, salvage=salvage)
         _save(save, reports, folder, is_redacted=redact, force=force)
         return
     if redact:
@@ -126,12 +126,12 @@ def gate(
     from traceview.comparison.gate_document import gate_section
     from traceview.comparison.history import earlier_levels
 
-    target, *_ = [Target.of(output, force=force, source=subject) for subject in subjects]
+    target = Target.of(output, *subjects, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
     required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
     conditions, asked_baseline = asked_conditions(required, budget, baseline)
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
-    reports = _read(subjects, run, salvage=salvage)
+    reports = reports_at(subjects, run, salvage=salvage)
     result = judged(
         Subject(str(subjects[0]), tuple(reports)),
         conditions,
@@ -142,7 +142,7 @@ def gate(
     token = token_hex(16) if github and target.path is None and format_ == TERMINAL else ""
     if token:
         target.write(f"::stop-commands::{token}\n")
-    target.write_record(result, gate_section(result), format_, "gate", width)
+    target.write_record(result, [gate_section(result)], format_, width)
     if token:
         target.write(f"::{token}::\n")
     if github:
@@ -155,17 +155,6 @@ def gate(
         say(f"error: {problem.message}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
-
-
-def _read(subjects: list[Location], run: str | None, *, salvage: bool) -> list[Report]:
-    from traceview.cli.progress import reading
-    from traceview.report.given import report_at
-
-    reports = []
-    for subject in subjects:
-        with reading(subject, run):
-            reports.append(report_at(subject, run=run, salvage=salvage))
-    return reports
 
 
 def _junit(result: GateResult) -> bytes:
@@ -191,8 +180,7 @@ def _problems_beside(
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
     if junit is not None:
         try:
-            for source in sources:
-                Target.of(junit, force=True, source=source)
+            Target.of(junit, *sources, force=True)
             write_file(junit, [_junit(result)])
         except TraceviewError as error:
             yield error
@@ -222,16 +210,12 @@ def _save(
 ) -> None:
     """Save captures as a baseline."""
     from traceview.comparison.baselines import DEFAULT_FOLDER, FILES, checked_name, file_content
-    from traceview.comparison.sides import distinct
+    from traceview.comparison.sides import Side
     from traceview.document.numbers import size
 
     if is_redacted:
-        from traceview.report.pseudonyms import Pseudonyms
-        from traceview.report.redaction import redacted
-
-        names = Pseudonyms()
-        reports = [redacted(report, names) for report in reports]
-    contents = [file_content(report) for report in distinct(reports)]
+        reports = redacted_alike(reports)
+    contents = [file_content(report) for report in Side.of(reports).reports]
     place = (folder or DEFAULT_FOLDER) / checked_name(name)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

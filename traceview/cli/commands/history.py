@@ -43,4 +43,5 @@ def history(
 
         target.write_parts(csv.written(history_table(made), is_escaped=target.is_terminal))
         return
-    target.write_record(made, history_section(made), format_, f"history of {folder}", width)
+    title = f"history of {folder}"
+    target.write_record(made, [history_section(made)], format_, width, title=title)

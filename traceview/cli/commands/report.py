@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -15,10 +14,10 @@ from traceview.cli.options import (
     Redact,
     Select,
     Subject,
+    choice,
     flag,
     option,
     reads_run,
-    word_of,
 )
 from traceview.cli.output import Bundle, Target, checked_place
 from traceview.cli.report_source import Source
@@ -32,13 +31,7 @@ _NAMES: Final = tuple(document.name for document in DOCUMENTS)
 _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
-class Viewer(str, Enum):
-    """Programs that show a run."""
-
-    report = "report"
-    xprof = "xprof"
-    tensorboard = "tensorboard"
-    perfetto = "perfetto"
+_VIEWERS: Final = ("report", "xprof", "tensorboard", "perfetto")
 
 
 @reads_run
@@ -57,16 +50,11 @@ def report(
     ] = None,
     format_: Annotated[
         str | None,
-        option(
-            "NAME",
-            f"One document: {', '.join(_NAMES)}.",
-            "--format",
-            parser=word_of("--format", _NAMES),
-        ),
+        choice("NAME", f"One document: {', '.join(_NAMES)}.", "--format", _NAMES),
     ] = None,
     viewer: Annotated[
-        Viewer | None,
-        option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
+        str | None,
+        choice("PROGRAM", f"In a browser: {', '.join(_VIEWERS)}.", "--open", _VIEWERS),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
     select: Select = None,
@@ -87,15 +75,13 @@ def report(
             raise UsageError("--open and -o or --format exclude each other")
         from traceview.cli.commands import viewing
 
-        if viewer is Viewer.report:
+        if viewer == "report":
             viewing.show_report(lambda: _made(source, redact), port)
         else:
             if source.is_saved:
-                raise UsageError(
-                    f"--open {viewer.value} needs a trace, and {logdir} is a saved report"
-                )
-            viewing.check_options(context, viewer.value)
-            viewing.show_run(viewer.value, source, port)
+                raise UsageError(f"--open {viewer} needs a trace, and {logdir} is a saved report")
+            viewing.check_options(context, viewer)
+            viewing.show_run(viewer, source, port)
         return
     if port is not None:
         raise UsageError("--port needs --open")
@@ -108,7 +94,7 @@ def report(
         )
     if output is not None:
         _check_apart(output.parent if document else output, logdir, is_folder=not document)
-    target = Target.of(output, force=force, source=logdir) if document else None
+    target = Target.of(output, logdir, force=force) if document else None
     bundle = Bundle(output, _FILES, force) if output is not None and not document else None
     if bundle:
         bundle.check()

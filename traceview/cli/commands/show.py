@@ -21,7 +21,6 @@ from traceview.cli.options import (
     format_option,
     given_options,
     listed,
-    logdir_of,
     option,
     picoseconds,
     reads_run,
@@ -33,14 +32,15 @@ from traceview.cli.table import (
     FORMATS,
     Answer,
     Choice,
-    Request,
     checked_format,
     content,
 )
 from traceview.cli.tables import TABLES
 from traceview.document.sanitize import sanitize
+from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.cli.rows import Request
     from traceview.trace.model import Trace
 
 RUNS: Final = "runs"
@@ -74,7 +74,7 @@ def show(
         argument(
             "LOGDIR",
             "Log directory, run or .xplane.pb.",
-            parser=logdir_of,
+            parser=location_of,
         ),
     ],
     device: Devices = None,
@@ -99,7 +99,7 @@ def show(
 
     Example: traceview show gaps logs/ --device GPU:0 --state input --min 50us
     """
-    target = Target.of(output, force=force, source=logdir)
+    target = Target.of(output, logdir, force=force)
     _check_options(context, table)
     format_ = checked_format(format_, target)
     choice = Choice(
@@ -119,7 +119,7 @@ def show(
         target.write_parts(content(target, format_, answer, width))
     else:
         source = Source.of(context, logdir)
-        with source.trace() as trace:
+        with source.trace("traceview.cli.rows") as trace:
             _warn(trace)
             answer = _answer(table, trace, device, choice, source)
             with stage("writing"):
@@ -179,7 +179,7 @@ def _answer(
 ) -> Answer:
     """The rows of a table, with what they are of."""
     from traceview.analysis.facts.selection import select
-    from traceview.cli.rows import answer_of
+    from traceview.cli.rows import Request, answer_of
 
     window, steps = source.choices["window"], source.choices["steps"]
     request = Request(

@@ -17,7 +17,7 @@ from traceview.base.errors import (
 )
 from traceview.base.location import Location
 from traceview.cli.errors import say
-from traceview.cli.options import argument, flag, logdir_of, option
+from traceview.cli.options import argument, flag, option
 from traceview.cli.output import Target, write_file
 from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
@@ -157,7 +157,7 @@ def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
         name, equals, path = text.partition("=")
         if not equals or "/" in name:
             name, path = "", text
-        logdir = logdir_of(path)
+        logdir = location_of(path)
         name = name or logdir.name or str(logdir)
         if name in jobs:
             raise UsageError(f"two log directories are called {name}", hint="JOB=LOGDIR names them")
