@@ -218,7 +218,7 @@ def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("traceview.export.page_server.has_display", lambda: False)
+    monkeypatch.setattr("traceview.export.browser.has_display", lambda: False)
     saved = tmp_path / "report.json"
     assert command("analyze", loop, "-o", str(saved)).code == 0
     assert command("report", str(saved), "--open", "report").out.startswith("file://")

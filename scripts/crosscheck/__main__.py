@@ -24,7 +24,7 @@ from traceview.base.errors import TraceviewError
 from traceview.cli.termination import terminable
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
-from traceview.export.viewers import xprof_module
+from traceview.export import xprof
 from traceview.report.build import report_of
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
@@ -37,7 +37,7 @@ WIDTH = 100
 def compared(logdir: str, run: str | None, top: int) -> tuple[Trace, str, list[Compared]]:
     """The run, the version of XProf, and a row per number of both; `top`: kernels to compare, longest first."""
     place = location_of(logdir)
-    xprof_module()
+    xprof.module()
     with terminable():
         trace = load(place, run=run)
         asked = ask(choose_run(find_runs(place), run))

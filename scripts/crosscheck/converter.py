@@ -13,14 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.export.viewers import xprof_module
+from traceview.export import xprof
 
 PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
 
 
 def pages(files: list[str]) -> dict[str, Any]:
     """Each of `PAGES` as XProf's web page gets it; None for an empty page."""
-    convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
+    convert: Any = import_module(f"{xprof.module()}.convert.raw_to_tool_data")
     contents = {}
     for page in PAGES:
         content = convert.xspace_to_tool_data(files, page, {})[0]

@@ -11,8 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from scripts.crosscheck.answer import Answer, parse
 from traceview.base.errors import ViewerError
 from traceview.export.run_copy import copied_run
-from traceview.export.viewer_server import environment, last_words
-from traceview.export.viewers import XPROF_MODULES, xprof_module
+from traceview.export.xprof import MODULES, environment, last_words, module
 from traceview.trace.reading.locate import RunFiles
 
 
@@ -26,7 +25,7 @@ class Asked:
 
 def installed_version() -> str:
     """The version of XProf; raises `UsageError` where it is not installed."""
-    for name in (xprof_module(), *XPROF_MODULES):
+    for name in (module(), *MODULES):
         try:
             return version(name)
         except PackageNotFoundError:

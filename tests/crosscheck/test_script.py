@@ -20,7 +20,7 @@ from scripts.xprof_answers import PINNED
 from tests.command import Done
 from tests.viewers.fake_xprof import VERSION, table, write_fake
 from tests.viewers.snapshot import snapshot
-from traceview.export import viewers
+from traceview.export import xprof
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -130,7 +130,7 @@ def test_a_failure_of_xprof_is_its_own(
 def test_without_xprof(
     crosscheck: Crosscheck, logdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewers, "find_spec", lambda _: None)
+    monkeypatch.setattr(xprof, "find_spec", lambda _: None)
     done = crosscheck(str(logdir))
     assert (done.code, done.out) == (2, "")
     assert done.err == "error: XProf is not installed pip install 'traceview[xprof]'\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -14,9 +14,10 @@ import pytest
 from scripts.crosscheck.xprof import installed_version
 from tests.viewers.fake_xprof import SERVER, VERSION, write_fake
 from traceview.base.errors import UsageError, ViewerError
-from traceview.export import viewers
+from traceview.export import xprof
+from traceview.export.browser import free_port
 from traceview.export.run_copy import RunCopy, copied_run
-from traceview.export.viewer_server import free_port, serving
+from traceview.export.xprof import serving
 from traceview.trace.reading.locate import find_runs
 
 
@@ -32,7 +33,7 @@ def test_it_answers_on_the_loopback_until_the_end(
 ) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
     port = free_port(0)
-    with serving("xprof", copy, port) as served:
+    with serving(copy, port) as served:
         assert served.address == f"http://localhost:{port}/?run={copy.run}"
         with urlopen(f"http://127.0.0.1:{port}/where") as answer:
             assert json.load(answer) == "127.0.0.1"
@@ -46,7 +47,7 @@ def test_the_ctrl_c_of_a_terminal_reaches_us_alone(
     copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
-    with serving("xprof", copy, free_port(0)) as served:
+    with serving(copy, free_port(0)) as served:
         assert os.getpgid(served.process.pid) != os.getpgid(0)
 
 
@@ -58,7 +59,7 @@ def test_a_server_of_before_2_21_is_started_by_its_function(
     older = older.replace('Path(sys.argv[sys.argv.index("--logdir") + 1])', "Path(sys.argv[2])")
     assert "--" not in older
     monkeypatch.syspath_prepend(write_fake(tmp_path, server=older))
-    with serving("xprof", copy, free_port(0)) as served:
+    with serving(copy, free_port(0)) as served:
         assert served.process.poll() is None
 
 
@@ -73,7 +74,7 @@ def test_a_viewer_that_ends_shows_its_last_line(
     server: str, message: str, copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path, server=server))
-    with pytest.raises(ViewerError, match=message), serving("xprof", copy, free_port(0)):
+    with pytest.raises(ViewerError, match=message), serving(copy, free_port(0)):
         pass
 
 
@@ -81,7 +82,7 @@ def test_a_viewer_that_ends_later_is_an_error(
     copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
-    with serving("xprof", copy, free_port(0)) as served:
+    with serving(copy, free_port(0)) as served:
         served.process.kill()
         with pytest.raises(ViewerError, match="XProf ended: flood of messages"):
             served.wait()
@@ -105,26 +106,16 @@ def test_nothing_lies_beyond_the_last_port(monkeypatch: pytest.MonkeyPatch) -> N
         free_port(65535)
 
 
-def only(*names: str) -> Callable[[str], object | None]:
-    """A search for modules that finds these."""
-    return lambda name: name if name in names else None
-
-
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewers, "find_spec", only())
+    monkeypatch.setattr(xprof, "find_spec", lambda _: None)
     with pytest.raises(UsageError) as missing:
-        viewers.xprof_module()
+        xprof.module()
     assert missing.value.hint == "pip install 'traceview[xprof]'"
-    with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        viewers.check_tensorboard()
-    monkeypatch.setattr(viewers, "find_spec", only("tensorboard"))
-    with pytest.raises(UsageError, match="not its plugin"):
-        viewers.check_tensorboard()
-    monkeypatch.setattr(viewers, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
-    viewers.check_tensorboard()
-    assert viewers.xprof_module() == "tensorboard_plugin_profile"
+    older = "tensorboard_plugin_profile"
+    monkeypatch.setattr(xprof, "find_spec", lambda name: name if name == older else None)
+    assert xprof.module() == older
 
 
 def test_the_version_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(write_fake(tmp_path))
-    assert (viewers.xprof_module(), installed_version()) == ("xprof", VERSION)
+    assert (xprof.module(), installed_version()) == ("xprof", VERSION)

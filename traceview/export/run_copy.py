@@ -1,7 +1,7 @@
-"""Copies a run for programs that write beside it.
+"""Copies a run for a program that writes beside it.
 
-XProf and TensorBoard keep caches next to the files that they read. They get a folder of their own in the layout
-that they expect, in which the files are links to those of the run, or copies of those in a store.
+XProf keeps caches next to the files that it reads. It gets a folder of its own in the layout that it expects, in which
+the files are links to those of the run, or copies of those in a store.
 """
 
 from __future__ import annotations

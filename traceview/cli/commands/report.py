@@ -37,7 +37,6 @@ class Viewer(str, Enum):
 
     report = "report"
     xprof = "xprof"
-    tensorboard = "tensorboard"
     perfetto = "perfetto"
 
 
@@ -66,7 +65,7 @@ def report(
     ] = None,
     viewer: Annotated[
         Viewer | None,
-        option("PROGRAM", "In a browser: report, xprof, tensorboard, perfetto.", "--open"),
+        option("PROGRAM", "In a browser: report, xprof, perfetto.", "--open"),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
     select: Select = None,

@@ -1,4 +1,4 @@
-"""Shows a run in the browser for `traceview report --open`: as a report, in XProf, TensorBoard or Perfetto."""
+"""Shows a run in the browser for `traceview report --open`: as a report, in XProf or Perfetto."""
 
 from __future__ import annotations
 
@@ -46,34 +46,32 @@ def show_report(make: Callable[[], Report], port: int | None) -> None:
             raise _no_file(error) from error
         _show(path.as_uri())
         return
-    from traceview.export.page_server import serving_page
+    from traceview.export.browser import serving
 
-    with _until_interrupted(), serving_page(page, _free_port(port)) as address:
-        _say("serving the report; Ctrl-C stops")
-        _show(address)
-        Event().wait()
+    with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+        (Path(folder) / "index.html").write_bytes(page)
+        with serving(Path(folder), _free_port(port)) as address:
+            _say("serving the report; Ctrl-C stops")
+            _show(address)
+            Event().wait()
 
 
 def show_run(viewer: str, source: Source, port: int | None) -> None:
-    """Serve a run in a viewer until Ctrl-C. The viewers read a copy, so they write nothing beside the trace."""
+    """Serve a run in a viewer until Ctrl-C. XProf reads a copy, so it writes nothing beside the trace."""
     Target(None).check()
     if viewer == "perfetto":
         _show_in_perfetto(source)
         return
+    from traceview.export import xprof
     from traceview.export.run_copy import check_readable, copied_run
-    from traceview.export.viewer_server import PORTS, serving
-    from traceview.export.viewers import check_tensorboard, xprof_module
     from traceview.trace.reading.locate import choose_run, find_runs
 
     chosen = choose_run(find_runs(source.logdir), source.run)
-    if viewer == "tensorboard":
-        check_tensorboard()
-    else:
-        xprof_module()
+    xprof.module()
     check_readable(chosen)
-    free = _free_port(PORTS[viewer] if port is None else port)
-    with _until_interrupted(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
-        _say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
+    free = _free_port(xprof.PORT if port is None else port)
+    with _until_interrupted(), copied_run(chosen) as copy, xprof.serving(copy, free) as served:
+        _say(f"XProf shows a copy of run {chosen.name}; Ctrl-C stops")
         _show(served.address)
         served.wait()
 
@@ -81,8 +79,8 @@ def show_run(viewer: str, source: Source, port: int | None) -> None:
 def _show_in_perfetto(source: Source) -> None:
     """Serve a trace to the page ui.perfetto.dev, which reads it in the browser and sends it nowhere."""
     from traceview.export import perfetto
+    from traceview.export.browser import serving_to_perfetto
     from traceview.export.draw import drawn
-    from traceview.export.page_server import serving_to_perfetto
 
     with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         path = Path(folder) / "trace.pftrace"
@@ -109,7 +107,7 @@ def _until_interrupted() -> Iterator[None]:
 
 def _show(address: str) -> None:
     """Print an address, and open it where there is a display."""
-    from traceview.export.page_server import show
+    from traceview.export.browser import show
 
     Target(None).write(f"{sanitize(address)}\n")
     if not show(address):
@@ -121,7 +119,7 @@ def _no_file(error: OSError) -> UsageError:
 
 
 def _free_port(wanted: int) -> int:
-    from traceview.export.viewer_server import free_port
+    from traceview.export.browser import free_port
 
     port = free_port(wanted)
     if wanted not in (0, port):
