@@ -33,7 +33,7 @@ from traceview.base.record import (
 from traceview.document import screen as terminal
 from traceview.report.build import analyze
 from traceview.report.document import document_of
-from traceview.report.formats import DOCUMENTS, notebook
+from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
 from traceview.report.pseudonyms import SENTENCES, Pseudonyms
 from traceview.report.redaction import redacted, redacted_record
@@ -50,7 +50,6 @@ def pages(report: Report) -> Iterator[str]:
         content: str | bytes = document.render(report)
         yield content if isinstance(content, str) else content.decode(errors="replace")
     yield terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
-    yield notebook(report)
 
 
 def filled(type_: inspect.Type, place: str, numbers: Iterator[int], sources: dict[str, str]) -> Any:
