@@ -110,12 +110,16 @@ class Table(Struct, frozen=True):
         return len(self.columns[0].values)
 
     @property
+    def hidden_count(self) -> int:
+        """Rows that are not in the table."""
+        return max(self.row_count - self.shown_count, 0)
+
+    @property
     def cut(self) -> Remark | None:
         """How many rows are not in the table, and what has them; None where all are."""
-        hidden_count = self.row_count - self.shown_count
-        if hidden_count <= 0:
+        if not self.hidden_count:
             return None
-        text = f"{hidden_count:,} of {self.row_count:,} rows are not shown"
+        text = f"{self.hidden_count:,} of {self.row_count:,} rows are not shown"
         if self.rest.startswith("traceview "):
             return Remark(f"{text}; all of them:", self.rest)
         return Remark(f"{text}; all of them: {self.rest}" if self.rest else text)
