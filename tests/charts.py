@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from traceview.document.figures import DeviceLanes, HostLanes, Lane, Lanes, UtilizationStrip
@@ -104,3 +106,28 @@ def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
         160,
         (rename("model/dense/MatMul:MatMul"), rename("IteratorGetNext:IteratorGetNext")),
     )
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One slice: picoseconds from the start of the window, and what each class covers of it."""
+
+    start_ps: int
+    end_ps: int
+    class_ps: dict[str, int]
+
+
+def slices_of_lane(lane: Lane) -> Iterator[Slice]:
+    """The slices, from the columns."""
+    holes = dict(zip(accumulate(lane.merged), lane.merged_hole_ps, strict=True))
+    others: dict[int, dict[str, int]] = {}
+    further = zip(accumulate(lane.other_slice), lane.other_class, lane.other_ps, strict=True)
+    for place, class_, length in further:
+        others.setdefault(place, {})[lane.classes[class_]] = length
+    end = 0
+    columns = zip(lane.before_ps, lane.length_ps, lane.class_, strict=True)
+    for place, (before, length, class_) in enumerate(columns):
+        start, end = end + before, end + before + length
+        other_ps = others.get(place, {})
+        main = length - holes.get(place, 0) - sum(other_ps.values())
+        yield Slice(start, end, {lane.classes[class_]: main, **other_ps})

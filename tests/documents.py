@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.figures import (
-    Chain,
-    ChainStage,
     StepBar,
     StepTimes,
+    Trend,
+    TrendPoint,
     UtilizationStrips,
 )
 from traceview.document.model import (
@@ -197,17 +197,14 @@ def step_times(rename: Rename = str) -> StepTimes:
     )
 
 
-def figures(rename: Rename = str) -> tuple[Chain, ...]:
+def figures(rename: Rename = str) -> tuple[Trend, ...]:
     """Every other chart."""
-    return (
-        Chain(
-            (
-                ChainStage(rename("TFRecord"), 4 * MS, None, is_slowest=False),
-                ChainStage(rename("ParallelMapV2"), 9 * MS, 2 * MS, is_slowest=True),
-                ChainStage(rename("Prefetch"), None, 6 * MS, is_slowest=False),
-            )
-        ),
+    points = (
+        TrendPoint(rename("run-1"), 20.0 * MS, 20.5 * MS),
+        TrendPoint(rename("run-2"), 21.0 * MS, 20.5 * MS),
+        TrendPoint(rename("run-3"), 30.0 * MS, 30.0 * MS, rename("slower")),
     )
+    return (Trend("Step time", "time", points),)
 
 
 def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:

@@ -480,3 +480,12 @@ def test_a_notebook_shows_one_line(fixtures: Path) -> None:
     assert "2 device(s)" in repr(trace)
     assert len(repr(trace)) < 200
     assert repr(traceview.analyze(trace)).endswith("host ops take 2.04 of 2.96 ms (69%).>")
+
+
+def test_a_notebook_shows_the_page_for_a_ticket(fixtures: Path) -> None:
+    from IPython.core.formatters import DisplayFormatter
+
+    report = traceview.analyze(fixtures / "custom-loop-2")
+    formatter: Any = DisplayFormatter()
+    shown, _ = formatter.format(report)
+    assert shown == {"text/markdown": report.to_markdown(), "text/plain": repr(report)}

@@ -181,9 +181,9 @@ class Report(model.Report, frozen=True):
         """The report as a page for a browser, complete in one file; with a timeline if there are `lanes`."""
         return formats.html(self)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the answer, the numbers, the findings and the devices, without scripts."""
-        return formats.notebook(self)
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows."""
+        return self.to_markdown()
 
 
 def analyze(

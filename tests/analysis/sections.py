@@ -12,7 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.measures.context import View
 from traceview.document import markdown, terminal
-from traceview.document.cells import texts
+from traceview.document.columns import cell_texts
 from traceview.document.model import (
     Column,
     Document,
@@ -91,7 +91,7 @@ def values_of(table: Table, heading: str) -> tuple[Value, ...]:
 
 def cells_of(table: Table, heading: str) -> list[str]:
     """The cells below a heading, as they are printed."""
-    return texts(_column(table, heading))
+    return cell_texts(_column(table, heading))
 
 
 def headings_of(table: Table) -> list[str]:

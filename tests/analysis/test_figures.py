@@ -1,4 +1,4 @@
-"""Tests what the small charts say: which steps are slow and why, who communicates when, what waits for what stage."""
+"""Tests what the small charts say: which steps are slow, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.scenarios import SCENARIOS
 from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.gpu_time.step_tables import step_times
-from traceview.document.figures import Chain, StepTimes
+from traceview.document.figures import StepTimes
 from traceview.document.html.figures_svg import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
@@ -108,13 +108,3 @@ def test_the_cause_is_what_the_path_has_more_of(tmp_path: Path) -> None:
     assert report.results.path is not None
     for bar in figure.bars:
         assert (bar.cause is not None) == (bar.excess_ps > 0)
-
-
-def test_the_chain_runs_from_the_source_to_the_model(tmp_path: Path) -> None:
-    _, document = analyzed("slow_map", tmp_path)
-    figure = document.block(Chain)
-    assert figure is not None
-    assert [stage.name for stage in figure.stages] == ["TFRecord", "Map", "Prefetch", "Root"]
-    assert [stage.name for stage in figure.stages if stage.is_slowest] == ["Map"]
-    # The model waits 30 of each 50 ms in four steps.
-    assert figure.stages[-1].awaited_ps == 120 * MS

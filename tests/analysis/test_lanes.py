@@ -17,6 +17,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
+from tests.charts import slices_of_lane
 from traceview.analysis.gpu_time import lanes as lane_limits
 from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
 from traceview.document.figures import Lane
@@ -51,7 +52,7 @@ ODD = (
 
 def covered(lane: Lane) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for part in lane.slices:
+    for part in slices_of_lane(lane):
         sums.update(part.class_ps)
     return sums
 
@@ -90,7 +91,7 @@ def check(report: Report) -> None:
 
 
 def check_lane(lane: Lane, window_ps: int) -> None:
-    slices = list(lane.slices)
+    slices = list(slices_of_lane(lane))
     assert slices
     assert all(part.start_ps < part.end_ps for part in slices)
     assert all(part.end_ps <= after.start_ps for part, after in pairwise(slices))

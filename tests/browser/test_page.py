@@ -259,9 +259,7 @@ def test_pages_of_recorded_gpu_runs_can_be_read(
         page = page_of(html, width=width)
         open_sections(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    picture = page_of(html, width=390, has_javascript=False).locator(".tv-picture").bounding_box()
-    assert picture is not None
-    assert picture["width"] >= 700, "its text cannot be read"
+    assert page_of(html, has_javascript=False).locator(".strips").is_visible()
 
 
 @pytest.mark.parametrize("is_dark", [False, True])

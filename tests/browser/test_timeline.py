@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +13,6 @@ from tests.charts import HOST, WINDOW_PS, lane, lanes_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from traceview.document.figures import DeviceLanes, HostLanes, Lanes
-from traceview.document.html.asset_files import ASSETS, D3
 from traceview.document.html.printer import render
 from traceview.document.model import Document, Timeline
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
-
-D3_SHA256 = "f2094bbf6141b359722c4fe454eb6c4b0f0e42cc10cc7af921fc158fceb86539"
-"""Of dist/d3.min.js in the npm package d3 7.9.0."""
 
 GUTTER = 150
 
@@ -56,28 +52,22 @@ def at(page: Page, ms: float, y: float) -> tuple[float, float]:
     return box["x"] + GUTTER + (box["width"] - GUTTER - 12) * ms / 100, box["y"] + y
 
 
-def test_d3_is_shipped_as_published() -> None:
-    assert hashlib.sha256(ASSETS.joinpath(D3).read_bytes()).hexdigest() == D3_SHA256
-    assert "Mike Bostock" in ASSETS.joinpath("d3.LICENSE.txt").read_text(encoding="utf-8")
-
-
 def test_it_is_drawn(page_of: PageOf) -> None:
     page = page_of(rendered(full_document()))
     assert view(page) == "0 – 100 ms, 100 ms wide"
-    assert page.locator(".tv-static").is_hidden()
+    assert page.locator(".strips").is_hidden()
     pixels = """() => {
         const canvas = document.querySelector(".tv-canvas");
         const bytes = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
         const seen = new Set();
         for (let i = 0; i < bytes.length; i += 4) seen.add(bytes.slice(i, i + 3).join());
         const style = getComputedStyle(document.documentElement);
-        const rgb = (name) => { const c = d3.rgb(style.getPropertyValue(name)); return [c.r, c.g, c.b].join(); };
+        const rgb = (name) => style.getPropertyValue(name).match(/[0-9a-f]{2}/g).map((hex) => parseInt(hex, 16)).join();
         return ["compute", "communication", "h2d", "input", "launch", "step"]
             .filter((one) => !seen.has(rgb(`--tv-${one}`)));
     }"""
     assert page.evaluate(pixels) == []
-    ticks = page.locator(".tv-axis .tick text").all_text_contents()
-    assert ticks[:2] == ["0", "10"]
+    assert page.locator(".tv-axis span").all_text_contents()[:3] == ["ms", "0", "10"]
 
 
 def test_search_goes_to_what_it_finds(page_of: PageOf) -> None:
@@ -283,15 +273,31 @@ def test_colours_follow_the_theme(page_of: PageOf) -> None:
     assert page.evaluate(color) == light
 
 
-def test_print_and_no_scripts_show_the_picture(page_of: PageOf) -> None:
+def test_without_scripts_strips_stand_in_its_place(page_of: PageOf) -> None:
     page = page_of(rendered(full_document()), has_javascript=False)
-    assert page.locator(".tv-static svg").is_visible()
-    assert page.locator("#tv-hint").is_hidden()
-    page = page_of(rendered(full_document()))
-    page.emulate_media(media="print")
-    assert page.locator(".tv-static svg").is_visible()
-    for part in (".tv-canvas", ".tv-tools", ".tv-axis"):
+    assert page.locator(".strips").is_visible()
+    for part in (".tv-legend", "#tv-hint"):
         assert page.locator(part).is_hidden()
+
+
+def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:
+    drawn = "document.querySelector('.tv-canvas').toDataURL()"
+    light = page_of(rendered(full_document())).evaluate(drawn)
+    page = page_of(rendered(full_document()), is_dark=True)
+    dark = page.evaluate(drawn)
+    assert dark != light
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {drawn}; }})")
+    pdf = page.pdf(format="A4")
+    assert page.evaluate("window.printed") == light
+    # The tile of its hatching is the only image of the page.
+    assert re.search(rb"/Subtype\s*/Image", pdf)
+    wait_until(page, f"{drawn} === '{dark}'")
+    page.emulate_media(media="print")
+    for part in (".tv-tools", ".tv-tip", "#tv-hint", ".strips"):
+        assert page.locator(part).is_hidden()
+    # As wide as the paper, and as high as the rows then are.
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 700
 
 
 def test_hostile_names_are_text(page_of: PageOf) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from traceview.document.html.asset_files import D3, asset
+from traceview.document.html.asset_files import asset
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -49,7 +49,6 @@ def call(browser: Browser) -> Call:
     """The value of a JavaScript expression, in which `model` is decoded from DATA."""
     source = "\n".join(asset(f"timeline/{part}.js") for part in PARTS)
     page = browser.new_page()
-    page.add_script_tag(content=asset(D3))
     return lambda expression: page.evaluate(
         f"(data) => {{ {source}\nconst model = decodeModel(data); return {expression}; }}", DATA
     )

@@ -18,15 +18,11 @@ from traceview.document.html.asset_files import (
 from traceview.document.vocabulary import COLOURS
 
 
-def test_every_file_is_a_part_of_one_script() -> None:
-    parts = [part for parts in SCRIPTS.values() for part in parts]
-    files = [
-        f"{folder}/{path.name}"
-        for folder in ("page", "timeline")
-        for path in (ASSETS / folder).iterdir()
-    ]
-    assert sorted(parts) == sorted(files)
-    assert all(asset(part).startswith("// ") for part in parts)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_runs_comes_after_what_it_uses(name: str) -> None:
+    parts = [path.read_text(encoding="utf-8") for path in (ASSETS / name).iterdir()]
+    assert all(part.startswith("// ") and part in script(name) for part in parts)
+    assert script(name).endswith(f"{asset(f'{name}/main.js')}}})();\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -37,7 +33,7 @@ def test_no_two_parts_of_a_script_give_the_same_name(name: str) -> None:
 
 
 def test_every_colour_that_is_used_is_defined() -> None:
-    scripts = [asset(part) for parts in SCRIPTS.values() for part in parts]
+    scripts = list(map(script, SCRIPTS))
     sheets = [bar_colours(), *map(asset, STYLES)]
     used = set(re.findall(r"var\(--tv-([\w-]+)\)", "".join((*sheets, *scripts))))
     assert used

@@ -16,10 +16,12 @@ import pytest
 from msgspec import structs
 
 from scripts.scenarios import SCENARIOS
+from tests.charts import lanes_of
 from tests.documents import COMMAND, bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
-from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, anatomy, cut, prose
+from traceview.document.figures import Lanes, merged_sentence
+from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, cut, prose
 from traceview.document.html.parts import name as cell_name
 from traceview.document.html.printer import MOST_BYTES, render
 from traceview.document.model import (
@@ -119,7 +121,7 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
         for script in scripts
     ]
     assert digests == rules["script-src"].split(" ")
-    assert len(scripts) == (4 if document.sections[2].id == "devices" else 2)
+    assert len(scripts) == (3 if document.sections[2].id == "devices" else 2)
 
 
 def test_the_first_screen_says_what_matters() -> None:
@@ -174,7 +176,10 @@ def test_the_list_below_a_bar_has_its_letters() -> None:
         AnatomyPart(STATES[key], STATES[key].words, ps, ps / 1000) for key, ps in lengths.items()
     )
     row = AnatomyRow("GPU:0", ("GPU:0",), 4, 1000, parts)
-    root = parsed(f"<!DOCTYPE html>\n<main>{anatomy((row,))}</main>")
+    document = full_document()
+    root = page_of(
+        structs.replace(document, summary=structs.replace(document.summary, anatomy=(row,)))
+    )
     letters = [part.text for part in root.one("span", class_="anatomy-bar").all("i")][1:]
     assert letters == ["W", "I", "L"]
     listed = [part.text for part in root.one("span", class_="anatomy-parts").all("i")]
@@ -256,7 +261,8 @@ def test_spans_need_a_timeline() -> None:
 
 def test_strips_stand_in_the_place_of_a_timeline() -> None:
     drawn = full_document().sections[0]
-    assert not page_of(with_sections(drawn)).all("pre", class_="strips")
+    # Below a timeline they are shown where no script may run.
+    assert "█" in page_of(with_sections(drawn)).one("pre", class_="strips").text
     without = structs.replace(drawn, blocks=(Timeline(None), drawn.blocks[1]))
     root = page_of(with_sections(without))
     assert "█" in root.one("pre", class_="strips").text
@@ -280,6 +286,14 @@ def test_the_figure_holds_its_data() -> None:
     assert data["states"]["latency"] == ["latency", "T", "launch latency", True]
     assert data["thread_states"]["latency"] == ["host", "T", "launch latency", False]
     assert data["activities"]["compute"] == ["compute", "", "compute", False]
+
+
+def test_what_was_merged_is_stated() -> None:
+    assert merged_sentence(lanes_of("GPU:0")) == (
+        "Slices shorter than 20.0 ms are merged with their neighbours: "
+        "13 slices show 24 events; times stay exact."
+    )
+    assert merged_sentence(Lanes((), (), 3, 160, ())) == "3 more devices are not drawn."
 
 
 def test_devices_that_are_no_outliers_are_listed_on_request() -> None:
@@ -355,7 +369,8 @@ def test_hostile_names_are_text(text: str) -> None:
         [
             (element.tag, sorted(element.attributes))
             for element in parsed(written).all("*")
-            if element.tag not in ("wbr", "code") and not is_of_two_lines(element)
+            # Of a chart fewer long labels fit beside each other.
+            if element.tag not in ("wbr", "code", "text") and not is_of_two_lines(element)
         ]
         for written in (page, full_page())
     ]
@@ -386,7 +401,8 @@ def test_many_devices_fit(device_count: int) -> None:
     rows = section.one("tbody").children
     cut_notes = [note.text for note in section.all("p", class_="cut")]
     command = "traceview show devices logs --run 2026_01_02"
-    hidden = [f"{len(rows)} of {device_count} rows; all of them: {command}"]
+    hidden_count = device_count - len(rows)
+    hidden = [f"{hidden_count} of {device_count} rows are not shown; all of them: {command}"]
     assert cut_notes == (hidden if len(rows) < device_count else [])
     assert bool(section.all("input")) == (device_count >= 10)
     assert section.one("div", role="region").attributes["class"] == (
@@ -408,7 +424,9 @@ def test_a_page_that_is_too_long_has_fewer_rows() -> None:
     ids = {element.attributes.get("id") for element in root.all("*")}
     assert all(target[1:] in ids for target in targets(root))
     (note,) = root.one("section", id="devices").all("p", class_="cut")
-    assert re.fullmatch(r"\d+ of 512 rows; all of them: traceview show devices .*", note.text)
+    assert re.fullmatch(
+        r"\d+ of 512 rows are not shown; all of them: traceview show devices .*", note.text
+    )
 
 
 def test_findings_without_a_cost_or_advice() -> None:

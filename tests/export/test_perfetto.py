@@ -277,7 +277,7 @@ def test_a_launch_of_very_many() -> None:
     arrows = np.zeros(count, dtype=np.int64)
     arrows[[3, count - 2]] = (30_000, 2)
     first = np.cumsum(arrows) - arrows
-    slices = Slices(time, time + 500, name, name, arrows=Arrows(first, count=arrows))
+    slices = Slices(time, time + 500, name, name, launches=Arrows(first, arrows))
     found = read(b"".join(perfetto.written(one_track(slices, labels))))
     assert len(found.slices) == count
     assert found.slices[3].flows == tuple(range(1, 30_001))

@@ -121,10 +121,10 @@ def check(ask: Ask, scene: Scene, tmp_path: Path) -> list[list[Any]]:
     assert (wrong, lost) == ([], [])
     assert Counter(tuple(row[:6]) for row in rows) == slices_of(scene)
     counts = [
-        int(np.count_nonzero(track.slices.arrows.number >= 0))
+        int(np.count_nonzero(track.slices.launched >= 0))
         for process in scene.processes
         for track in process.tracks
-        if track.slices.arrows is not None and track.slices.arrows.number is not None
+        if track.slices.launched is not None
     ]
     assert len(arrows) == sum(counts)
     assert all(begin <= end for begin, _, end, _ in arrows)

@@ -39,7 +39,7 @@ from traceview.capture.sidecar.environment import VARIABLES
 from traceview.document import screen as terminal
 from traceview.report.build import analyze
 from traceview.report.document import document_of
-from traceview.report.formats import DOCUMENTS, notebook
+from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
 from traceview.report.pseudonyms import Pseudonyms
 from traceview.report.public_names import library_words, op_types, setting_words
@@ -57,7 +57,6 @@ def pages(report: Report) -> Iterator[str]:
         content: str | bytes = document.render(report)
         yield content if isinstance(content, str) else content.decode(errors="replace")
     yield terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
-    yield notebook(report)
 
 
 def filled(

@@ -108,7 +108,7 @@ def test_tables_and_reports_are_written(
         done = command("report", logs, "-o", f"{place}/report")
         assert done.code == 0, done.err
     written = {name for name in objects.content if name.startswith("out/")}
-    names = ("report.html", "report.json", "report.md", "timeline.svg")
+    names = ("report.html", "report.json", "report.md")
     assert written == {"out/gaps.csv", *(f"out/report/{name}" for name in names)}
     for name in written:
         assert objects.content[name] == (tmp_path / name.removeprefix("out/")).read_bytes()

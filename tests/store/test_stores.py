@@ -131,7 +131,7 @@ def test_a_report_is_written_to_s3_and_read_again(
     assert done.code == 0, done.err
     assert command("report", logs, "-o", str(tmp_path / "report")).code == 0
     keys = [row["Key"] for row in s3.list_objects_v2(Bucket="bucket")["Contents"]]
-    names = ["report.html", "report.json", "report.md", "timeline.svg"]
+    names = ["report.html", "report.json", "report.md"]
     assert sorted(keys) == [f"reports/today/{name}" for name in names]
     for name in names:
         stored = s3.get_object(Bucket="bucket", Key=f"reports/today/{name}")["Body"].read()

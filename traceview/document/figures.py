@@ -1,4 +1,4 @@
-"""Defines the data of charts: utilization strips, the lanes of a timeline, step times, a heat map, aligned steps, trends.
+"""Defines the data of charts: utilization strips, the lanes of a timeline, step times, trends.
 
 A chart is data in no format; a page draws it, and in text the table of its section has the numbers. Strips and lanes are
 part of the saved report.
@@ -7,8 +7,7 @@ part of the saved report.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
@@ -28,8 +27,6 @@ from traceview.document import numbers
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look
 
 LaneKind: TypeAlias = Literal["steps", "compute", "communication", "copies", "idle", "thread"]
-LONGEST_LABEL: Final = 22
-"""Characters of the label of a row; the middle of a longer one is left out."""
 
 
 class UtilizationStrip(Record, frozen=True):
@@ -117,22 +114,6 @@ class Lane(Record, frozen=True):
     other_class: tuple[Count, ...]
     other_ps: tuple[Picoseconds, ...]
 
-    @property
-    def slices(self) -> Iterator[Slice]:
-        """The slices, from the columns."""
-        holes = dict(zip(accumulate(self.merged), self.merged_hole_ps, strict=True))
-        others: dict[int, dict[str, int]] = {}
-        further = zip(accumulate(self.other_slice), self.other_class, self.other_ps, strict=True)
-        for place, class_, length in further:
-            others.setdefault(place, {})[self.classes[class_]] = length
-        end = 0
-        columns = zip(self.before_ps, self.length_ps, self.class_, self.name, strict=True)
-        for place, (before, length, class_, name) in enumerate(columns):
-            start, end = end + before, end + before + length
-            other_ps = others.get(place, {})
-            main = length - holes.get(place, 0) - sum(other_ps.values())
-            yield Slice(start, end, {self.classes[class_]: main, **other_ps}, name)
-
     def look_of(self, class_: str) -> Look:
         """The look of a class in this lane: `h2d` is a copy, and a cause of idle time; threads of the host are grey."""
         if self.kind in ("idle", "thread"):
@@ -202,15 +183,6 @@ class Lanes(Record, frozen=True):
             yield from host.lanes
         for device in self.devices:
             yield from device.lanes
-
-
-class Slice(Struct, frozen=True):
-    """One slice: picoseconds from the start of the window, and what each class covers of it."""
-
-    start_ps: int
-    end_ps: int
-    class_ps: dict[str, int]
-    name: int
 
 
 def of_host(look: Look) -> Look:
@@ -303,21 +275,6 @@ class StepTimes(Struct, frozen=True):
     lead: str
 
 
-class ChainStage(Struct, frozen=True):
-    """A stage: its own work, and how long the next one waited for it, in picoseconds; None where that is not known."""
-
-    name: str
-    own_ps: int | None
-    awaited_ps: int | None
-    is_slowest: bool
-
-
-class Chain(Struct, frozen=True):
-    """The stages of an input pipeline from the source to the model."""
-
-    stages: tuple[ChainStage, ...]
-
-
 class TrendPoint(Struct, frozen=True):
     """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
     begins with it, empty where nothing does.
@@ -337,4 +294,4 @@ class Trend(Struct, frozen=True):
     points: tuple[TrendPoint, ...]
 
 
-Figure: TypeAlias = StepTimes | Chain | Trend
+Figure: TypeAlias = StepTimes | Trend

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from traceview.document import cells, numbers
 from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import cell_texts, is_absent
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence, Token, pieces
 from traceview.document.sanitize import sanitize, shortened
@@ -187,18 +188,15 @@ def _table(table: doc.Table) -> str:
         _row("---:" if column.is_numeric else "---" for column in columns),
         *map(_row, rows),
     ]
-    if table.hidden_count:
-        is_command = table.rest.startswith("traceview ")
-        where = code(table.rest, LONGEST_CALL) if is_command else prose(table.rest)
-        rest = f"; all of them: {where}" if table.rest else ""
-        lines.append(f"\n{table.shown_count:,} of {numbers.plural(table.row_count, 'row')}{rest}.")
+    if table.cut:
+        lines += ["", _block(table.cut)]
     return "\n".join(lines)
 
 
 def _cells(column: doc.Column) -> list[str]:
-    texts = cells.texts(column)
+    texts = cell_texts(column)
     if column.kind in ("name", "device"):
-        return [text if cells.is_absent(text) else code(text, LONGEST_CELL) for text in texts]
+        return [text if is_absent(text) else code(text, LONGEST_CELL) for text in texts]
     if column.kind != "words":
         return [plain(text) for text in texts]
     return [

@@ -1,6 +1,6 @@
 """Defines documents: what is to be shown, in no format.
 
-A topic describes its section once, as blocks of typed values. The printers (`terminal`, `markdown`, `html`, `svg`) know
+A topic describes its section once, as blocks of typed values. The printers (`terminal`, `markdown`, `html`) know
 how each type is written and no topic. Where a format cannot show a block, the block says what stands in its place.
 """
 
@@ -11,13 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.figures import (
-    Chain,
-    Lanes,
-    StepTimes,
-    Trend,
-    UtilizationStrips,
-)
+from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
@@ -120,6 +114,16 @@ class Table(Struct, frozen=True):
         """Rows that are not in the table."""
         return max(self.row_count - self.shown_count, 0)
 
+    @property
+    def cut(self) -> Remark | None:
+        """How many rows are not in the table, and what has them; None where all are."""
+        if not self.hidden_count:
+            return None
+        text = f"{self.hidden_count:,} of {self.row_count:,} rows are not shown"
+        if self.rest.startswith("traceview "):
+            return Remark(f"{text}; all of them:", self.rest)
+        return Remark(f"{text}; all of them: {self.rest}" if self.rest else text)
+
 
 class Facts(Struct, frozen=True):
     """Short statements that stand beside each other."""
@@ -221,11 +225,11 @@ class Findings(Struct, frozen=True):
 
 
 Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Chain | Trend
+    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Chain, Trend)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend)
 """Blocks that text leaves out."""
 
 
@@ -251,14 +255,15 @@ class Section(Struct, frozen=True):
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
     """The sections without remarks that stand above already."""
-    above: set[Sentence] = set()
+    above: set[Remark] = set()
     for section in sections:
-        blocks = []
+        blocks: list[Block] = []
         for block in section.blocks:
-            if not isinstance(block, Remark) or block.text not in above:
+            if not isinstance(block, Remark):
                 blocks.append(block)
-            if isinstance(block, Remark):
-                above.add(block.text)
+            elif block not in above:
+                blocks.append(block)
+                above.add(block)
         yield structs.replace(section, blocks=tuple(blocks))
 
 

@@ -31,7 +31,7 @@ class Page(Struct):
     color: bool = False
     unicode: bool = True
     _lines: list[Text] = field(default_factory=list)
-    _remarks: set[Sentence] = field(default_factory=set)
+    _remarks: set[tuple[Sentence, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.width = max(self.width, NARROWEST)
@@ -132,9 +132,9 @@ class Page(Struct):
 
     def remark(self, text: Sentence, command: str = "") -> None:
         """Add a paragraph of minor weight, once on a page however many tables it is about."""
-        if text in self._remarks:
+        if (text, command) in self._remarks:
             return
-        self._remarks.add(text)
+        self._remarks.add((text, command))
         if command:
             self.command(self.phrase(text, "dim"), self.styled(command, "dim"))
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -23,33 +22,16 @@ _MOSTLY_BUSY: Final = 0.5
 """From this share of a slice on its character is the full one."""
 
 _THIN: Final = "less than half busy"
-"""What the other character says of a slice."""
+"""What the second character says of a slice."""
 
-
-class Glyph(Struct, frozen=True):
-    """What most of the busy part of a slice is: a character for a slice busy for half of it or more, and one for less.
-
-    `thin_ascii`: the second one where there is only ASCII; the first is then the letter of the part.
-    """
-
-    part: str
-    characters: str
-    thin_ascii: str
-
-    def full(self, page: Page) -> str:
-        """The character of a slice that is busy for at least half of it."""
-        return self.characters[0] if page.unicode else PARTS[self.part].letter
-
-    def thin(self, page: Page) -> str:
-        """The character of a slice that is busy for less."""
-        return self.characters[-1] if page.unicode else self.thin_ascii
-
-
-COMPUTE: Final = Glyph("compute", "█▂", "+")
-COMMUNICATION: Final = Glyph("collective", "▒░", ":")
-COPY: Final = Glyph("copies", "≡─", "-")
-IDLE: Final = Glyph("idle", "·", ".")
-GLYPHS: Final = (COMPUTE, COMMUNICATION, COPY, IDLE)
+_CHARACTERS: Final = {
+    "compute": (("█", "▂"), ("#", "+")),
+    "collective": (("▒", "░"), ("%", ":")),
+    "copies": (("≡", "─"), ("=", "-")),
+    "idle": (("·", "·"), (".", ".")),
+}
+"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another
+one; where there is only ASCII, the first is the letter of the part."""
 
 
 def strip_lines(page: Page, block: Strips) -> None:
@@ -82,43 +64,43 @@ def _fitting_length(slice_count: int, width: int) -> int:
     return max(lengths, default=0)
 
 
+def _characters(page: Page, part: str) -> tuple[str, str]:
+    return _CHARACTERS[part][0 if page.unicode else 1]
+
+
 def _strip(page: Page, strip: UtilizationStrip, length: int) -> Text:
     """The strip of a device in `length` characters; `length` divides its number of slices."""
     per = len(strip.idle_ps) // length
     result = Text()
     for begin in range(0, per * length, per):
-        glyph, share = _glyph(strip, slice(begin, begin + per))
-        character = glyph.full(page) if share >= _MOSTLY_BUSY else glyph.thin(page)
-        result.append(character, PARTS[glyph.part].ink)
+        part, share = _busiest(strip, slice(begin, begin + per))
+        result.append(_characters(page, part)[share < _MOSTLY_BUSY], PARTS[part].ink)
     return result
 
 
-def _glyph(strip: UtilizationStrip, slices: slice) -> tuple[Glyph, float]:
+def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
     """What the busy part of some slices is mostly, and its share of them."""
     parts = {
-        COMPUTE: sum(strip.compute_ps[slices]),
-        COMMUNICATION: sum(strip.collective_ps[slices]),
-        COPY: sum(strip.copy_ps[slices]),
+        "compute": sum(strip.compute_ps[slices]),
+        "collective": sum(strip.collective_ps[slices]),
+        "copies": sum(strip.copy_ps[slices]),
     }
     busy = sum(parts.values())
     if busy == 0:
-        return IDLE, 1.0
-    most = max(parts, key=lambda glyph: parts[glyph])
-    return most, busy / (busy + sum(strip.idle_ps[slices]))
+        return "idle", 1.0
+    return max(parts, key=parts.__getitem__), busy / (busy + sum(strip.idle_ps[slices]))
 
 
 def _legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
     """What the characters in `used` mean, each of them once, and how long one of them is."""
     facts = []
-    for glyph in GLYPHS:
-        look = PARTS[glyph.part]
-        full, thin = glyph.full(page), glyph.thin(page)
-        if full in used and thin in used and thin != full:
-            facts.append(
-                Text.assemble((full, look.ink), f" {look.words}, ", (thin, look.ink), f" {_THIN}")
-            )
-        elif full in used:
+    for part in _CHARACTERS:
+        look = PARTS[part]
+        full, thin = _characters(page, part)
+        if full in used:
             facts.append(Text.assemble((full, look.ink), f" {look.words}"))
+            if thin in used and thin != full:
+                facts[-1] = Text.assemble(facts[-1], ", ", (thin, look.ink), f" {_THIN}")
         elif thin in used:
             facts.append(Text.assemble((thin, look.ink), f" {look.words}, {_THIN}"))
     if character_ps is not None:

@@ -10,8 +10,9 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.document import cells, numbers
 from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import cell_texts
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence, phrase
 from traceview.document.strip import strip_lines
@@ -218,12 +219,8 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     for row in zip(*(column.texts for column in kept), strict=True):
         _add_row(page, kept, row)
     _add_legend(page, [column.column for column in kept])
-    if table.hidden_count:
-        count = f"{table.hidden_count:,} of {table.row_count:,} rows are not shown"
-        if table.rest.startswith("traceview "):
-            page.remark(f"{count}; all of them:", table.rest)
-        else:
-            page.remark(f"{count}; all of them: {table.rest}" if table.rest else count)
+    if table.cut:
+        page.remark(table.cut.text, table.cut.command)
     left_out = [column for column in printed if column not in kept]
     return (
         [text for column in left_out if (text := page.text(column.column.heading))],
@@ -245,7 +242,7 @@ def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first
         return _Printed(column, heading, bars, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
-    texts = [page.styled(text, ink) for text, ink in zip(cells.texts(column), inks, strict=True)]
+    texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
     widest = max((cell_len(text.plain) for text in texts), default=0)
     if most_lines > 1 and cell_len(heading[0]) > widest:
         heading = _in_two_lines(heading[0])

@@ -1,6 +1,6 @@
 """Holds the words for what a report classifies: activities, causes of idle time, statuses, severities.
 
-Each key of the JSON has one display name, used in terminal, Markdown, HTML, SVG and Perfetto alike, with the letter and
+Each key of the JSON has one display name, used in terminal, Markdown, HTML and Perfetto alike, with the letter and
 the colour that tell it apart.
 """
 

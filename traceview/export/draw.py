@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -40,31 +39,6 @@ from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
 
-@dataclass(frozen=True, eq=False)
-class Launched:
-    """The arrows from host events to device events in the window.
-
-    Per device row: int64 `number` of its arrow, `NONE` without. Per host row: int64 `first` and `count` of those that
-    begin there.
-    """
-
-    number: Int64Array
-    first: Int64Array
-    count: Int64Array
-
-    def of_launches(self, rows: Int64Array) -> Arrows:
-        """The arrows that begin at host rows."""
-        return Arrows(self.first[rows], count=self.count[rows])
-
-    def of_launched(self, trace: Trace, rows: Int64Array) -> Arrows:
-        """The arrows that end at device rows."""
-        number = self.number[rows]
-        first = np.full(rows.size, NONE, dtype=np.int64)
-        has_arrow = number != NONE
-        first[has_arrow] = self.first[trace.device_columns.launch[rows[has_arrow]]]
-        return Arrows(first, number=number)
-
-
 def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
     """The rows of a device that overlap the window of its host."""
     columns = trace.device_columns
@@ -87,11 +61,11 @@ def _rows_in_window(
     return inside
 
 
-def launched(trace: Trace, selection: Selection) -> Launched:
-    """The launch of each device event, where both are shown.
+def launches(trace: Trace, selection: Selection) -> tuple[Arrows, Int64Array]:
+    """The arrows from host events, by host row, and per device row that which ends there; `NONE` without.
 
-    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow.
-    The events of a replica are host events themselves.
+    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow, nor has
+    one that is not shown. The events of a replica are host events themselves.
     """
     columns, host = trace.device_columns, trace.host_columns
     is_shown = np.zeros(host.count, dtype=np.bool_)
@@ -111,11 +85,11 @@ def launched(trace: Trace, selection: Selection) -> Launched:
     number = np.full(columns.count, NONE, dtype=np.int64)
     number[rows[order]] = np.arange(rows.size)
     count = np.bincount(launch, minlength=host.count).astype(np.int64)
-    return Launched(number, np.cumsum(count) - count, count)
+    return Arrows(np.cumsum(count) - count, count), number
 
 
 def device_tracks(
-    trace: Trace, selection: Selection, device: int, arrows: Launched, labels: Labels
+    trace: Trace, selection: Selection, device: int, launched: Int64Array, labels: Labels
 ) -> Iterator[Track]:
     """One track per stream, more where its events overlap."""
     columns = trace.device_columns
@@ -138,13 +112,13 @@ def device_tracks(
                     columns.has_correlation[of_line],
                 ),
             ),
-            arrows=arrows.of_launched(trace, of_line),
+            launched=launched[of_line],
         )
         yield from tracks_of(_line_name(trace, line), "thread", slices, nests=nests)
 
 
 def host_tracks(
-    trace: Trace, selection: Selection, host: int, arrows: Launched, labels: Labels
+    trace: Trace, selection: Selection, host: int, arrows: Arrows, labels: Labels
 ) -> Iterator[Track]:
     """One track per thread with events, more where they overlap without nesting."""
     columns = trace.host_columns
@@ -163,7 +137,7 @@ def host_tracks(
             name=columns.name[of_line].astype(np.int64),
             category=np.full(of_line.size, category, dtype=np.int64),
             arguments=(Argument("correlation_id", correlation_id[of_line], known[of_line]),),
-            arrows=arrows.of_launches(of_line),
+            launches=arrows.at(of_line),
         )
         yield from tracks_of(_line_name(trace, line), "thread", slices, nests=True)
 
@@ -396,7 +370,7 @@ def drawn(context: Context, report: Report) -> Scene:
     """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
     trace, selection = context.trace, context.selection
     labels = Labels(trace.names)
-    arrows = launched(trace, selection)
+    arrows, launched = launches(trace, selection)
     conclusions = Process(
         "traceview",
         (
@@ -410,7 +384,7 @@ def drawn(context: Context, report: Report) -> Scene:
             (
                 *state_tracks(context.ledger, device, labels),
                 *collective_tracks(trace, selection, device, context.collectives, labels),
-                *device_tracks(trace, selection, device, arrows, labels),
+                *device_tracks(trace, selection, device, launched, labels),
             ),
             tuple(busy_counter(trace, selection, device)),
         )

@@ -181,7 +181,7 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
     start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
-    for rows in _pieces(index, is_begin, slices.arrows):
+    for rows in _pieces(index, slices.launches):
         begins = is_begin[rows]
         chosen = index[rows]
         kind = np.where(begins, _SLICE_BEGIN, _SLICE_END)
@@ -192,8 +192,12 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
             wire.numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
             *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
         ]
-        if slices.arrows is not None:
-            parts += _arrows(slices.arrows.at(chosen), begins)
+        if slices.launched is not None:
+            number = slices.launched[chosen]
+            ends = wire.fixed64(_TERMINATING_FLOW_IDS, number + 1)
+            parts.append(ends.where(begins & (number != NONE)))
+        if slices.launches is not None:
+            parts += _launches(slices.launches.at(chosen), begins)
         yield _events(time[rows], wire.joined(*parts))
 
 
@@ -217,14 +221,13 @@ def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Boo
     return order, is_begin
 
 
-def _pieces(index: Int64Array, is_begin: BoolArray, arrows: Arrows | None) -> Iterator[slice]:
+def _pieces(index: Int64Array, launches: Arrows | None) -> Iterator[slice]:
     """Rows that are written at once: fewer where a launch started much."""
     wanted = [slice(at, at + _ROWS_AT_ONCE) for at in range(0, index.size, _ROWS_AT_ONCE)][::-1]
-    count = arrows.count if arrows else None
     while wanted:
         rows = wanted.pop()
         chosen = index[rows]
-        most = 0 if count is None else int(count[chosen].max(initial=0))
+        most = int(launches.count[chosen].max(initial=0)) if launches else 0
         if chosen.size > 1 and most * chosen.size * 10 > _BYTES_AT_ONCE:
             middle = rows.start + chosen.size // 2
             wanted += [slice(middle, rows.start + chosen.size), slice(rows.start, middle)]
@@ -240,13 +243,7 @@ def _annotation(iid: int, argument: Argument, begins: BoolArray) -> wire.Rows:
     return wire.messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
 
 
-def _arrows(arrows: Arrows, begins: BoolArray) -> Iterator[wire.Rows]:
+def _launches(arrows: Arrows, begins: BoolArray) -> Iterator[wire.Rows]:
     """Each arrow has a number of its own, which Perfetto forgets where it ends; 0 is none."""
-    if arrows.number is not None and (arrows.number != NONE).any():
-        ends = wire.fixed64(_TERMINATING_FLOW_IDS, arrows.number + 1)
-        yield ends.where(begins & (arrows.number != NONE))
-    if arrows.count is not None:
-        for nth in range(int(arrows.count[begins].max(initial=0))):
-            yield wire.fixed64(_FLOW_IDS, arrows.first + nth + 1).where(
-                begins & (arrows.count > nth)
-            )
+    for nth in range(int(arrows.count[begins].max(initial=0))):
+        yield wire.fixed64(_FLOW_IDS, arrows.first + nth + 1).where(begins & (arrows.count > nth))

@@ -83,31 +83,25 @@ def labelled(name: str, values: Int32Array | Int64Array) -> Argument:
 
 @dataclass(frozen=True, eq=False)
 class Arrows:
-    """Arrows from a launch to what it started, numbered so that those of one launch follow each other.
+    """Arrows from launches to what they started, numbered from 0 on so that those of one launch follow each other.
 
-    Both int64 `[slices]`. For launches: `first`, their first arrow, and `count`, the number of their arrows. For
-    launched events: `first`, the first arrow of the launch, and `number`, the arrow that ends here. `NONE`, or a count
-    of 0, for no arrow.
+    Both int64 `[slices]`: `first`, the first one that begins at a slice, and `count`, how many do.
     """
 
     first: Int64Array
-    count: Int64Array | None = None
-    number: Int64Array | None = None
+    count: Int64Array
 
     def at(self, chosen: Int64Array) -> Arrows:
         """Those of the `chosen` slices."""
-        return Arrows(
-            self.first[chosen],
-            None if self.count is None else self.count[chosen],
-            None if self.number is None else self.number[chosen],
-        )
+        return Arrows(self.first[chosen], self.count[chosen])
 
 
 @dataclass(frozen=True, eq=False)
 class Slices:
     """Slices in drawing order; all arrays `[n]`.
 
-    int64 `start_ps`, `end_ps`; `name`, `category`: indices into the labels.
+    int64 `start_ps`, `end_ps`; `name`, `category`: indices into the labels. `launches`: the arrows that begin at slices;
+    `launched`: the arrow that ends at each, `NONE` without; None where there is none at all.
     """
 
     start_ps: Int64Array
@@ -115,7 +109,8 @@ class Slices:
     name: Int64Array
     category: Int64Array
     arguments: tuple[Argument, ...] = ()
-    arrows: Arrows | None = None
+    launches: Arrows | None = None
+    launched: Int64Array | None = None
 
     @property
     def count(self) -> int:
@@ -130,7 +125,8 @@ class Slices:
             self.name[chosen],
             self.category[chosen],
             tuple(argument.at(chosen) for argument in self.arguments),
-            None if self.arrows is None else self.arrows.at(chosen),
+            None if self.launches is None else self.launches.at(chosen),
+            None if self.launched is None else self.launched[chosen],
         )
 
     def in_order(self) -> Slices:

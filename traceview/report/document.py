@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.structs import asdict, replace
@@ -21,6 +22,7 @@ from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import first_of
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import SEVERITIES, STATES, TERMS
 from traceview.report.command import FOLDER
 from traceview.report.model import Report, reasons
@@ -252,13 +254,23 @@ def _sections(
     first = [section for id_ in ids for section in every if section.id == id_]
     rest = [section for section in every if section not in first]
     for section in (*first, *rest):
-        table = _TABLES.get(section.id)
-        command = view.command(f"show {table}" if table else "report")
+        shown = _TABLES.get(section.id)
+        command = view.command(f"show {shown}" if shown else "report")
         yield replace(
             section,
             is_folded=section.id not in _FIRST,
-            command=command if table else f"{command} -o {FOLDER}",
+            command=command if shown else f"{command} -o {FOLDER}",
         )
+
+
+_FILES: Final = (
+    Shown("file", "name"),
+    Shown("size", "bytes"),
+    Shown("events", "event_count"),
+    Shown("SHA-256", "sha256"),
+    Shown("same as", "duplicate_of"),
+)
+_MEANINGS: Final = (Shown("term", itemgetter(0)), Shown("meaning", itemgetter(1)))
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
@@ -270,25 +282,13 @@ def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.
     times = time_words(report.results.device_time)
     terms = [(times if term == "GPU time" else term, meaning) for term, meaning in TERMS]
     meanings = [*terms, *((look.words, look.meaning) for look in STATES.values())]
-    columns = (
-        doc.words("term", [term for term, _ in meanings]),
-        doc.words("meaning", [meaning for _, meaning in meanings]),
-    )
-    yield doc.Section("definitions", "Definitions", doc.table("Definitions", columns))
+    yield doc.Section("definitions", "Definitions", table("Definitions", meanings, _MEANINGS))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
-    files = report.source.files[: view.most_rows]
-    if files:
-        columns = (
-            doc.names("file", [file.name for file in files]),
-            doc.sizes("size", [file.bytes for file in files]),
-            doc.counts("events", [file.event_count for file in files]),
-            doc.names("SHA-256", [file.sha256 for file in files]),
-            doc.names("same as", [file.duplicate_of for file in files]),
-        )
-        row_count = len(report.source.files)
-        blocks = doc.table("Files", columns, row_count=row_count, rest="the JSON report")
+    files, rest = report.source.files, "the JSON report"
+    blocks = table("Files", files, _FILES, most_rows=view.most_rows, rest=rest)
+    if blocks:
         yield doc.Section("files", "Files", blocks)
 
 

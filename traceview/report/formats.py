@@ -39,25 +39,9 @@ def html(report: Report) -> str:
     return printer.render(lambda most_rows: document_of(report, most_rows=most_rows))
 
 
-def notebook(report: Report) -> str:
-    """A fragment of HTML for a notebook."""
-    from traceview.document.html import printer
-    from traceview.report.document import document_of
-
-    return printer.render_notebook(document_of(report))
-
-
 def markdown(report: Report) -> str:
-    """A page for a ticket."""
+    """A page for a ticket, and for a notebook."""
     from traceview.document import markdown as printer
-    from traceview.report.document import document_of
-
-    return printer.render(document_of(report))
-
-
-def svg(report: Report) -> str:
-    """The timeline as one picture."""
-    from traceview.document.html import timeline_svg as printer
     from traceview.report.document import document_of
 
     return printer.render(document_of(report))
@@ -74,6 +58,5 @@ DOCUMENTS: Final = (
     DocumentFormat("html", "report.html", html),
     DocumentFormat("markdown", "report.md", markdown),
     DocumentFormat("json", "report.json", json),
-    DocumentFormat("svg", "timeline.svg", svg),
 )
 """In the order in which they are written."""

@@ -11,20 +11,18 @@ import zlib
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.base.record import Record, meanings, records_of, summary
-from traceview.base.text import shell_path, shell_word
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
 from traceview.report.model import SCHEMA_VERSION, Report, with_reasons
 from traceview.report.verdict import with_sentences
 from traceview.store.address import location_of
 
-_REPORT: Final = "traceview report {run} --format json -o {name}.json saves a report"
+_HINT: Final = "traceview report LOGDIR --format json -o FILE.json saves a report"
 
 _DOCUMENTS: Final = {
     ("before", "after", "conditions"): "a comparison, written by traceview compare",
@@ -44,16 +42,6 @@ _DOCUMENTS: Final = {
 _OF_REPORT: Final = frozenset(("source", "results"))
 
 
-class _ComparedRun(Struct):
-    logdir: str
-    run: str
-
-
-class _Sides(Struct):
-    before: list[_ComparedRun]
-    after: list[_ComparedRun]
-
-
 def check_is_report(path: Location, content: bytes) -> None:
     """Raise `TraceFormatError` for another document of traceview; what is none of them passes."""
     try:
@@ -62,19 +50,7 @@ def check_is_report(path: Location, content: bytes) -> None:
         return
     words = next((words for known, words in _DOCUMENTS.items() if keys >= {*known}), None)
     if words is not None and not keys >= _OF_REPORT:
-        raise TraceFormatError(path, f"this is {words}, and no saved report", hint=_hint(content))
-
-
-def _hint(content: bytes) -> str:
-    """The command that saves a report, of a run that a comparison names."""
-    try:
-        sides = msgspec.json.decode(content, type=_Sides)
-        run = sides.after[0]
-    except (msgspec.DecodeError, IndexError):
-        return _REPORT.format(run="LOGDIR", name="FOLDER/NAME")
-    name = run.run.rpartition("/")[2]
-    of_run = f"{shell_path(run.logdir)} --run {shell_word(name)}"
-    return f"{_REPORT.format(run=of_run, name='after')} of the side after"
+        raise TraceFormatError(path, f"this is {words}, and no saved report", hint=_HINT)
 
 
 _NO_LANES: Final = b'    "lanes": null'

@@ -32,7 +32,6 @@ from traceview.base.record import (
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.figures import Chain, ChainStage
 from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import SLOW_CALL_PS, InputStage
@@ -234,7 +233,6 @@ _HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch,
 BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
-_SEPARATOR: Final = "::"
 WORK: Final = (
     "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
     "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
@@ -255,7 +253,6 @@ def section(view: View, result: Input) -> doc.Section:
         TITLE,
         (
             *doc.notes(*_notes(result)),
-            *_chain(result),
             # With a single host the lead gives it.
             *table(
                 "Input wait by host",
@@ -406,49 +403,6 @@ def _buffer(row: InputStage) -> str | None:
         return None
     size = "" if row.buffer_limit is None else f" of {row.buffer_limit}"
     return f"{row.buffered_median}{size}"
-
-
-def _chain(result: Input) -> tuple[Chain, ...]:
-    """The pipeline of the slowest stage, or of the stage that takes longest; nothing without two stages of one."""
-    named = result.worst.slowest_stage
-    blocking = [stage for stage in result.stages if stage.blocking] or list(result.stages)
-    if not blocking:
-        return ()
-    host = result.worst.host if named else blocking[0].host
-    stages = {stage.name: stage for stage in result.stages if stage.host == host}
-    inside = named if named in stages else blocking[0].name
-    leaves = [name for name in stages if _is_above(inside, name) or name == inside]
-    leaf = max(leaves, key=lambda name: name.count(_SEPARATOR), default=inside)
-    path = [name for name in stages if name == leaf or _is_above(name, leaf)]
-    path.sort(key=lambda name: -name.count(_SEPARATOR))
-    if len(path) < 2:
-        return ()
-    model_wait = next((row.wait_ps for row in result.hosts if row.host == host), None)
-    return (
-        Chain(
-            tuple(
-                ChainStage(
-                    name=name.rpartition(_SEPARATOR)[2],
-                    own_ps=stages[name].own_ps,
-                    awaited_ps=_waited(stages[above], stages[name]) if above else model_wait,
-                    is_slowest=name == named,
-                )
-                for name, above in zip(path, [*path[1:], ""], strict=True)
-            )
-        ),
-    )
-
-
-def _waited(stage: InputStage, input_stage: InputStage) -> int | None:
-    """How long a stage waited for its input on another thread; None on its own thread, where it called it instead."""
-    return (
-        None if stage.threads == input_stage.threads and not stage.waiting_ps else stage.waiting_ps
-    )
-
-
-def _is_above(name: str, below: str) -> bool:
-    """Whether a stage stands nearer to the model than another one of its pipeline."""
-    return below.startswith(f"{name}{_SEPARATOR}")
 
 
 ANALYSIS: Final = Analysis[Input](

@@ -13,37 +13,8 @@ ASSETS: Final = files("traceview.document.html") / "assets"
 STYLES: Final = ("timeline.css", "page.css")
 """In the order of the page, after the colours."""
 
-D3: Final = "d3.min.js"
-"""As published, and not joined with anything."""
-
-SCRIPTS: Final = {
-    "theme": ("page/restore_theme.js",),
-    "page": (
-        "page/theme_button.js",
-        "page/copy_button.js",
-        "page/tables.js",
-        "page/links.js",
-        "page/main.js",
-    ),
-    "timeline": (
-        "timeline/time.js",
-        "timeline/model.js",
-        "timeline/layout.js",
-        "timeline/viewport.js",
-        "timeline/colours.js",
-        "timeline/slices.js",
-        "timeline/picture.js",
-        "timeline/tooltip.js",
-        "timeline/timeline.js",
-        "timeline/links.js",
-        "timeline/pointer.js",
-        "timeline/keyboard.js",
-        "timeline/search.js",
-        "timeline/toolbar.js",
-        "timeline/main.js",
-    ),
-}
-"""Which files make a script, in this order. A file uses the names of the others in its script and of no other script."""
+SCRIPTS: Final = ("theme", "page", "timeline")
+"""Folders of files that make a script. A file uses the names of the others in its folder and of no other one."""
 
 _LIGHT, _DARK = 0, 1
 
@@ -56,8 +27,11 @@ def asset(name: str) -> str:
 
 @cache
 def script(name: str) -> str:
-    """The files of a script as one function that runs at once, so that they share their names with nothing else."""
-    parts = "\n".join(map(asset, SCRIPTS[name]))
+    """The files of a folder as one function that runs at once, so that they share their names with nothing else."""
+    names = sorted(path.name for path in ASSETS.joinpath(name).iterdir())
+    # What the others define is there when the last one runs.
+    names.sort(key="main.js".__eq__)
+    parts = "\n".join(asset(f"{name}/{part}") for part in names)
     return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
 
 

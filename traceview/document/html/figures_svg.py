@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from traceview.document import numbers
+from traceview.document.columns import WRITE
 from traceview.document.figures import (
-    Chain,
     Figure,
     Span,
     StepBar,
     StepTimes,
     Trend,
 )
-from traceview.document.sanitize import encodable, sanitize, shortened
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.vocabulary import Look
 
 WIDTH: Final = 1040
@@ -25,7 +25,6 @@ _MARKED_RATIO: Final = 0.1
 """Of the bars: more slow ones than that need no mark to be found."""
 
 _LEFT: Final = 64.0
-_NAME_WIDTH: Final = 300.0
 _LONGEST_NAME: Final = 44
 _HEIGHT: Final = 132.0
 _TOP: Final = 18.0
@@ -43,13 +42,13 @@ Link = Callable[[Span | None, str], str]
 
 
 def drawn(figure: Figure, link: Link) -> str:
-    """The `svg` element; empty where there is nothing to draw."""
+    """The `svg` element."""
+    height = _TOP + _HEIGHT
     if isinstance(figure, StepTimes):
+        height += 34 if len(figure.bars) > MOST_BARS else 20
         # Its bars are links, which a picture cannot hold.
-        return _svg(*_step_times(figure, link), "Step times", role="group")
-    if isinstance(figure, Chain):
-        return _svg(*_chain(figure), "Stages of the input pipeline")
-    return _svg(*_trend(figure), figure.label)
+        return _svg(_bars(figure, link), height, "Step times", role="group")
+    return _svg(_trend(figure), height + 40, figure.label)
 
 
 def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> str:
@@ -60,10 +59,6 @@ def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> 
 
 
 # Step times
-
-
-def _step_times(figure: StepTimes, link: Link) -> tuple[Iterator[str], float]:
-    return _bars(figure, link), _TOP + _HEIGHT + (34 if len(figure.bars) > MOST_BARS else 20)
 
 
 def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
@@ -140,57 +135,12 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
     return title
 
 
-# Input pipeline
-
-
-def _chain(figure: Chain) -> tuple[Iterator[str], float]:
-    return _stages(figure), 44.0 * len(figure.stages) + 26
-
-
-def _stages(figure: Chain) -> Iterator[str]:
-    most = max([1, *(stage.own_ps or 0 for stage in figure.stages)])
-    most_waited = max([1, *(stage.awaited_ps or 0 for stage in figure.stages)])
-    room = WIDTH - _NAME_WIDTH - 330
-    for place, stage in enumerate(figure.stages):
-        y = 4 + 44.0 * place
-        look = "stage slowest" if stage.is_slowest else "stage"
-        yield f'<rect class="{look}" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="24" rx="4"/>'
-        yield _text(10, y + 16, shortened(stage.name, _LONGEST_NAME), "")
-        if stage.own_ps is not None:
-            width = max(room * stage.own_ps / most, 1.0)
-            yield f'<rect class="work" x="{_NAME_WIDTH:.0f}" y="{y + 4:.0f}" width="{width:.1f}" height="16" rx="2"/>'
-            words = f"{numbers.time(stage.own_ps)} own work"
-            yield _text(
-                _NAME_WIDTH + width + 8, y + 16, words, "strong" if stage.is_slowest else ""
-            )
-        # How wide an edge is says how long the next stage waited on it.
-        waited = stage.awaited_ps or 0
-        weight = 1 + 5 * waited / most_waited
-        yield f'<path class="edge" stroke-width="{weight:.1f}" d="M24 {y + 24:.0f}v16"/>'
-        yield f'<path class="tip" d="M{20 - weight / 2:.1f} {y + 38:.0f}h{8 + weight:.1f}l-{4 + weight / 2:.1f} 6z"/>'
-        words = "" if stage.awaited_ps is None else f"waited for {numbers.time(waited)}"
-        yield _text(40, y + 37, words, "soft")
-    y = 4 + 44.0 * len(figure.stages)
-    yield f'<rect class="stage" x="1" y="{y:.0f}" width="{_NAME_WIDTH - 10:.0f}" height="20" rx="4"/>'
-    yield _text(10, y + 14, "model", "")
-
-
 # Trend
 
-_WRITE_TREND: Final[Mapping[str, Callable[[float], str]]] = {
-    "time": numbers.time,
-    "number": numbers.number,
-    "share": numbers.share,
-}
 
-
-def _trend(figure: Trend) -> tuple[Iterator[str], float]:
-    return _trend_parts(figure), _TOP + _HEIGHT + 40
-
-
-def _trend_parts(figure: Trend) -> Iterator[str]:
+def _trend(figure: Trend) -> Iterator[str]:
     """Points from zero on, so that what looks twice as high is; their levels, and what begins with a level."""
-    points, write = figure.points, _WRITE_TREND[figure.kind]
+    points, write = figure.points, WRITE[figure.kind]
     most = max((max(point.value, point.level or 0) for point in points), default=0) or 1
     bottom, scale = _TOP + _HEIGHT, _HEIGHT / most
     each = min((WIDTH - _LEFT - 60) / max(len(points) - 1, 1), 120.0)
@@ -245,4 +195,4 @@ def _text(x: float, y: float, text: str, look: str) -> str:
 
 
 def _clean(text: str) -> str:
-    return escape(sanitize(encodable(text)))
+    return escape(sanitize(text))

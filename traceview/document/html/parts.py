@@ -13,10 +13,9 @@ from markupsafe import Markup, escape
 
 from traceview.document import numbers
 from traceview.document.figures import Lane, Lanes, legend, merged_sentence, of_host, window_offsets
-from traceview.document.html import timeline_svg
-from traceview.document.model import AnatomyPart, AnatomyRow, Summary, Timeline, gap_anchor
+from traceview.document.model import Timeline, gap_anchor
 from traceview.document.phrase import Sentence, pieces
-from traceview.document.sanitize import encodable, sanitize
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 LONGEST_NAME: Final = 160
@@ -38,10 +37,10 @@ def shown(value: object) -> object:
 def cut(text: str, most: int) -> str:
     """At most `most` characters of `text`, from both ends, with the length of the whole stated."""
     if len(text) <= most:
-        return sanitize(encodable(text))
+        return sanitize(text)
     head = most * 2 // 3
-    left = sanitize(encodable(text[:head]))
-    right = sanitize(encodable(text[head - most :]))
+    left = sanitize(text[:head])
+    right = sanitize(text[head - most :])
     return f"{left}…{right} ({numbers.plural(len(text), 'character')})"
 
 
@@ -79,84 +78,13 @@ def prose(sentence: Sentence) -> Markup:
     )
 
 
-_LETTER_FROM: Final = 0.02
-"""Of the longest bar: a part that is shorter has no letter inside it."""
-_BAR_CHARACTERS: Final = 72
-"""Of bold text in the longest bar on a page of 800 pixels; a part has its words inside where they fit there."""
-
-_LISTED_FROM: Final = 0.005
-"""Of the step: shorter parts are in the bar and not in the list."""
-
-
-def anatomy(rows: Sequence[AnatomyRow]) -> Markup:
-    """The bars, as long as the steps beside the longest one."""
-    longest = max((row.step_ps for row in rows), default=0) or 1
-    whole = "The mean step" if any(row.step_count for row in rows) else "The window"
-    joined = "; alike devices share a bar" if any(len(row.devices) > 1 for row in rows) else ""
-    return Markup(
-        '<h2 class="small" id="anatomy-title">{} of each device{}</h2>\n'
-        '<div class="anatomy" id="anatomy">\n{}\n</div>'
-    ).format(whole, joined, Markup("\n").join(_row(row, longest) for row in rows))
-
-
-def _row(row: AnatomyRow, longest: int) -> Markup:
-    width = row.step_ps / longest
-    listed = [part for part in row.parts if part.ratio >= _LISTED_FROM]
-    return Markup(
-        '<div class="anatomy-row"><b class="anatomy-name">{}</b>'
-        '<span class="anatomy-bar" role="img" aria-label="{}"><span style="width:{:.2f}%">{}</span></span>'
-        '<span class="anatomy-time">{}</span><span class="anatomy-parts">{}</span></div>'
-    ).format(
-        name(row.label),
-        cut(", ".join(map(_words, row.parts)), LONGEST_TEXT),
-        100 * width,
-        Markup("").join(_piece(part, part.ratio * width) for part in row.parts),
-        numbers.time(row.step_ps),
-        Markup(" ").join(map(_listed, listed)),
-    )
-
-
-def _words(part: AnatomyPart) -> str:
-    return f"{part.words} {numbers.time(part.duration_ps)} ({numbers.share(part.ratio)})"
-
-
-def _piece(part: AnatomyPart, width: float) -> Markup:
-    text = part.words if len(part.words) < width * _BAR_CHARACTERS else ""
-    if not text and width >= _LETTER_FROM:
-        text = _letter(part)
-    return Markup('<i class="part {}{}" style="width:{:.3f}%" title="{}">{}</i>').format(
-        part.look.style,
-        " tv-hatched" if part.look.is_hatched else "",
-        100 * part.ratio,
-        cut(_words(part), LONGEST_TEXT),
-        cut(text, LONGEST_NAME),
-    )
-
-
-def _letter(part: AnatomyPart) -> str:
-    """The letter in a bar and in the list below it; the signs of what a device does are for text only."""
-    return part.look.letter if part.look.letter.isalpha() else ""
-
-
-def _listed(part: AnatomyPart) -> Markup:
-    swatch = Markup('<i class="part {}{}">{}</i>').format(
-        part.look.style, " tv-hatched" if part.look.is_hatched else "", _letter(part)
-    )
-    return Markup("<span>{}{} <b>{}</b> {}</span>").format(
-        swatch,
-        escape(cut(part.words, LONGEST_NAME)),
-        numbers.time(part.duration_ps),
-        numbers.share(part.ratio),
-    )
-
-
 _HINT: Final = (
     "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: ↑ and ↓ choose a lane, ← and → its "
     "slices, with Shift they pan; + and − zoom, Home shows all, Enter opens a device or shows the gap, Esc goes back."
 )
 
 
-def figure(timeline: Timeline, summary: Summary, anchors: Container[str]) -> Markup:
+def figure(timeline: Timeline, anchors: Container[str]) -> Markup:
     """The figure, or why there is none. `anchors`: those on the page; a slice leads to no other."""
     lanes = timeline.lanes
     if lanes is None or not lanes.devices:
@@ -166,14 +94,12 @@ def figure(timeline: Timeline, summary: Summary, anchors: Container[str]) -> Mar
         '<figcaption><p class="tv-legend">{legend}</p>'
         '<p class="tv-cut">{reading}</p>'
         '<p class="tv-hint" id="tv-hint" hidden>{hint}</p></figcaption>\n'
-        '<div class="tv-static">{picture}</div>\n'
         '<script type="text/plain" id="timeline-data">{data}</script>\n'
         "</figure>"
     ).format(
         legend=_legend(legend(lanes)),
         reading=f"Times count from the start of the window. Height: how much of a slice is filled. {merged_sentence(lanes)}".strip(),
         hint=_HINT,
-        picture=Markup(timeline_svg.picture(timeline, summary, is_alone=False)),
         data=_deflated(_data(timeline, lanes, anchors)),
     )
 

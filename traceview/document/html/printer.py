@@ -10,29 +10,27 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from msgspec import Struct, structs
+from msgspec import structs
 
 from traceview.base.version import VERSION
-from traceview.document import cells, numbers
 from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import cell_texts, is_absent
 from traceview.document.figures import Figure, StepTimes
 from traceview.document.html import figures_svg, parts
-from traceview.document.html.asset_files import D3, STYLES, asset, bar_colours, colours, script
-from traceview.document.html.parts import anatomy, prose, shown
+from traceview.document.html.asset_files import STYLES, asset, bar_colours, colours, script
 from traceview.document.html.parts import name as name_text
+from traceview.document.html.parts import prose, shown
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence
 from traceview.document.strip import strip_lines
-from traceview.document.vocabulary import COLOURS, Look
+from traceview.document.vocabulary import Look
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
 
 ROWS: Final = (300, 128, 64, 32, 16, 8, 4)
 """Rows of a table: the first of these with which the page fits."""
-
-NOTEBOOK_FINDINGS: Final = 20
-NOTEBOOK_ROWS: Final = 20
 
 FILTER_FROM: Final = 10
 """A table with so many rows has an input to filter them."""
@@ -56,8 +54,6 @@ _NUMBERED: Final = ("finding", "gap")
 _MARKED: Final = ("critical", "warning")
 """Styles of looks that a cell shows by its colour."""
 
-_NOTEBOOK_KINDS: Final = ("bar", "device", "look", "share")
-
 
 def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BYTES) -> str:
     """The whole page, the same for the same report, in at most `most_bytes` bytes as far as rows can be left out.
@@ -79,61 +75,81 @@ def render_sections(title: str, headline: Sentence, sections: Sequence[doc.Secti
     return _Page(doc.Document(VERSION, summary, below)).render()
 
 
-def render_notebook(document: doc.Document) -> str:
-    """A fragment without scripts, ids and links: the answer, the findings, and the time of each device.
-
-    Its style holds for what is inside it only, and takes the colours of text and background from the notebook, which
-    may be light or dark whatever the system is.
-    """
-    return _Notebook(document).render()
-
-
-class _Script(Struct, frozen=True):
-    """JavaScript of the page, and what the browser checks it by: nothing else on the page may run."""
-
-    source: Markup
-
-    @property
-    def digest(self) -> str:
-        """As a content security policy names it."""
-        digest = hashlib.sha256(self.source.encode()).digest()
-        return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-class _Notebook:
-    """A document as a fragment: values are written as on a page, and nothing leads anywhere."""
+class _Page:
+    """A document as a page, on which links lead to rows, findings and spans of the timeline."""
 
     def __init__(self, document: doc.Document) -> None:
         self._document = document
-        self._ids: dict[str, str] = {}
-        self._drawn: dict[str, int] = {}
+        self._ids = _ids(document)
+        block = document.block(doc.Timeline)
+        self._drawn = block.drawn if block else {}
+        self._given_ids: set[str] = set()
 
     def render(self) -> str:
-        """The fragment."""
-        findings = self._document.block(doc.Findings) or doc.Findings(())
-        devices = (section for section in self._document.sections if section.id == "devices")
-        blocks = next((section.blocks for section in devices), ())
-        table = next((block for block in blocks if isinstance(block, doc.Table)), None)
-        columns = _notebook_columns(table) if table else []
-        row_count = min(table.shown_count, NOTEBOOK_ROWS) if table else 0
-        return self._fill(
-            "notebook.html.j2",
-            summary=self._document.summary,
-            findings=findings.findings[:NOTEBOOK_FINDINGS],
-            hidden_count=len(findings.findings[NOTEBOOK_FINDINGS:]) + findings.hidden_count,
-            columns=columns,
-            row_count=row_count,
-            hidden_row_count=max(table.row_count, table.shown_count) - row_count if table else 0,
-            looks=doc.bar_looks(column for column, _ in columns),
-            # These can be read on light and on dark.
-            colours={style: dark for style, (_, dark) in COLOURS.items()},
+        """The whole page; what a template writes is sanitized and escaped there."""
+        scripts = [script("theme"), script("page")]
+        if self._drawn:
+            scripts.append(script("timeline"))
+        sections = list(doc.with_remarks_once(self._document.sections))
+        template = _templates().get_template("page.html.j2")
+        return template.render(
+            page=self,
+            document=self._document,
+            sections=[section for section in sections if not section.is_folded],
+            folded=[section for section in sections if section.is_folded],
+            ids=self._ids,
+            styles=list(map(Markup, (colours(), bar_colours(), *map(asset, STYLES)))),
+            scripts=list(map(Markup, scripts)),
+            script_digests=" ".join(map(_digest, scripts)),
         )
 
-    def _fill(self, name: str, **values: object) -> str:
-        """A template with these values: text in them is escaped, and sanitized before that."""
-        return _templates().get_template(name).render(values, cell=self._cell)
+    def chart(self, figure: Figure) -> Markup:
+        """A chart as long as the page is wide, and what its colours mean."""
+        drawn = Markup(figures_svg.drawn(figure, self._link_of_drawing))
+        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
+        legend = Markup(" ").join(
+            Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
+            for look in dict.fromkeys(looks)
+            if look is not None
+        )
+        below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
+        return Markup('<div class="chart-box" tabindex="0">{}</div>{}').format(drawn, below)
 
-    def _cell(self, column: doc.Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
+    def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
+        if span is None or span.device not in self._drawn:
+            return drawing
+        return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
+
+    def strips(self, block: doc.Strips) -> Markup:
+        """What stands in the place of a timeline that is not drawn, as where no script may run."""
+        page = Page(_STRIP_WIDTH)
+        strip_lines(page, block)
+        text = page.render().strip("\n")
+        return (
+            Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
+        )
+
+    def row_ids(self, table: doc.Table) -> list[str]:
+        """By row its id; empty for what has a row above already."""
+        ids = []
+        for anchor in table.anchors:
+            id_ = self._ids[anchor]
+            ids.append("" if id_ in self._given_ids else id_)
+            self._given_ids.add(id_)
+        return ids
+
+    def texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
+        """The columns with their texts, without those that lead to a timeline that is not drawn."""
+        return [
+            (column, cell_texts(column))
+            for column in table.columns
+            if column.kind != "span" or any(map(self._is_drawn, column.values))
+        ]
+
+    def _is_drawn(self, value: doc.Value) -> bool:
+        return isinstance(value, doc.Span) and value.device in self._drawn
+
+    def cell(self, column: doc.Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
         """One cell of a table, with what rows are sorted by."""
         value, text = column.values[row], texts[row]
         tag = "th" if is_first else "td"
@@ -156,10 +172,10 @@ class _Notebook:
         if isinstance(value, doc.Bar):
             return _bar(value)
         if isinstance(value, doc.Span):
-            return self._show(value, "show")
+            return self.show(value, "show")
         if column.kind == "links" and isinstance(value, tuple):
-            return self._links([link for link in value if isinstance(link, doc.Link)])
-        if cells.is_absent(text):
+            return self.links([link for link in value if isinstance(link, doc.Link)])
+        if is_absent(text):
             return escape(text)
         if column.kind == "device":
             target = self._ids.get(doc.device_anchor(text))
@@ -171,7 +187,8 @@ class _Notebook:
             return prose(doc.sentence_of(value, text))
         return escape(shown(text))
 
-    def _links(self, links: Sequence[doc.Link]) -> Markup:
+    def links(self, links: Sequence[doc.Link]) -> Markup:
+        """Links, one after another."""
         return Markup(", ").join(map(self._link, links))
 
     def _link(self, link: doc.Link) -> Markup:
@@ -184,7 +201,7 @@ class _Notebook:
         class_ = Markup(' class="numbered"') if is_numbered else ""
         return Markup('<a{} href="#{}">{}</a>').format(class_, target, text)
 
-    def _show(self, span: doc.Span | None, text: str) -> Markup:
+    def show(self, span: doc.Span | None, text: str) -> Markup:
         """A link that shows a span on the timeline; nothing where its device is not drawn."""
         if span is None or span.device not in self._drawn:
             return Markup("")
@@ -197,98 +214,6 @@ class _Notebook:
         others = [self._drawn[device] for device in span.devices if device in self._drawn]
         places = (self._drawn[span.device], span.start_ps, span.end_ps, *others)
         return ",".join(map(str, places))
-
-
-class _Page(_Notebook):
-    """A document as a page, on which links lead to rows, findings and spans of the timeline."""
-
-    def __init__(self, document: doc.Document) -> None:
-        super().__init__(document)
-        self._ids = _ids(document)
-        block = document.block(doc.Timeline)
-        self._drawn = block.drawn if block else {}
-        self._given_ids: set[str] = set()
-
-    def render(self) -> str:
-        """The whole page."""
-        sources = [script("theme"), script("page")]
-        if self._drawn:
-            sources += [asset(D3), script("timeline")]
-        first, *others = (_Script(Markup(source)) for source in sources)
-        sections = list(doc.with_remarks_once(self._document.sections))
-        sheets = [colours(), bar_colours(), *map(asset, STYLES)]
-        return self._fill(
-            "page.html.j2",
-            document=self._document,
-            sections=[section for section in sections if not section.is_folded],
-            folded=[section for section in sections if section.is_folded],
-            anatomy=anatomy,
-            chart=self._chart,
-            ids=self._ids,
-            styles=list(map(Markup, sheets)),
-            first_script=first,
-            scripts=others,
-            script_digests=" ".join(source.digest for source in (first, *others)),
-            figure=self._figure,
-            id_of=_section_id,
-            row_ids_of=self._row_ids,
-            link=self._link,
-            links=self._links,
-            show=self._show,
-            strips=self._strips,
-            texts_of=self._texts_of,
-        )
-
-    def _figure(self, block: doc.Timeline) -> Markup:
-        return parts.figure(block, self._document.summary, self._ids)
-
-    def _chart(self, figure: Figure) -> Markup:
-        """A chart as long as the page is wide, and what its colours mean."""
-        drawn = Markup(figures_svg.drawn(figure, self._link_of_drawing))
-        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
-        legend = Markup(" ").join(
-            Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
-            for look in dict.fromkeys(looks)
-            if look is not None
-        )
-        below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
-        return Markup('<div class="chart-box" tabindex="0">{}</div>{}').format(drawn, below)
-
-    def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
-        if span is None or span.device not in self._drawn:
-            return drawing
-        return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
-
-    def _strips(self, block: doc.Strips) -> Markup:
-        """What stands in the place of a timeline that is not drawn."""
-        if self._drawn:
-            return Markup("")
-        page = Page(_STRIP_WIDTH)
-        strip_lines(page, block)
-        text = page.render().strip("\n")
-        return (
-            Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
-        )
-
-    def _row_ids(self, table: doc.Table) -> list[str]:
-        """By row its id; empty for what has a row above already."""
-        ids = []
-        for anchor in table.anchors:
-            id_ = self._ids[anchor]
-            ids.append("" if id_ in self._given_ids else id_)
-            self._given_ids.add(id_)
-        return ids
-
-    def _texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
-        """The columns with their texts, without those that lead to a timeline that is not drawn."""
-        return [
-            (column, cells.texts(column))
-            for column in table.columns
-            if column.kind != "span" or any(map(self._is_drawn, column.values))
-        ]
-
-    def _is_drawn(self, value: doc.Value) -> bool:
-        return isinstance(value, doc.Span) and value.device in self._drawn
 
 
 # Ids
@@ -325,6 +250,12 @@ def _anchors(document: doc.Document) -> Iterator[str]:
 # Templates
 
 
+def _digest(source: str) -> str:
+    """As a content security policy names a script, so that nothing else on the page may run."""
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(
@@ -336,10 +267,18 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters |= {"kind": lambda block: type(block).__name__, "prose": prose}
+    templates.filters |= {
+        "kind": lambda block: type(block).__name__,
+        "name": name_text,
+        "prose": prose,
+        "share": numbers.share,
+        "time": numbers.time,
+    }
     templates.globals |= {
         "bar_looks": doc.bar_looks,
+        "figure": parts.figure,
         "filter_from": FILTER_FROM,
+        "id_of": _section_id,
         "least_width": _least_width,
         "name_width": _name_width,
         "long_from": LONG_FROM,
@@ -349,15 +288,6 @@ def _templates() -> Environment:
 
 
 # Tables
-
-
-def _notebook_columns(table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
-    """How busy each device was, and with what; the report has the other columns."""
-    columns: dict[str, doc.Column] = {}
-    for column in table.columns:
-        if column.kind in _NOTEBOOK_KINDS:
-            columns.setdefault(column.kind, column)
-    return [(column, cells.texts(column)) for column in columns.values()]
 
 
 def _least_width(column: doc.Column, texts: Sequence[str]) -> int:

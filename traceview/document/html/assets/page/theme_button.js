@@ -1,5 +1,5 @@
 // The button that switches between light and dark. Gives offerTheme(button).
-// The timeline hears of a switch by the event "traceview:theme"; restore_theme.js restores the choice on the next visit.
+// The timeline hears of a switch by the event "traceview:theme"; theme/main.js restores the choice on the next visit.
 
 function offerTheme(button) {
   const root = document.documentElement;

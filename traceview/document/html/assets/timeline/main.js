@@ -1,9 +1,9 @@
 // Makes the figure #timeline live, from the columns in #timeline-data, which are JSON, deflated, in base 64. The last
-// part; without data or D3, or in a browser that cannot inflate, it does nothing: the picture stays.
+// part; without data, or in a browser that cannot inflate, it does nothing: the strips below stay.
 
 const figure = document.getElementById("timeline");
 const source = document.getElementById("timeline-data");
-if (figure && source && window.d3 && window.DecompressionStream) {
+if (figure && source && window.DecompressionStream) {
   inflated(source.textContent).then((data) => {
     start(figure, data);
     // An address that leads into the timeline was read before there was one.
@@ -20,7 +20,9 @@ async function inflated(text) {
 function start(figure, data) {
   const toolbar = document.createElement("div");
   toolbar.className = "tv-tools";
-  const axis = d3.create("svg").attr("class", "tv-axis").attr("aria-hidden", "true");
+  const axis = document.createElement("div");
+  axis.className = "tv-axis";
+  axis.setAttribute("aria-hidden", "true");
   const canvas = createCanvas();
   const texts = { range: document.createElement("output"), deviceCount: document.createElement("span") };
   const timeline = createTimeline(figure, data, { canvas, axis, ...texts });
@@ -29,17 +31,32 @@ function start(figure, data) {
   acceptPointer(timeline);
   acceptKeys(timeline);
   acceptPlaces(timeline, figure);
+  acceptPrinting(timeline);
   document.addEventListener("traceview:theme", timeline.readColours);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", timeline.readColours);
 
-  figure.append(toolbar, axis.node(), canvas, timeline.tooltip.element);
+  figure.append(toolbar, axis, canvas, timeline.tooltip.element);
   figure.classList.add("tv-live");
   document.getElementById("tv-hint").hidden = false;
   new ResizeObserver(timeline.resizeIfNeeded).observe(figure);
   timeline.readColours();
   timeline.resize();
-  // The first picture waits for no frame: a screenshot taken as soon as the page is loaded has it too.
-  timeline.draw();
+}
+
+// Paper is light, whatever the reader chose.
+function acceptPrinting({ readColours, draw }) {
+  const { dataset } = document.documentElement;
+  let theme = null;
+  addEventListener("beforeprint", () => {
+    theme = dataset.theme ?? "";
+    dataset.theme = "light";
+    readColours();
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    dataset.theme = theme;
+    readColours();
+  });
 }
 
 function createCanvas() {

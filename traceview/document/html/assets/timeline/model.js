@@ -50,7 +50,12 @@ function isStateLane(lane) {
 
 // The index of the first slice that ends after a time.
 function firstEndingAfter(slices, ps) {
-  return d3.bisector((slice) => slice.endPs).right(slices, ps);
+  let [low, high] = [0, slices.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    [low, high] = slices[middle].endPs > ps ? [low, middle] : [middle + 1, high];
+  }
+  return low;
 }
 
 function sliceAt(lane, fromPs, toPs) {

@@ -3,7 +3,7 @@
 
 function drawPicture(pen, axis, { rows, width, height, place, selected }) {
   pen.context.clearRect(0, 0, width, height);
-  drawAxis(pen, axis, height);
+  drawAxis(pen, axis, width, height);
   for (const row of rows) {
     drawRow(pen, row);
   }
@@ -15,24 +15,43 @@ function drawPicture(pen, axis, { rows, width, height, place, selected }) {
   }
 }
 
-function drawAxis({ context, viewport, colours }, axis, height) {
+function drawAxis({ context, viewport, colours }, axis, width, height) {
   const [fromPs, toPs] = viewport.range();
   const [unit, factor] = TIME_UNITS.findLast(([, ps]) => (toPs - fromPs) / 4 >= ps) ?? TIME_UNITS[0];
-  const scale = d3.scaleLinear([fromPs / factor, toPs / factor], [viewport.left, viewport.right]);
-  const tickCount = Math.max(2, Math.min(10, Math.floor(viewport.plotWidth / 95)));
-  axis.selectChildren().remove();
-  axis.append("g").attr("transform", "translate(0,21)").call(d3.axisTop(scale).ticks(tickCount).tickSizeOuter(0));
-  axis.append("text").attr("x", 12).attr("y", 13).text(unit);
+  const ticks = ticksIn(fromPs / factor, toPs / factor, Math.max(2, Math.min(10, viewport.plotWidth / 95)));
+  const labels = [{ text: unit, left: 12 }, ...ticks.map(({ value, text }) => ({ text, left: viewport.x(value * factor) }))];
+  axis.replaceChildren(
+    ...labels.map(({ text, left }) => {
+      const label = document.createElement("span");
+      label.textContent = text;
+      label.style.left = `${(100 * left) / width}%`; // Of whatever width paper has.
+      return label;
+    }),
+  );
   context.strokeStyle = colours.line;
   context.globalAlpha = 0.6;
   context.beginPath();
-  for (const tick of scale.ticks(tickCount)) {
-    const x = Math.round(scale(tick)) + 0.5;
+  for (const { value } of ticks) {
+    const x = Math.round(viewport.x(value * factor)) + 0.5;
     context.moveTo(x, 0);
     context.lineTo(x, height);
   }
   context.stroke();
   context.globalAlpha = 1;
+}
+
+// Round values in a range, `most` of them at the most, with their texts.
+function ticksIn(from, to, most) {
+  const least = (to - from) / most;
+  const power = Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].find((factor) => factor * 10 ** power >= least) * 10 ** power;
+  const digits = Math.max(0, -Math.floor(Math.log10(step)));
+  const first = Math.ceil(from / step);
+  return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, place) => {
+    const value = (first + place) * step;
+    const format = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    return { value, text: value.toLocaleString("en", format) };
+  });
 }
 
 function drawRow(pen, row) {

@@ -31,8 +31,8 @@ function isToggle({ viewport }, row, left) {
 }
 
 // What is under the pointer: the row, and the lane and slice where there is a slice, two pixels aside if need be.
-function hit({ canvas, rows, viewport }, event) {
-  const [left, top] = d3.pointer(event, canvas);
+function hit({ rows, viewport }, event) {
+  const { offsetX: left, offsetY: top } = event;
   const row = rowAt(rows, top);
   for (const lane of row && left >= viewport.left ? lanesAt(row, top) : []) {
     const ps = viewport.timeAt(left);

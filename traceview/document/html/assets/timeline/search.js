@@ -50,5 +50,5 @@ function matches({ hosts, devices }, words) {
         );
     }),
   );
-  return d3.sort(found, ({ startPs }) => startPs);
+  return found.sort((a, b) => a.startPs - b.startPs);
 }

@@ -37,12 +37,15 @@ function drawCell(pen, lane, cell, y, height) {
   const left = Math.max(start, viewport.left - 2);
   const right = Math.min(Math.max(viewport.x(cell.endPs), start + 0.75), viewport.right + 2);
   const width = right - left;
-  const sums = d3.rollup(cell.parts, (parts) => d3.sum(parts, ([, ps]) => ps), ([class_]) => class_);
-  const parts = d3.sort(sums, ([, ps]) => -ps);
-  const filledShare = Math.min(1, d3.sum(parts, ([, ps]) => ps) / (cell.endPs - cell.startPs));
+  const sums = new Map();
+  for (const [class_, ps] of cell.parts) {
+    sums.set(class_, (sums.get(class_) ?? 0) + ps);
+  }
+  const parts = [...sums].sort(([, a], [, b]) => b - a);
+  const filledShare = Math.min(1, totalPs(parts) / (cell.endPs - cell.startPs));
   const filled = Math.max(height * filledShare, LOWEST);
   const drawn = width < STACKED_FROM ? parts.slice(0, 1) : parts;
-  const drawnPs = d3.sum(drawn, ([, ps]) => ps);
+  const drawnPs = totalPs(drawn);
   const space = lane.kind === "steps" && width > 3 ? 0.5 : 0;
   let top = y + height - filled;
   for (const [class_, ps] of drawn) {
@@ -63,6 +66,10 @@ function drawCell(pen, lane, cell, y, height) {
     }
     top += partHeight;
   }
+}
+
+function totalPs(parts) {
+  return parts.reduce((sum, [, ps]) => sum + ps, 0);
 }
 
 // A name may lose its middle; words that do not fit become their letter.

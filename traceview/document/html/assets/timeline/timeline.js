@@ -45,9 +45,9 @@ function createTimeline(figure, data, { canvas, axis, range, deviceCount }) {
     canvas.height = Math.round(layout.height * ratio);
     canvas.style.height = `${layout.height}px`;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    viewport.fit(width, layout.height);
-    axis.attr("width", width).attr("height", 22);
-    redraw();
+    viewport.fit(width);
+    // No frame is waited for: a screenshot as soon as the page is loaded has the picture, and so has paper.
+    draw();
   }
 
   function deselect() {

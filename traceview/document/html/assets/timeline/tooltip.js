@@ -33,7 +33,7 @@ function sliceLines({ host, device }, lane, slice) {
 }
 
 function partsText(lane, slice) {
-  const parts = d3.sort(slice.parts, ([, ps]) => -ps);
+  const parts = [...slice.parts].sort(([, a], [, b]) => b - a);
   const words = ([class_]) => lane.looks[class_][2];
   if (parts.length === 1 && parts[0][1] === slice.endPs - slice.startPs) {
     return words(parts[0]);

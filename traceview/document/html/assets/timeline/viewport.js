@@ -1,30 +1,39 @@
-// Which part of the window is shown: zoom, pan, and the scale from picoseconds to pixels.
-// Gives createViewport(canvas, spanPs, onChange), the only user of d3.zoom.
+// Which part of the window is shown, and the scale from picoseconds to pixels.
+// Gives createViewport(canvas, spanPs, onChange); the wheel zooms it, and the pointers that hold the canvas move it.
 
 const SHORTEST_VIEW_PS = 1e6; // Over the whole width, when zoomed in as far as possible.
+const CLICK_PIXELS = 3; // A pointer that moves farther than that does not click.
 
 function createViewport(canvas, spanPs, onChange) {
-  const mostZoom = Math.max(1, spanPs / SHORTEST_VIEW_PS);
-  const target = d3.select(canvas);
-  let plotWidth = 0;
-  let whole = d3.scaleLinear(); // Of the whole window.
-  let scale = d3.scaleLinear(); // Of what is shown.
+  let plotWidth = 50;
+  let fromPs = 0;
+  let lengthPs = spanPs;
 
-  const zoom = d3
-    .zoom()
-    .scaleExtent([1, mostZoom])
-    .filter((event) => {
-      // The wheel scrolls the page unless it is meant for the timeline.
-      if (event.type === "wheel") {
-        return event.ctrlKey || event.metaKey || document.activeElement === canvas;
-      }
-      return !event.button && !event.ctrlKey;
-    })
-    .on("zoom", ({ transform }) => {
-      scale = transform.rescaleX(whole);
-      onChange();
-    });
-  target.call(zoom).on("dblclick.zoom", null);
+  const x = (ps) => GUTTER + ((ps - fromPs) / lengthPs) * plotWidth;
+  const timeAt = (left) => fromPs + ((left - GUTTER) / plotWidth) * lengthPs;
+  const possible = (ps) => Math.min(Math.max(ps, SHORTEST_VIEW_PS), spanPs);
+
+  // As long as is possible, and moved into the window.
+  function show(startPs, wantedPs) {
+    lengthPs = possible(wantedPs);
+    fromPs = Math.min(Math.max(startPs, 0), spanPs - lengthPs);
+    onChange();
+  }
+
+  // A moment stays where it is.
+  function zoomAround(ps, factor) {
+    const nextPs = possible(lengthPs / factor);
+    show(ps - ((ps - fromPs) * nextPs) / lengthPs, nextPs);
+  }
+
+  acceptWheel(canvas, ({ offsetX }, factor) => zoomAround(timeAt(offsetX), factor));
+  acceptHolding(canvas, timeAt, (held) => {
+    // Each moment that is held stays below its pointer.
+    const [first, last] = [held[0], held.at(-1)];
+    const isPinch = Math.abs(last.left - first.left) >= 1 && (last.ps - first.ps) * (last.left - first.left) > 0;
+    const nextPs = possible(isPinch ? ((last.ps - first.ps) * plotWidth) / (last.left - first.left) : lengthPs);
+    show(first.ps - ((first.left - GUTTER) / plotWidth) * nextPs, nextPs);
+  });
 
   return {
     left: GUTTER,
@@ -34,43 +43,86 @@ function createViewport(canvas, spanPs, onChange) {
     get plotWidth() {
       return plotWidth;
     },
-    x: (ps) => scale(ps),
-    timeAt: (x) => scale.invert(x),
+    x,
+    timeAt,
     // The first and the last picosecond shown.
-    range: () => scale.domain(),
+    range: () => [fromPs, fromPs + lengthPs],
     // Left and right edge of a slice, at least two pixels apart and never left of the lanes.
     edges({ startPs, endPs }) {
-      const left = Math.max(scale(startPs), GUTTER);
-      return [left, Math.min(Math.max(scale(endPs), left + 2), GUTTER + plotWidth)];
+      const left = Math.max(x(startPs), GUTTER);
+      return [left, Math.min(Math.max(x(endPs), left + 2), GUTTER + plotWidth)];
     },
 
-    fit(width, height) {
+    fit(width) {
       plotWidth = Math.max(width - GUTTER - RIGHT_MARGIN, 50);
-      whole = d3.scaleLinear([0, spanPs], [GUTTER, GUTTER + plotWidth]);
-      const extent = [
-        [GUTTER, 0],
-        [GUTTER + plotWidth, height],
-      ];
-      zoom.extent(extent).translateExtent(extent);
-      scale = d3.zoomTransform(canvas).rescaleX(whole);
     },
-    zoomBy: (factor) => zoom.scaleBy(target, factor),
+    zoomBy: (factor) => zoomAround(fromPs + lengthPs / 2, factor),
     // By a fifth of the width, to the left (-1) or to the right (1).
-    pan: (direction) => zoom.translateBy(target, (-direction * plotWidth) / 5 / d3.zoomTransform(canvas).k, 0),
-    showAll: () => zoom.transform(target, d3.zoomIdentity),
+    pan: (direction) => show(fromPs + (direction * lengthPs) / 5, lengthPs),
+    showAll: () => show(0, spanPs),
     keepInView({ startPs, endPs }) {
-      const [fromPs, toPs] = scale.domain();
-      if (endPs < fromPs || startPs > toPs) {
-        zoom.translateTo(target, whole((startPs + endPs) / 2), 0);
+      if (endPs < fromPs || startPs > fromPs + lengthPs) {
+        show((startPs + endPs - lengthPs) / 2, lengthPs);
       }
     },
     // In the middle, with a quarter of its length on either side.
     zoomTo({ startPs, endPs }) {
-      const lengthPs = Math.max((endPs - startPs) * 1.5, SHORTEST_VIEW_PS * 2);
-      const factor = Math.min(Math.max(spanPs / lengthPs, 1), mostZoom);
-      const middle = whole((startPs + endPs) / 2);
-      const transform = d3.zoomIdentity.translate(GUTTER + plotWidth / 2 - factor * middle, 0).scale(factor);
-      zoom.transform(target, zoom.constrain()(transform, zoom.extent()(), zoom.translateExtent()));
+      const aroundPs = Math.max((endPs - startPs) * 1.5, SHORTEST_VIEW_PS * 2);
+      show((startPs + endPs - aroundPs) / 2, aroundPs);
     },
   };
+}
+
+// The wheel scrolls the page unless it is meant for the timeline.
+function acceptWheel(canvas, zoom) {
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) {
+        return;
+      }
+      event.preventDefault();
+      const lines = [0.002, 0.05, 1][event.deltaMode]; // Of a pixel, a line, a page.
+      zoom(event, 2 ** (-event.deltaY * lines * (event.ctrlKey ? 10 : 1)));
+    },
+    { passive: false },
+  );
+}
+
+// Gives `move` the moments that pointers hold, a mouse or fingers, and where these are now.
+function acceptHolding(canvas, timeAt, move) {
+  const held = new Map();
+  let hasMoved = false;
+
+  function release({ pointerId }) {
+    held.delete(pointerId);
+    for (const pointer of held.values()) {
+      pointer.ps = timeAt(pointer.left);
+    }
+  }
+
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button || event.ctrlKey || held.size > 1) {
+      return;
+    }
+    canvas.setPointerCapture(event.pointerId);
+    hasMoved &&= held.size > 0;
+    held.set(event.pointerId, { ps: timeAt(event.offsetX), left: event.offsetX, startLeft: event.offsetX });
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const pointer = held.get(event.pointerId);
+    if (pointer) {
+      pointer.left = event.offsetX;
+      hasMoved ||= Math.abs(pointer.left - pointer.startLeft) > CLICK_PIXELS;
+      move([...held.values()]);
+    }
+  });
+  canvas.addEventListener("pointerup", release);
+  canvas.addEventListener("pointercancel", release);
+  canvas.addEventListener("click", (event) => {
+    if (hasMoved) {
+      event.stopImmediatePropagation();
+    }
+    hasMoved = false;
+  });
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.document.cells import texts
+from traceview.document.columns import cell_texts
 from traceview.document.model import (
     Bar,
     Column,
@@ -47,7 +47,7 @@ MS = 10**9
     ],
 )
 def test_a_column_has_one_unit(column: Column, written: list[str]) -> None:
-    assert texts(column) == written
+    assert cell_texts(column) == written
 
 
 def test_a_table_has_no_column_without_a_value() -> None:
