@@ -129,7 +129,7 @@ def test_a_picture_is_bounded() -> None:
         DeviceLanes(f"GPU:{number}", HOST, (lane("compute", *many),)) for number in range(64)
     )
     hosts = (HostLanes(HOST, 0, 20_000 * MS, ()),)
-    assert len(timeline_svg.render(with_lanes(Lanes(hosts, devices, 0, 160, ("a", "b"))))) < 400_000
+    assert len(timeline_svg.render(with_lanes(Lanes(hosts, devices, 0, ("a", "b"))))) < 400_000
 
 
 def test_hosts_stand_on_one_clock() -> None:
@@ -138,7 +138,6 @@ def test_hosts_stand_on_one_clock() -> None:
         (HostLanes("a", 0, 50 * MS, ()), HostLanes("b", 50 * MS, WINDOW_PS, ())),
         (DeviceLanes("a/GPU:0", "a", (compute,)), DeviceLanes("b/GPU:0", "b", (compute,))),
         0,
-        160,
         ("op",),
     )
     assert painted(timeline_svg.render(with_lanes(lanes)), "compute") == [
@@ -170,7 +169,7 @@ def test_what_was_merged_is_stated() -> None:
         "Slices shorter than 20.0 ms are merged with their neighbours: "
         "13 slices show 24 events; times stay exact."
     )
-    assert merged_sentence(Lanes((), (), 3, 160, ())) == "3 more devices are not drawn."
+    assert merged_sentence(Lanes((), (), 3, ())) == "3 more devices are not drawn."
 
 
 @pytest.mark.parametrize(
