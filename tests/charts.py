@@ -45,7 +45,6 @@ def lane(kind: str, *slices: tuple[int, int, str], **changes: Any) -> Lane:
         "kind": kind,
         "thread": None,
         "event_count": len(slices),
-        "covered_ps": sum(end - start for start, end, _ in slices) * MS,
         "resolution_ps": 0,
         "classes": classes,
         "before_ps": tuple(
@@ -73,7 +72,6 @@ def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
             (80, 90, "compute"),
             event_count=13,
             resolution_ps=20 * MS,
-            covered_ps=62_500_000_000,
             merged=(1,),
             merged_count=(12,),
             merged_hole_ps=(7_500_000_000,),
@@ -103,7 +101,6 @@ def lanes_of(*devices: str, rename: Callable[[str], str] = str) -> Lanes:
         (HostLanes(host, 0, WINDOW_PS, (steps, thread)),),
         tuple(DeviceLanes(device, host, lanes) for device in devices),
         0,
-        160,
         (rename("model/dense/MatMul:MatMul"), rename("IteratorGetNext:IteratorGetNext")),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -12,10 +13,15 @@ from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevi
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
-from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums, StepStates
+from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collectives import CollectiveResult
-from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, SharedTime
+from traceview.analysis.measures.collectives import CollectiveResult, DeviceCollectives
+from traceview.analysis.measures.device_report import (
+    ActivityTime,
+    DeviceTime,
+    DeviceTimeRow,
+    SharedTime,
+)
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
@@ -40,10 +46,17 @@ from traceview.report.model import (
 from traceview.trace.model import Problem
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.fields import read_as
+from traceview.xplane.planes import CLASS_KEYS
 
 
-def device(ordinal: int, **changes: Any) -> DeviceTimeRow:
-    """A GPU that computes 60 of 100 ms, communicates 10 and copies 5."""
+def device(
+    ordinal: int, exposed_ps: Mapping[str, int] | None = None, **changes: Any
+) -> DeviceTimeRow:
+    """A GPU that computes 60 of 100 ms, communicates 10 and copies 5; `exposed_ps`: by class what is another time."""
+    exposed = {"compute": 60 * MS, "collective": 10 * MS, "h2d": 3 * MS, "d2h": MS, "d2d": MS}
+    exposed |= {"memset": 0} | dict(exposed_ps or {})
+    counts = {"compute": 1234, "collective": 4, "h2d": 5, "d2h": 4, "d2d": 1, "memset": 0}
+    sizes = {"h2d": 4_000_000, "d2h": 4000}
     row: dict[str, Any] = {
         "host": HOST,
         "device": f"GPU:{ordinal}",
@@ -54,31 +67,12 @@ def device(ordinal: int, **changes: Any) -> DeviceTimeRow:
         "window_ps": 100 * MS,
         "busy_ps": 75 * MS,
         "busy_ratio": 0.75,
-        "compute_ps": 60 * MS,
-        "compute_ratio": 0.6,
-        "exposed_collective_ps": 10 * MS,
-        "exposed_h2d_ps": 3 * MS,
-        "exposed_d2h_ps": MS,
-        "exposed_d2d_ps": MS,
-        "exposed_memset_ps": 0,
         "idle_ps": 25 * MS,
-        "total_ps": {
-            "compute": 60 * MS,
-            "collective": 20 * MS,
-            "h2d": 3 * MS,
-            "d2h": MS,
-            "d2d": MS,
-            "memset": 0,
+        "activity": {
+            key: ActivityTime(counts[key], sizes.get(key), (1 + (key == "collective")) * ps, ps)
+            for key, ps in exposed.items()
         },
-        "kernel_count": 1234,
-        "collective_count": 4,
-        "copy_count": 10,
-        "memset_count": 0,
-        "h2d_bytes": 4_000_000,
-        "d2h_bytes": 4000,
-        "d2d_bytes": None,
         "unknown_direction_count": 0,
-        "opaque_count": 0,
         "memory_held_bytes": 6_000_000_000,
         "memory_peak_bytes": 6_208_853_760,
     }
@@ -87,21 +81,16 @@ def device(ordinal: int, **changes: Any) -> DeviceTimeRow:
 
 def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
     """A visible GPU that recorded nothing."""
-    times = {
-        key: 0
-        for key in asdict(device(0))
-        if key.endswith(("_ps", "_count", "_bytes", "_ratio")) and key != "total_ps"
-    }
     nothing: dict[str, Any] = {
-        **times,
         "status": "empty",
-        "window_ps": 100 * MS,
-        "idle_ps": 100 * MS,
+        "busy_ps": 0,
         "busy_ratio": 0.0,
-        "compute_ratio": 0.0,
-        "total_ps": dict.fromkeys(("compute", "collective", "h2d", "d2h", "d2d", "memset"), 0),
+        "idle_ps": 100 * MS,
+        "activity": dict.fromkeys(CLASS_KEYS, ActivityTime(0, 0, 0, 0)),
+        "outside_window_count": 0,
         "memory_held_bytes": None,
         "memory_peak_bytes": None,
+        "memory_window_peak_bytes": 0,
     }
     return device(ordinal, **nothing | changes)
 
@@ -119,6 +108,12 @@ def step(number: int, duration_ps: int, devices: tuple[str, ...], excluded: str 
         excluded=excluded,
         devices=tuple(StepDevice(name, {"compute": compute, "input": idle}) for name in devices),
     )
+
+
+def step_of_states(number: int, by_state: Mapping[str, int], host: str = HOST) -> StepRow:
+    """A used step in which the device of a host has so much time in each state."""
+    made = step(number, sum(by_state.values()), (), None)
+    return replace(made, host=host, devices=(StepDevice(f"{host}/GPU:0", dict(by_state)),))
 
 
 def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> OpRow:
@@ -252,10 +247,6 @@ def states_of(name: str, waits_for: str | None = None) -> DeviceStates:
     )
 
 
-def step_states(number: int, **by_state: int) -> StepStates:
-    return StepStates(HOST, number, sum(by_state.values()), by_state)
-
-
 def ledger_sums() -> LedgerSums:
     """Two devices of three used steps, of 24, 23 and 25 ms."""
     devices = states_of("GPU:0", "GPU:1"), states_of("GPU:1")
@@ -269,10 +260,6 @@ def ledger_sums() -> LedgerSums:
         by_state=by_state,
         share_by_state={key: ps / whole for key, ps in by_state.items()},
         devices=devices,
-        steps=tuple(
-            step_states(n, compute=15 * MS, input=(ms - 15) * MS)
-            for n, ms in ((1, 24), (2, 23), (3, 25))
-        ),
     )
 
 
@@ -341,12 +328,10 @@ def launches_of(name: str) -> DeviceLaunches:
         kernel_count=1234,
         kernels_per_step=600,
         kernel_median_ps=12_300_000,
-        unlinked_count=0,
         call_count=1200,
         call_median_ps=6_000_000,
         delay_p50_ps=45_000_000,
         delay_p95_ps=2 * MS,
-        negative_delay_count=0,
         short_kernel_ratio=0.25,
         blocked_call_count=36,
         thread_mode="gpu_private",
@@ -387,9 +372,32 @@ def precision_of(name: str) -> DevicePrecision:
 def collective_result(
     devices: tuple[str, ...] = ("GPU:0", "GPU:1"), **changes: Any
 ) -> CollectiveResult:
-    """Each device transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms."""
-    first = devices[0]
-    wait = {key: MS if key == first else 0 for key in devices}
+    """Each device transfers for 2 ms a step and nothing hides it; before that the first one waits 1 ms.
+
+    `changes`: fields of the result, or of all devices by key.
+    """
+    by_device = {
+        field: changes.pop(field)
+        for field in DeviceCollectives.__struct_fields__
+        if field in changes
+    }
+    rows = []
+    for ordinal, key in enumerate(devices):
+        wait = 0 if ordinal else MS
+        row: dict[str, Any] = {
+            "host": HOST,
+            "device": key,
+            "ordinal": ordinal,
+            "wait_ps": 4 * wait,
+            "exposed_ps": 8 * MS + 4 * wait,
+            "communication_ps": 8 * MS,
+            "communication_per_step_ps": 2 * MS,
+            "device_wait_per_step_ps": wait,
+            "last_count": 8 * (key == devices[-1]),
+        }
+        rows.append(
+            DeviceCollectives(**row | {field: of and of[key] for field, of in by_device.items()})
+        )
     parts: dict[str, Any] = {
         "device_count": len(devices),
         "member_count": len(devices),
@@ -400,13 +408,8 @@ def collective_result(
         "matched_by": "keys",
         "transfer_ps": 8 * MS,
         "transfer_per_step_ps": 2 * MS,
-        "wait_ps": {key: 4 * one for key, one in wait.items()},
-        "exposed_ps": {key: 8 * MS + 4 * one for key, one in wait.items()},
-        "communication_ps": dict.fromkeys(devices, 8 * MS),
-        "communication_per_step_ps": dict.fromkeys(devices, 2 * MS),
-        "device_wait_per_step_ps": wait,
+        "devices": tuple(rows),
         "overlap_ratio": 0.25,
-        "last_count": {key: 8 * (key == devices[-1]) for key in devices},
         "bytes": 100_000_000,
         "bus_bytes_per_second": 50_000_000_000,
         "link": "nvlink",
@@ -500,7 +503,7 @@ def full_report() -> Report:
             timeline=UtilizationStrips(240, tuple(map(strip, working))),
             ledger=ledger_sums(),
             idle=Idle(tuple(map(idle_of, working))),
-            ops=TopOps(ops, 40, 34),
+            ops=TopOps(ops, 40),
             environment=Environment((environment(),), ()),
             collectives=collective_result(),
             balance=balance_result(),
@@ -554,7 +557,7 @@ def bare_report() -> Report:
     unknown = {
         key: None
         for key in asdict(device(0))
-        if key.endswith(("_ps", "_count", "_bytes", "_ratio"))
+        if key.endswith(("_ps", "_count", "_bytes", "_ratio")) or key == "activity"
     }
     return Report(
         schema_version=2,

@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.device_times import flat_collectives, flat_times
 from tests.gap_causes import causes_of_gaps
 from tests.ledger.ledgers import run_of
 from tests.oracle import run_answer
@@ -124,7 +125,7 @@ def same_devices(report: Report, expected: list[dict[str, Any]]) -> None:
     rows = {(row.host, row.device): row for row in report.results.device_time.devices}
     assert set(rows) == {(row["host"], row["device"]) for row in expected}
     for expected_row in expected:
-        row = to_builtins(rows[expected_row["host"], expected_row["device"]])
+        row = flat_times(rows[expected_row["host"], expected_row["device"]])
         for key, value in expected_row.items():
             assert same_value(row[key], value), (row["device"], key)
 
@@ -197,7 +198,7 @@ def same_collectives(report: Report, expected: dict[str, Any], *, statistics: bo
     if result is None:
         assert expected["count"] == 0
         return
-    of_run = to_builtins(result)
+    of_run = flat_collectives(result)
     for key, value in expected.items():
         if statistics or "per_step" not in key:
             assert same_value(of_run[key], value), key

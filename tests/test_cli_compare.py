@@ -295,21 +295,6 @@ def test_a_report_without_ops_in_steps_says_so(
     assert data["states"]
 
 
-def test_a_report_without_a_ledger_is_not_explained(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    results = json.loads(Path(saved[0]).read_text(encoding="utf-8"))["results"]
-    del results["ledger"]
-    report = changed(saved[0], tmp_path, results=results)
-    data = json.loads(command("compare", report, saved[1], "--format", "json").out)
-    assert data["states"] == []
-    assert any(
-        limit.endswith(": not in the saved report") and "not explained by states" in limit
-        for limit in data["limits"]
-    )
-    assert data["verdict"].startswith("54% slower: 29.1 → 44.9 ms per step (95% interval ")
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", "<html>", "\x00"])
 def test_a_damaged_report_is_one_line(
     command: Command, saved: tuple[str, str], tmp_path: Path, content: str

@@ -96,7 +96,7 @@ def test_e_streams_are_united(found: dict[str, Answers]) -> None:
     assert parts(ours) == {"step": 50, "compute": 45, "other": 5}
     assert ours.results.device_time is not None
     (row,) = ours.results.device_time.devices
-    assert (row.compute_ps, row.idle_ps) == (180_000_000_000, 19_900_000_000)
+    assert (row.exposed_ps("compute"), row.idle_ps) == (180_000_000_000, 19_900_000_000)
     assert (xprof.compute_ms, xprof.idle_ms) == (45, 0)
 
 

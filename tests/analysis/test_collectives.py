@@ -81,12 +81,12 @@ def test_one_step_is_unsure(tmp_path: Path) -> None:
 
 
 def test_parts_of_the_exposed_time_add_up(tmp_path: Path) -> None:
-    result = result_of(analyzed(tmp_path, reduced(4, 3)))
-    assert result.exposed_ps == {"GPU:0": ms(28), "GPU:1": ms(16)}
-    assert result.communication_ps == {"GPU:0": ms(16), "GPU:1": ms(16)}
-    assert result.communication_per_step_ps == {"GPU:0": ms(4), "GPU:1": ms(4)}
-    assert result.wait_ps == {"GPU:0": ms(12), "GPU:1": 0}
-    assert result.device_wait_per_step_ps == {"GPU:0": ms(3), "GPU:1": 0}
+    first, last = result_of(analyzed(tmp_path, reduced(4, 3))).devices
+    assert (first.exposed_ps, last.exposed_ps) == (ms(28), ms(16))
+    for row in (first, last):
+        assert (row.communication_ps, row.communication_per_step_ps) == (ms(16), ms(4))
+    assert (first.wait_ps, first.device_wait_per_step_ps) == (ms(12), ms(3))
+    assert (last.wait_ps, last.device_wait_per_step_ps) == (0, 0)
 
 
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     report = analyzed(tmp_path, trace)
     result = result_of(report)
     assert (result.count, result.incomplete_count, result.transfer_ps) == (4, 4, 0)
-    assert result.exposed_ps == {"GPU:0": ms(40)}
+    assert [row.exposed_ps for row in result.devices] == [ms(40)]
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
     assert one.sentences[3] == "alone"
@@ -108,7 +108,7 @@ def test_a_range_of_steps(tmp_path: Path) -> None:
     SCENARIOS["late_by_turns"]().write(tmp_path)
     result = result_of(traceview.analyze(tmp_path, steps=slice(1, 3)))
     assert (result.count, result.transfer_ps) == (2, ms(4))
-    assert result.last_count == {"GPU:0": 0, "GPU:1": 1, "GPU:2": 1, "GPU:3": 0}
+    assert [row.last_count for row in result.devices] == [0, 1, 1, 0]
 
 
 # Links

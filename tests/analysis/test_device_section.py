@@ -44,7 +44,7 @@ def table(made: Section) -> Table:
 
 
 def test_a_row_holds_the_parts_of_the_window() -> None:
-    rows = table(section(device(0, exposed_memset_ps=MS)))
+    rows = table(section(device(0, {"memset": MS})))
     values = {heading: values_of(rows, heading)[0] for heading in headings_of(rows)}
     bar = values.pop("window")
     assert values.pop("") is not None
@@ -74,17 +74,17 @@ def test_a_row_holds_the_parts_of_the_window() -> None:
 
 
 def test_one_kind_of_copy_that_shows_has_no_column_beside_their_sum() -> None:
-    none = dict.fromkeys(("exposed_d2h_ps", "exposed_d2d_ps", "exposed_memset_ps"), 0)
-    headings = headings_of(table(section(device(0, **none))))
+    none = dict.fromkeys(("d2h", "d2d", "memset"), 0)
+    headings = headings_of(table(section(device(0, none))))
     assert "exposed copies" in headings
     assert "HtoD copies" not in headings
-    headings = headings_of(table(section(device(0, **none), device(1))))
+    headings = headings_of(table(section(device(0, none), device(1))))
     assert "exposed copies" not in headings
     assert {"HtoD copies", "DtoD copies"} <= set(headings)
 
 
 def test_what_was_not_measured_is_no_zero() -> None:
-    unknown = dict.fromkeys(("busy_ps", "busy_ratio", "compute_ps", "idle_ps", "exposed_h2d_ps"))
+    unknown = dict.fromkeys(("busy_ps", "busy_ratio", "activity", "idle_ps"))
     rows = table(section(device(0, **unknown), device(1)))
     for heading in ("busy", "busy time", "compute", "HtoD copies", "idle"):
         assert values_of(rows, heading)[0] is None

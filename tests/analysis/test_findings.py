@@ -377,7 +377,7 @@ def test_damaged_and_duplicate_files(tmp_path: Path) -> None:
     copied = the(report, "duplicate-host-file").evidence
     assert [row.where for row in copied] == ["host3.xplane.pb", "host2.xplane.pb"]
     assert report.results.device_time is not None
-    assert [row.compute_ps for row in report.results.device_time.devices] == [
+    assert [row.exposed_ps("compute") for row in report.results.device_time.devices] == [
         ms(160),
         ms(156),
         ms(152),

@@ -18,7 +18,6 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
-from traceview.analysis.facts.activity import Parts
 from traceview.report.model import Report
 from traceview.trace.windows import WindowKind
 
@@ -122,7 +121,9 @@ def test_parts_and_idle_are_the_window(run: Run, window: WindowKind) -> None:
         assert (start, end) == (run.bounds[0], run.bounds[-1])
     assert report.results.device_time is not None
     for row in report.results.device_time.devices:
-        parts = [getattr(row, key) for key in Parts.__struct_fields__]
+        assert row.activity is not None
+        assert row.idle_ps is not None
+        parts = [*(of_class.exposed_ps for of_class in row.activity.values()), row.idle_ps]
         assert parts == run.parts(row.ordinal, start, end)
         assert sum(parts) == row.window_ps == end - start
         assert row.busy_ps == row.window_ps - parts[-1]
@@ -154,7 +155,7 @@ def test_steps_that_tile_a_window_sum_to_it(run: Run, data: st.DataObject) -> No
             assert device.states.get("compute", 0) == compute
             assert sum(device.states.values()) == step.duration_ps
             total.update(device.states)
-        assert total["compute"] == row.compute_ps
+        assert total["compute"] == row.exposed_ps("compute")
         assert sum(total.values()) == row.window_ps
 
 

@@ -85,7 +85,6 @@ def input_of(**changes: Any) -> Input:
         "missing": (),
         "stages": stages,
         "stage_count": len(stages),
-        "left_out_count": 0,
     }
     return Input(**parts | changes)
 

@@ -43,7 +43,7 @@ def op(name: str | None, kernel: str | None = "gemm", **changes: Any) -> OpRow:
 
 def section_of(*rows: OpRow, row_count: int | None = None, **changes: Any) -> Section | None:
     count = len(rows) if row_count is None else row_count
-    return section(view_of(**changes), TopOps(rows, count, count - len(rows)))
+    return section(view_of(**changes), TopOps(rows, count))
 
 
 def test_an_op_has_its_times_its_share_and_its_kernel() -> None:
@@ -75,7 +75,7 @@ def test_a_table_of_types_sums_up_ops_of_one_type() -> None:
         OpTypeRow("GPU:0", "collective", "NcclAllReduce", 1, 2, 3 * MS, None),
         OpTypeRow("GPU:1", "compute", "Cast", 288, 576, 15 * MS, 0.8),
     )
-    shown = section(view_of(), TopOps(rows, 2, 0, types))
+    shown = section(view_of(), TopOps(rows, 2, types))
     of_types, of_ops = tables_of(shown)
     assert {heading: cells_of(of_types, heading) for heading in headings_of(of_types)} == {
         "type of op": ["Cast", "NcclAllReduce"],
@@ -86,8 +86,8 @@ def test_a_table_of_types_sums_up_ops_of_one_type() -> None:
         "class": ["compute", "communication"],
     }
     assert cells_of(of_ops, "op or kernel") == ["layer_1/cast", "layer_2/cast"]
-    assert len(tables_of(section(view_of(is_brief=True), TopOps(rows, 2, 0, types)))) == 1
-    assert len(tables_of(section(view_of(), TopOps(rows, 2, 0, types[1:2])))) == 1
+    assert len(tables_of(section(view_of(is_brief=True), TopOps(rows, 2, types)))) == 1
+    assert len(tables_of(section(view_of(), TopOps(rows, 2, types[1:2])))) == 1
 
 
 def test_what_has_no_op_is_named_by_its_kernel() -> None:

@@ -16,7 +16,7 @@ from traceview.analysis.measures.device_report import (
     outlier_devices,
 )
 
-SLOW: dict[str, Any] = {"compute_ps": 65 * MS, "compute_ratio": 0.65, "idle_ps": 20 * MS}
+SLOW: dict[str, Any] = {"exposed_ps": {"compute": 65 * MS}, "idle_ps": 20 * MS}
 
 
 def test_few_devices_are_all_shown() -> None:
@@ -35,12 +35,12 @@ def test_outliers_are_shown_with_one_typical_device() -> None:
 @pytest.mark.parametrize(("difference_ps", "is_outlier"), [(0, True), (-1, False)])
 def test_an_outlier_differs_by_the_limit(difference_ps: int, is_outlier: bool) -> None:
     compute_ps = 60 * MS + round(OUTLIER_RATIO * 100 * MS) + difference_ps
-    rows = [device(n, **{"compute_ps": compute_ps} if n == 30 else {}) for n in range(40)]
+    rows = [device(n, {"compute": compute_ps} if n == 30 else None) for n in range(40)]
     assert ("GPU:30" in outlier_devices(rows).shown) == is_outlier
 
 
 def test_a_device_of_another_status_is_an_outlier() -> None:
-    rows = [device(n, **{"status": "marginal"} if n == 17 else {}) for n in range(40)]
+    rows = [device(n, status="marginal" if n == 17 else "active") for n in range(40)]
     assert outlier_devices(rows).shown == ("GPU:0", "GPU:17")
 
 
@@ -67,5 +67,5 @@ def test_devices_that_recorded_nothing_are_neither_shown_nor_counted() -> None:
 
 
 def test_devices_without_known_times_are_alike() -> None:
-    unknown = dict.fromkeys(("window_ps", "compute_ps", "idle_ps"))
+    unknown = dict.fromkeys(("window_ps", "activity", "idle_ps"))
     assert outlier_devices([device(n, **unknown) for n in range(20)]).shown == ("GPU:0",)

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.device_times import flat_collectives, flat_times
 from traceview.analysis.registry import RULES
 from traceview.report.model import Report
 
@@ -59,7 +60,7 @@ def check_steps(report: Report, truth: dict[str, Any]) -> None:
 
 def check_device_time(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.device_time is not None
-    rows = {row.device: to_builtins(row) for row in report.results.device_time.devices}
+    rows = {row.device: flat_times(row) for row in report.results.device_time.devices}
     assert set(rows) == set(truth)
     for device, expected in truth.items():
         assert {key: rows[device][key] for key in expected} == expected, device
@@ -123,7 +124,7 @@ def check_input(report: Report, truth: dict[str, Any]) -> None:
 
 def check_collectives(report: Report, truth: dict[str, Any]) -> None:
     assert report.results.collectives is not None
-    values = to_builtins(report.results.collectives)
+    values = flat_collectives(report.results.collectives)
     if values["overlap_ratio"] is not None:
         values["overlap_ratio"] = round(values["overlap_ratio"], 3)
     assert {key: values[key] for key in truth} == truth

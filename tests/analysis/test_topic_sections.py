@@ -57,7 +57,6 @@ from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.transfers import (
     DeviceTransfers,
     Direction,
-    Directions,
     Transfers,
 )
 from traceview.analysis.registry import TOPICS
@@ -364,7 +363,7 @@ def copies_of(h2d: Direction, **changes: Any) -> DeviceTransfers:
         "host": HOST,
         "device": "GPU:0",
         "ordinal": 0,
-        "directions": Directions(h2d, direction(0), direction(2)),
+        "directions": {"h2d": h2d, "d2h": direction(0), "d2d": direction(2)},
         "link_bytes_per_second": None,
         "top_sources": (),
     }

@@ -308,7 +308,7 @@ def test_hostile_names_are_text(page_of: PageOf) -> None:
     compute = lane("compute", (0, 50, "compute"))
     devices = tuple(DeviceLanes(text, HOST, (compute,)) for text in HOSTILE)
     hosts = (HostLanes(HOST, 0, WINDOW_PS, threads),)
-    page = page_of(rendered(with_lanes(Lanes(hosts, devices, 0, 160, tuple(HOSTILE)))))
+    page = page_of(rendered(with_lanes(Lanes(hosts, devices, 0, tuple(HOSTILE)))))
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog says {dialog.message}"))
     assert view(page) == "0 – 100 ms, 100 ms wide"
     for place in range(len(HOSTILE)):

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.reports import environment, finding, full_report, ledger_sums, loss, of_run
-from traceview.analysis.gpu_time.device_states import DeviceStates, StepStates
+from tests.reports import (
+    environment,
+    finding,
+    full_report,
+    ledger_sums,
+    loss,
+    of_run,
+    step_of_states,
+)
+from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
@@ -32,14 +41,16 @@ EXACT = RunSpread(0.0, 4)
 """Runs that do not differ."""
 
 
-def with_ledger(report: Report, *steps: StepStates, devices: Any = ()) -> Report:
+def with_ledger(report: Report, *rows: StepRow, devices: Any = ()) -> Report:
     """The report with these steps, and the means of these devices."""
-    ledger = replace(ledger_sums(), steps=steps, devices=devices)
-    return replace(report, results=replace(report.results, ledger=ledger))
-
-
-def of_step(number: int, host: str = "a", **by_state: int) -> StepStates:
-    return StepStates(host, number, sum(by_state.values()), by_state)
+    steps = report.results.steps
+    assert steps is not None
+    results = replace(
+        report.results,
+        steps=replace(steps, steps=rows),
+        ledger=replace(ledger_sums(), devices=devices),
+    )
+    return replace(report, results=results)
 
 
 def of_device(ordinal: int, **by_state: int) -> DeviceStates:
@@ -52,7 +63,10 @@ def report(*lengths_ms: float, **results: Any) -> Report:
     """A report whose steps compute for so long."""
     made = with_ledger(
         full_report(),
-        *(of_step(number, compute=round(ms * MS)) for number, ms in enumerate(lengths_ms)),
+        *(
+            step_of_states(number, {"compute": round(ms * MS)})
+            for number, ms in enumerate(lengths_ms)
+        ),
     )
     return replace(made, findings=(), results=replace(made.results, **results))
 
@@ -77,9 +91,9 @@ def ops(*rows: OpInSteps, left_out_ps: int = 0) -> Report:
 def test_hosts_of_one_step_are_one() -> None:
     made = with_ledger(
         full_report(),
-        of_step(0, "a", compute=10),
-        of_step(0, "b", compute=13),
-        of_step(1, "a", compute=20, input=1),
+        step_of_states(0, {"compute": 10}, "a"),
+        step_of_states(0, {"compute": 13}, "b"),
+        step_of_states(1, {"compute": 20, "input": 1}, "a"),
     )
     steps = capture_steps(made)
     assert steps is not None
@@ -94,8 +108,17 @@ def test_whole_parts_sum_to_their_sum() -> None:
     assert whole({}) == {}
 
 
-def test_without_a_ledger_the_used_steps_count() -> None:
-    made = replace(full_report(), results=replace(full_report().results, ledger=None))
+def without_devices(report: Report) -> Report:
+    """The report of a run that recorded no device."""
+    steps = report.results.steps
+    assert steps is not None
+    rows = tuple(replace(row, devices=()) for row in steps.steps)
+    bare = replace(report.results, ledger=None, steps=replace(steps, steps=rows))
+    return replace(report, results=bare)
+
+
+def test_without_devices_the_used_steps_count() -> None:
+    made = without_devices(full_report())
     steps = capture_steps(made)
     assert steps is not None
     assert steps.lengths_ps.tolist() == [24 * MS, 23 * MS, 25 * MS]
@@ -295,7 +318,7 @@ def two_devices(of_one: dict[str, int], of_other: dict[str, int]) -> Report:
     keys = dict.fromkeys((*of_one, *of_other))
     mean = {key: (of_one.get(key, 0) + of_other.get(key, 0)) * MS // 2 for key in keys}
     steps = [
-        of_step(number, "a", **{key: ps * (100 + vary) // 100 for key, ps in mean.items()})
+        step_of_states(number, {key: ps * (100 + vary) // 100 for key, ps in mean.items()})
         for number, vary in enumerate((0, 1, -1, 1, -1, 0))
     ]
     devices = [
@@ -325,10 +348,10 @@ def test_the_device_that_is_slower_is_the_reason_and_not_the_one_that_waits_for_
 def test_a_reason_is_beyond_noise() -> None:
     """Compute made the step longer; what else differs as much varies more."""
     slower = two_devices({"compute": 24, "input": 4}, {"compute": 24, "input": 4})
-    assert slower.results.ledger
+    assert slower.results.steps
     noisy = [
-        replace(step, states=step.states | {"python": ps}, duration_ps=step.duration_ps + ps)
-        for step, ps in zip(slower.results.ledger.steps, (0, 9 * MS, 0, 0, 8 * MS, 0), strict=True)
+        step_of_states(row.number, row.devices[0].states | {"python": ps})
+        for row, ps in zip(slower.results.steps.steps, (0, 9 * MS, 0, 0, 8 * MS, 0), strict=True)
     ]
     comparison = compare([ALIKE], [of_run(with_ledger(slower, *noisy), "slower")])
     assert {row.state: row.direction for row in comparison.states} == {
@@ -564,7 +587,7 @@ def test_names_of_ops_are_hostile() -> None:
 def test_a_side_without_devices_has_nothing_gone() -> None:
     empty = OpSteps((), 10, 0, 0, 0)
     before = ops(op("a", ps=1000))
-    after = report(10, 11, op_steps=empty, ledger=None)
+    after = without_devices(report(10, 11, op_steps=empty))
     # Its steps are known all the same.
     comparison = compare([before], [after])
     assert (comparison.states, comparison.devices, comparison.ops) == ((), (), ())

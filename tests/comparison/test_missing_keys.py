@@ -16,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("no_terminal")
 LOST = "not in the saved report"
 
 SAID_BY_COMPARE = {
-    "ledger": f"The difference is not explained by states: the states of {{run}}: {LOST}",
     "op_steps": f"Ops are not compared: those of {{run}} are {LOST}",
     "environment": f"of {{run}}: {LOST}",
 }

@@ -112,7 +112,7 @@ def check_devices(found: Read, report: traceview.Report) -> None:
     tracks = tracks_of(found)
     assert report.results.device_time
     for row in report.results.device_time.devices:
-        if row.total_ps is None:
+        if row.activity is None:
             continue
         by_class: dict[str, list[Slice]] = defaultdict(list)
         for (process, track), slices in tracks.items():
@@ -121,10 +121,11 @@ def check_devices(found: Read, report: traceview.Report) -> None:
                     by_class[slice_.category].append(slice_)
         (window,) = (window for window in report.windows if window.host == row.host)
         bounds = window.start_ps, window.end_ps
-        for class_, total_ps in row.total_ps.items():
-            assert covered(by_class[CLASSES[class_].words], *bounds) == total_ps, row.device
+        for class_, of_class in row.activity.items():
+            assert covered(by_class[CLASSES[class_].words], *bounds) == of_class.busy_ps, row.device
+    steps = report.results.steps.steps if report.results.steps else ()
+    used = {row.number for row in steps if row.used}
     for device in report.results.ledger.devices if report.results.ledger else ():
-        used = {step.step for step in report.results.ledger.steps} if report.results.ledger else {}
         by_state: dict[str, int] = {}
         for slice_ in tracks[device.device, "state"]:
             if not used or slice_.arguments.get("step") in used:
@@ -164,14 +165,13 @@ def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
     found, report = exported(tmp_path / "logs")
     result, tracks = report.results.collectives, tracks_of(found)
     assert result
-    for device, wait_ps in result.wait_ps.items():
-        rows = tracks[device, "collectives"]
+    for of_device in result.devices:
+        rows = tracks[of_device.device, "collectives"]
         wholes = [row for row in rows if row.arguments.keys() - {"start_ps", "duration_ps"}]
         waits = [row for row in rows if row.name == STATES["device_wait"].words]
-        assert sum(row.picoseconds[1] for row in waits) == wait_ps
-        assert sum(row.arguments["wait_ps"] for row in wholes) == wait_ps
-        last = sum(row.arguments["started last"] for row in wholes)
-        assert last == (result.last_count or {})[device]
+        assert sum(row.picoseconds[1] for row in waits) == of_device.wait_ps
+        assert sum(row.arguments["wait_ps"] for row in wholes) == of_device.wait_ps
+        assert sum(row.arguments["started last"] for row in wholes) == of_device.last_count
         assert len([row for row in rows if row.name == "transfer"]) == len(wholes) == result.count
 
 

@@ -165,9 +165,9 @@ def test_compute_of_each_device(ask: Ask, tmp_path: Path) -> None:
         spans = union(*np.array(mine, dtype=np.int64).T)
         found = traceview.analyze(trace).results.device_time
         assert found
-        total = found.devices[device].total_ps
-        assert total
-        assert spans.within(window.start_ps, window.end_ps) == total["compute"]
+        activity = found.devices[device].activity
+        assert activity
+        assert spans.within(window.start_ps, window.end_ps) == activity["compute"].busy_ps
 
 
 def test_it_would_say_what_it_drops(ask: Ask, tmp_path: Path) -> None:

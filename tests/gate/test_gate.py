@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from scripts.step_noise import RECORDED, recorded
 from tests.charts import MS
-from tests.reports import bare_report, finding, full_report, loss, of_run, step, step_states
+from tests.reports import bare_report, finding, full_report, loss, of_run, step_of_states
 from traceview.comparison.conditions import condition_of
 from traceview.comparison.gate import Subject, judged, outcome_of
 from traceview.comparison.gate_document import lines_of
@@ -35,19 +35,15 @@ def only(text: str, **options: Any) -> tuple[Judgement, JudgedRow]:
 
 
 def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
-    """The report with these used steps."""
+    """The report with these used steps, in which a device computes."""
     steps = report.results.steps
     assert steps is not None
     rows = tuple(
-        step(number, int(length * MS), ("GPU:0", "GPU:1"), None)
+        step_of_states(number, {"compute": int(length * MS)})
         for number, length in enumerate(lengths_ms)
     )
     changed = replace(steps, steps=rows, used_count=len(rows), count=len(rows))
-    ledger = report.results.ledger
-    assert ledger is not None
-    states = [step_states(row.number, compute=row.duration_ps) for row in rows]
-    results = replace(report.results, steps=changed, ledger=replace(ledger, steps=tuple(states)))
-    return replace(report, results=results)
+    return replace(report, results=replace(report.results, steps=changed))
 
 
 @pytest.mark.parametrize(

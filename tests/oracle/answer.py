@@ -229,7 +229,6 @@ def _parts(device: Device, window: Interval) -> Row:
         "busy_ps": busy_ps,
         "busy_ratio": busy_ps / window_ps if window_ps else None,
         "compute_ps": exposed["compute"],
-        "compute_ratio": exposed["compute"] / window_ps if window_ps else None,
         **{f"exposed_{cls}_ps": exposed[cls] for cls in CLASSES[1:]},
         "idle_ps": window_ps - busy_ps,
         "total_ps": {cls: length(spans[cls]) for cls in CLASSES},

@@ -60,7 +60,6 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
             [sum(a <= k.event.start < b for k in kernels) for a, b in steps]
         ),
         "kernel_median_ps": median([k.event.end - k.event.start for k in kernels]),
-        "unlinked_count": len(kernels) - sum(map(len, of_call.values())),
         "call_count": len(of_call),
         "call_median_ps": median([call.end - call.start for call in of_call]),
         "delay_p50_ps": median(clamped),
@@ -68,7 +67,6 @@ def _row(answer: HostAnswer, device: Device, several: bool) -> Row:
         "delay_p95_ps": next(
             (d for n, d in enumerate(clamped, start=1) if 100 * n >= 95 * len(clamped)), None
         ),
-        "negative_delay_count": sum(delay < 0 for delay in delays),
         "short_kernel_ratio": sum(short) / len(short) if short else None,
         "blocked_call_count": sum(call.end - call.start > 100_000_000 for call in of_call),
         "graph_count": graph_count + opaque,

@@ -112,7 +112,7 @@ def test_a_wrong_report_is_not_valid() -> None:
 def test_text_stays_text_and_numbers_stay_numbers() -> None:
     report = full_report()
     rows = (op("é\u202e\ud800", "表", 2**62, share_ratio=float("nan")),)
-    report = replace(report, results=replace(report.results, ops=TopOps(rows, 1, 0)))
+    report = replace(report, results=replace(report.results, ops=TopOps(rows, 1)))
     text = to_json(report)
     assert text.encode("utf-8").decode() == text
     assert text.endswith("}\n")

@@ -74,7 +74,7 @@ def test_reports_of_real_traces_come_back(name: str, shared_traces: Path, tmp_pa
 def test_what_json_cannot_hold_is_absent(tmp_path: Path) -> None:
     rows = (op("a", "b", 10**9, share_ratio=float("nan")),)
     report = full_report()
-    report = replace(report, results=replace(report.results, ops=TopOps(rows, 1, 0)))
+    report = replace(report, results=replace(report.results, ops=TopOps(rows, 1)))
     ops = returned(report, tmp_path).results.ops
     assert ops is not None
     assert ops.rows[0].share_ratio is None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.charts import MS
 from tests.gate.test_gate import with_steps
 from tests.html_page import parsed
-from tests.reports import balance_result, bare_report, device, environment, step_states
+from tests.reports import balance_result, bare_report, device, environment, step_of_states
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.rules.finding import Skipped
 from traceview.comparison.scaling import ScaledRuns, growing, headline, scaled_runs, scaling_section
@@ -29,16 +29,16 @@ def run(
     times, balance = report.results.device_time, balance_result()
     assert times is not None
     devices = tuple(device(ordinal, model=model) for ordinal in range(count))
-    ledger = report.results.ledger
-    assert ledger is not None
+    steps = report.results.steps
+    assert steps is not None
     states = {key: int(length * MS) for key, length in states_ms.items()}
-    sums = replace(ledger, steps=(step_states(0, **states), step_states(1, **states)))
+    rows = tuple(step_of_states(number, states) for number in (0, 1))
     throughput = replace(balance.throughput, batch_size=batch)
     results = replace(
         report.results,
         device_time=replace(times, devices=devices),
         balance=replace(balance, throughput=throughput),
-        ledger=sums,
+        steps=replace(steps, steps=rows),
     )
     # Each of another trace, or it would count as one run.
     digest = sha256(repr((count, step_ms, batch, model, states_ms)).encode()).hexdigest()

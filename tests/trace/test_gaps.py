@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
 from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.facts.selection import select
+from traceview.analysis.facts.selection import select, step_bounds
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
@@ -275,7 +275,8 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     assert (gaps.gap.tolist(), gaps.step.tolist()) == ([0, 0], [0, 1])
     # The host was late by launching, in the first step; what was queued in the second counts as that too.
     assert (gaps.by_cause[Cause.LAUNCH][1] / US).tolist() == [88, 12]
-    assert (found.causes_of_steps[0][Cause.LAUNCH] / US).tolist() == [88, 12]
+    of_steps = gaps.of_steps(*step_bounds(trace.steps_by_host[0].steps))
+    assert (of_steps[Cause.LAUNCH] / US).tolist() == [88, 12]
     pieces, whole = gaps.idle_spans, cause_spans(gaps, np.arange(1))
     assert pieces.piece.tolist() == [0, 1]
     assert (pieces.start_ps.tolist(), pieces.end_ps.tolist()) == (
@@ -293,8 +294,9 @@ def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
     steps.add("0", 0, 180 * US)
     steps.add("1", 150 * US, 160 * US)
     steps.add("2", 170 * US, 300 * US)
-    _, found = loaded(small.trace, tmp_path)
-    assert (found.causes_of_steps[0].sum(axis=0) / US).tolist() == [80, 10, 30]
+    trace, found = loaded(small.trace, tmp_path)
+    of_steps = found.gaps[0].of_steps(*step_bounds(trace.steps_by_host[0].steps))
+    assert (of_steps.sum(axis=0) / US).tolist() == [80, 10, 30]
     assert found.gaps[0].step.tolist() == [0, 1, 0, 2, 2]
 
 

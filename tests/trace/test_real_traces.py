@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import traceview
+from tests.device_times import flat_times
 from traceview import Trace, TraceFormatError
 from traceview.report.model import Report
 
@@ -47,7 +49,10 @@ DEVICES = {
 def rows(report: Report) -> dict[int, Any]:
     assert report.results.device_time is not None
     assert len(report.results.device_time.devices) == 8
-    return {row.ordinal: row for row in report.results.device_time.devices}
+    return {
+        row.ordinal: SimpleNamespace(**flat_times(row))
+        for row in report.results.device_time.devices
+    }
 
 
 def gap_count(events: pd.DataFrame) -> int:

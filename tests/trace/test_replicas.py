@@ -75,7 +75,10 @@ def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
 
 def replicas_with_compute(report: Report) -> dict[str, int]:
     assert report.results.device_time is not None
-    return {row.device: row.kernel_count or 0 for row in report.results.device_time.devices}
+    return {
+        row.device: row.activity["compute"].count if row.activity else 0
+        for row in report.results.device_time.devices
+    }
 
 
 def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from traceview.analysis.gpu_time.device_states import (
     ALIKE_RATIO,
     DeviceStates,
-    LedgerSums,
     anatomy_rows,
     device_range,
 )
@@ -339,7 +338,7 @@ def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
             for device in comparison.devices
             if device.status in ("both", "gone" if side == "before" else "new")
         )
-        for row in anatomy_rows(LedgerSums(0, {}, {}, devices, ())) if devices else ():
+        for row in anatomy_rows(devices):
             yield replace(row, label=f"{side}: {row.label}")
 
 

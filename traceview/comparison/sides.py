@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.measures.step_report import StepRow
 from traceview.base.stats import Float64Array
 from traceview.comparison.noise import (
     Difference,
@@ -31,7 +32,7 @@ class CaptureSteps(Struct, frozen=True, eq=False):
     """The used steps of one capture, in their order; steps of the same number on several hosts are one, their mean.
 
     `lengths_ps`: float64 `[steps]`. `states`: by state its exact mean over devices and steps, which sum to `mean_ps`;
-    empty without a ledger. `state_lengths_ps`: by the same key float64 `[steps]`.
+    empty without devices. `state_lengths_ps`: by the same key float64 `[steps]`.
     """
 
     lengths_ps: Float64Array
@@ -47,18 +48,14 @@ class CaptureSteps(Struct, frozen=True, eq=False):
 
 def capture_steps(report: Report) -> CaptureSteps | None:
     """The used steps of a report; None without any."""
-    by_number: dict[int, list[Mapping[str, int]]] = {}
-    ledger, found = report.results.ledger, report.results.steps
-    if ledger is not None and ledger.steps:
-        for step in ledger.steps:
-            by_number.setdefault(step.step, []).append(step.states)
-    else:
-        for row in found.steps if found else ():
-            if row.used:
-                by_number.setdefault(row.number, []).append({_WHOLE: row.duration_ps})
+    found = report.results.steps
+    used = [row for row in (found.steps if found else ()) if row.used]
+    by_number: dict[int, list[Mapping[str, Fraction]]] = {}
+    for row in [row for row in used if row.devices] or used:
+        by_number.setdefault(row.number, []).append(_mean_of_devices(row))
     if not by_number:
         return None
-    steps = [_mean_of_hosts(by_number[number]) for number in sorted(by_number)]
+    steps = [mean_of(by_number[number]) for number in sorted(by_number)]
     states = mean_of(steps)
     lengths = [sum(step.values(), Fraction(0)) for step in steps]
     return CaptureSteps(
@@ -82,8 +79,14 @@ def step_time_ps(report: Report) -> int | None:
     return None if steps is None else floor(steps.mean_ps)
 
 
-def _mean_of_hosts(hosts: Sequence[Mapping[str, int]]) -> dict[str, Fraction]:
-    return mean_of([{key: Fraction(ps) for key, ps in host.items()} for host in hosts])
+def _mean_of_devices(row: StepRow) -> dict[str, Fraction]:
+    """By state the mean of the devices of the host; of a step without devices its length."""
+    if not row.devices:
+        return {_WHOLE: Fraction(row.duration_ps)}
+    total: Counter[str] = Counter()
+    for device in row.devices:
+        total.update(device.states)
+    return {key: Fraction(ps, len(row.devices)) for key, ps in total.items()}
 
 
 def _series(values: Iterable[Fraction]) -> Float64Array:

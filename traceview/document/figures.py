@@ -78,7 +78,6 @@ class Lane(Record, frozen=True):
         kind: What the lane shows.
         thread: Name of the thread; null for the other kinds.
         event_count: What the lane holds in all: steps, device events, gaps, or changes of what a thread did.
-        covered_ps: How much of the window its slices cover, picoseconds.
         resolution_ps: Slices shorter than this are merged with their neighbours, picoseconds; 0 where none is.
         classes: What class and other_class are indices of: classes of device activity; causes of idle time, which also
             classify what a thread did; train, eval or excluded for steps.
@@ -100,7 +99,6 @@ class Lane(Record, frozen=True):
     kind: LaneKind
     thread: ThreadName | None
     event_count: Count
-    covered_ps: Picoseconds
     resolution_ps: Picoseconds
     classes: tuple[Annotated[str, one_of(*dict.fromkeys((*CLASSES, *STATES, *STEP_KINDS)))], ...]
     before_ps: tuple[Picoseconds, ...]
@@ -166,14 +164,12 @@ class Lanes(Record, frozen=True):
         hosts: One entry per host of these devices: its window, its steps and the threads that matter.
         devices: One entry per device whose host recorded device events, in the order of the devices.
         left_out_device_count: Devices beyond those.
-        name_length: Characters of the longest name; the middle of a longer one is left out.
-        names: What slices are called, by index.
+        names: What slices are called, by index; of very long ones the middle is left out.
     """
 
     hosts: tuple[HostLanes, ...]
     devices: tuple[DeviceLanes, ...]
     left_out_device_count: Count
-    name_length: Annotated[int, Meta(ge=1, le=LARGEST)]
     names: tuple[SliceName, ...]
 
     @property

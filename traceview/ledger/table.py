@@ -266,15 +266,12 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         )
         return total
 
-    def states_of_steps(self, device: int, *, only_idle: bool = False) -> Int64Array:
-        """The time of a device by state and step of its host, int64 `[states, steps of the host]`; or its idle time only."""
+    def states_of_steps(self, device: int) -> Int64Array:
+        """The time of a device by state and step of its host, int64 `[states, steps of the host]`."""
         own, count = self.rows_of(device), self._step_count(device)
         # Outside of steps it is below 0.
         place = self._steps_of_rows(device) * np.int32(len(State)) + self.columns.state[own]
-        idle = (self.columns.activity[own] == IDLE).view(np.uint8) if only_idle else None
-        flat: Int64Array = SWEEPS.totals(
-            place, self.columns.duration_ps[own], len(State) * count, idle
-        )
+        flat: Int64Array = SWEEPS.totals(place, self.columns.duration_ps[own], len(State) * count)
         result: Int64Array = flat.reshape(count, len(State)).T
         return result
 

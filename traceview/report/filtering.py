@@ -39,8 +39,7 @@ def only_devices(report: Report, wanted: Collection[str]) -> Report:
     }
     if results.ops:
         op_rows = tuple(row for row in results.ops.rows if row.device in kept)
-        left_out_count = results.ops.row_count - len(op_rows)
-        filtered["ops"] = replace(results.ops, rows=op_rows, left_out_count=left_out_count)
+        filtered["ops"] = replace(results.ops, rows=op_rows)
     if results.steps:
         steps = tuple(_of_devices(step, kept) for step in results.steps.steps)
         filtered["steps"] = replace(results.steps, steps=steps)

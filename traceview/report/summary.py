@@ -82,7 +82,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         if verdict.severity
         else look_of(VERDICT_STATUSES, verdict.status),
         action=view.commands.filled(action),
-        anatomy=anatomy_rows(report.results.ledger),
+        anatomy=anatomy_rows(report.results.ledger.devices if report.results.ledger else ()),
         anatomy_reason=report.skipped.get("ledger", ""),
         compute=tuple(_compute(report)),
         findings=tuple(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from traceview.analysis.measures.bandwidth import agreed, sidecars
 from traceview.analysis.measures.collectives import (
     CollectiveResult,
+    DeviceCollectives,
     LayerCollectives,
     collectives_result,
     layer_collectives,
@@ -28,7 +29,7 @@ from traceview.analysis.rules.words import Argument, Number, Rate, Time
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown, table
+from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.device.table import Table
 
@@ -385,55 +386,66 @@ def _speed(result: CollectiveResult) -> str:
     )
 
 
+class _Cost(NamedTuple):
+    """What a device spends in collectives, per step or in the window."""
+
+    device: str
+    exposed_ps: int | None
+    communication_ps: int | None
+    wait_ps: int | None
+    last_count: int
+
+
+def _cost(row: DeviceCollectives, *, is_per_step: bool) -> _Cost:
+    transfer, wait = row.communication_per_step_ps, row.device_wait_per_step_ps
+    if not is_per_step:
+        transfer, wait = row.communication_ps, row.exposed_ps - row.communication_ps
+    exposed = None if transfer is None or wait is None else transfer + wait
+    return _Cost(row.device, exposed, transfer, wait, row.last_count)
+
+
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each device spends in collectives; devices that took no part are left out."""
-    transfer = result.communication_per_step_ps
-    wait = result.device_wait_per_step_ps
-    each, whole_ps = " per step", result.transfer_per_step_ps
-    if transfer is None or wait is None:
-        each, whole_ps, transfer = "", result.transfer_ps, result.communication_ps
-        wait = {key: ps - transfer[key] for key, ps in result.exposed_ps.items()}
-    exposed = {key: ps + wait.get(key, 0) for key, ps in transfer.items()}
-    keys = [
-        key
-        for key in result.exposed_ps
-        if result.exposed_ps[key] or result.wait_ps[key] or result.last_count[key]
-    ]
-    others = [key for key in keys if key in view.others]
-    of_rows = [key for key in keys if key not in view.others]
-    costly = set(sorted(of_rows, key=lambda key: -exposed.get(key, 0))[: view.most_rows])
-    shown = [key for key in of_rows if key in costly]
+    is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
+    each = " per step" if is_per_step else ""
+    rows, others = view.split(
+        _cost(row, is_per_step=is_per_step)
+        for row in result.devices
+        if row.exposed_ps or row.wait_ps or row.last_count
+    )
+    costly = set(sorted(rows, key=lambda row: -(row.exposed_ps or 0))[: view.most_rows])
+    shown = [row for row in rows if row in costly]
     yield from table(
         "Collectives by device",
         shown,
         (
-            Shown("device", str, kind="device"),
-            Shown(f"exposed{each}", exposed.get, kind="time"),
-            Shown(f"communication{each}", transfer.get, 2, "time"),
-            Shown(f"waiting{each}", wait.get, 0, "time", "for another device"),
+            DEVICE,
+            Shown(f"exposed{each}", "exposed_ps"),
+            Shown(f"communication{each}", "communication_ps", 2),
+            Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
             Shown(
                 "last to arrive",
-                result.last_count.get,
+                "last_count",
                 1,
-                "count",
-                "collectives that it started after all other devices",
+                meaning="collectives that it started after all other devices",
             ),
         ),
-        row_count=len(of_rows),
+        row_count=len(rows),
         rest=view.command("show collectives"),
     )
-    if any(transfer.get(key) != whole_ps for key in shown):
+    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
+    if any(row.communication_ps != whole_ps for row in shown):
         yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
-    unclear_count = complete_count - sum(result.last_count.values())
+    unclear_count = complete_count - sum(row.last_count for row in result.devices)
     if unclear_count > 0:
         of_all = f"{unclear_count:,} of {complete_count:,} collectives"
         yield from doc.remarks(f"In {of_all} no device was clearly the last.")
     if others:
+        exposed, wait = ([getattr(row, key) for row in others] for key in ("exposed_ps", "wait_ps"))
         yield doc.Remark(
             f"{numbers.plural(len(others), 'other device')}: "
-            f"exposed {numbers.time_range(map(exposed.get, others))}, "
-            f"waiting {numbers.time_range(map(wait.get, others))}. All devices:",
+            f"exposed {numbers.time_range(exposed)}, waiting {numbers.time_range(wait)}. All devices:",
             f"{view.command('show collectives')} -o collectives.csv",
         )
 

@@ -124,7 +124,7 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         return None
     arguments, evidence, action = _reason(context, rows, named)
     notes = [action] if action else []
-    longest = max(named, key=lambda row: row.directions.h2d.exposed_ps)
+    longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
     if source is not None and source.thread is not None:
         arguments["thread"] = Threads((source.thread,))
@@ -139,7 +139,10 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         arguments=arguments,
         evidence=[
             *evidence,
-            *(Evidence("copy_count", row.directions.h2d.count, None, row.device) for row in named),
+            *(
+                Evidence("copy_count", row.directions["h2d"].count, None, row.device)
+                for row in named
+            ),
         ],
         action=action,
         notes=notes,
@@ -165,7 +168,7 @@ def _reason(
     where = named[0].device
     if small >= limits["small_ratio"]:
         arguments: dict[str, Argument] = {"small": Part(small)}
-        count = max(row.directions.h2d.small_count_per_step or 0 for row in named)
+        count = max(row.directions["h2d"].small_count_per_step or 0 for row in named)
         if count:
             arguments["count"] = Number(count)
         return arguments, [Evidence("small_ratio", small, limits["small_ratio"], where)], "small"
@@ -173,7 +176,7 @@ def _reason(
         evidence = Evidence("pageable_ratio", pageable, limits["pageable_ratio"], where)
         return {"pageable": Part(pageable)}, [evidence], "pageable"
     speeds = {
-        row.device: (row.directions.h2d.bytes_per_second, row.link_bytes_per_second)
+        row.device: (row.directions["h2d"].bytes_per_second, row.link_bytes_per_second)
         for row in named
     }
     slow = {
@@ -243,8 +246,8 @@ def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
     return [
         _Row(row, way, direction)
         for row in devices
-        for way in row.directions.__struct_fields__
-        if (direction := getattr(row.directions, way)).count
+        for way, direction in row.directions.items()
+        if direction.count
     ]
 
 

@@ -28,18 +28,15 @@ from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array, IntervalSet, union
-from traceview.base.units import PS_PER_MS
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, without_holes
 from traceview.trace.model import Trace
 
 _CALLS: Final = b"TFE_Py_"
 SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
 """Causes of idle time in which the thread of the step records nothing."""
-
-OFF_CORE_PS: Final = 10 * PS_PER_MS
-"""A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 
 HELD_RATIO: Final = 0.5
 """Of the time that a thread computes: one that keeps the lock, or the step waiting, for less only takes a core."""

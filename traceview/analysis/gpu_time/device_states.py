@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,8 +13,6 @@ from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.record import (
     Count,
     DeviceKey,
-    Hostname,
-    Integer,
     Picoseconds,
     Record,
     Share,
@@ -55,22 +53,6 @@ class DeviceStates(OfDevice, frozen=True):
     waits_for_ratio: Share | None
 
 
-class StepStates(Record, frozen=True):
-    """One used step: the mean of the visible devices of its host by state.
-
-    Attributes:
-        host: Host of the step.
-        step: Number of the step.
-        duration_ps: Length of the step, picoseconds.
-        states: Picoseconds in each state that occurs, in the order of states; they sum to the length.
-    """
-
-    host: Hostname
-    step: Integer
-    duration_ps: Picoseconds
-    states: dict[Words, Count]
-
-
 class LedgerSums(Record, frozen=True):
     """Where the GPU time went: the used steps, or without any the windows, of all visible devices.
 
@@ -79,14 +61,12 @@ class LedgerSums(Record, frozen=True):
         by_state: Picoseconds by state, largest first; they sum to it.
         share_by_state: The same as shares.
         devices: One entry per visible device of the hosts that recorded device events, in the order of the device list.
-        steps: One entry per used step of these hosts, host by host.
     """
 
     gpu_time_ps: Picoseconds
     by_state: dict[Words, Count]
     share_by_state: dict[Words, Share]
     devices: tuple[DeviceStates, ...]
-    steps: tuple[StepStates, ...]
 
 
 def compute(context: Context) -> LedgerSums | Skipped:
@@ -106,26 +86,7 @@ def compute(context: Context) -> LedgerSums | Skipped:
         devices=tuple(
             _of_device(ledger, device) for device, ps in ledger.gpu_ps_by_device.items() if ps
         ),
-        steps=tuple(_steps(ledger)),
     )
-
-
-def _steps(ledger: Ledger) -> Iterator[StepStates]:
-    by_host: dict[int, list[int]] = {}
-    for device, ps in ledger.gpu_ps_by_device.items():
-        if ps:
-            by_host.setdefault(ledger.trace.device_list[device].host, []).append(device)
-    for host, devices in by_host.items():
-        total = sum(map(ledger.states_of_steps, devices), np.zeros(1, dtype=np.int64))
-        of_host = ledger.steps_of(devices[0])
-        # Rounded so that the means of a step sum to its length.
-        whole = np.cumsum(total, axis=0) // len(devices)
-        means = np.diff(whole, axis=0, prepend=0).T.tolist()
-        name = ledger.trace.hosts[host].name
-        for step, mean in zip(ledger.steps[of_host], means, strict=True):
-            if step.excluded is None:
-                states = {key: ps for key, ps in zip(KEYS, mean, strict=True) if ps}
-                yield StepStates(name, step.number, sum(states.values()), states)
 
 
 def _of_device(ledger: Ledger, device: int) -> DeviceStates:
@@ -181,9 +142,9 @@ class _Group(Struct):
         )
 
 
-def anatomy_rows(result: LedgerSums | None, most: int = MOST_ROWS) -> tuple[AnatomyRow, ...]:
+def anatomy_rows(devices: Sequence[DeviceStates], most: int = MOST_ROWS) -> tuple[AnatomyRow, ...]:
     """A row per group of devices that are alike, at most `most`: of many different ones the limit grows until they fit."""
-    devices, ratio = result.devices if result else (), ALIKE_RATIO
+    ratio = ALIKE_RATIO
     groups = _groups(devices, ratio)
     while len(groups) > most and ratio < 1:
         ratio *= 2

@@ -13,16 +13,23 @@ from traceview.analysis.facts.devices import (
     least_replica_count,
 )
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.device_report import DeviceTime, DeviceTimeRow, compute
+from traceview.analysis.measures.device_report import (
+    COPIES,
+    ActivityTime,
+    DeviceTime,
+    DeviceTimeRow,
+    compute,
+)
 from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, columns
 from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
 from traceview.ledger.states import State
-from traceview.trace.device.table import Table, integers, record_columns, table
-from traceview.xplane.planes import ActivityClass
+from traceview.trace.device.table import Column, Table, record_columns, table
+from traceview.xplane.planes import CLASS_KEYS
 
 HELD_BYTES: Final = 256_000_000
 """So much memory on a GPU that computes nothing is worth a sentence."""
@@ -276,7 +283,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
         (
             *doc.table(
                 "Time of each device",
-                _columns(view, shown),
+                columns(shown, _columns(view, shown)),
                 row_count=len(rows),
                 rest=view.command("show devices"),
                 anchors=[doc.device_anchor(row.device) for row in shown],
@@ -324,82 +331,65 @@ def _without_record(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
 # Columns
 
 
-def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Column]:
-    def of_window(heading: str, parts: Sequence[int | None], **options: int) -> doc.Column:
-        ratios = [doc.ratio(part, row.window_ps) for part, row in zip(parts, rows, strict=True)]
-        return doc.shares(heading, ratios, **options)
+_SHARES: Final = (
+    ("compute", ("compute",), 1),
+    ("communication and waiting", ("collective",), 2),
+    ("exposed copies", (*COPIES, "memset"), 3),
+)
+"""Headings, the classes whose exposed time is shown, and priorities."""
 
-    yield doc.devices("device", [row.device for row in rows])
-    yield doc.looks("status", [look_of(STATUSES, row.status) for row in rows], priority=6)
-    windows = [row.window_ps for row in rows]
-    yield doc.spans(
-        "",
-        [
-            doc.Span(row.device, 0, length) if length else None
-            for row, length in zip(rows, windows, strict=True)
-        ],
-    )
-    yield doc.shares("busy", [row.busy_ratio for row in rows])
+
+def _share(row: DeviceTimeRow, classes: Sequence[str]) -> float | None:
+    return doc.ratio(row.exposed_ps(*classes), row.window_ps)
+
+
+def _shown_share(heading: str, classes: Sequence[str], priority: int) -> Shown:
+    return Shown(heading, lambda row: _share(row, classes), priority, "share")
+
+
+def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
+    yield DEVICE
+    yield Shown("status", lambda row: look_of(STATUSES, row.status), 6, "look")
+    yield Shown("", _span, kind="span")
+    yield Shown("busy", "busy_ratio")
     if not view.is_brief:
-        yield doc.bars("window", [_bar(row) for row in rows], priority=11)
-    yield doc.times("busy time", [row.busy_ps for row in rows], priority=5)
-    yield of_window("compute", [row.compute_ps for row in rows], priority=1)
-    yield of_window(
-        "communication and waiting", [row.exposed_collective_ps for row in rows], priority=2
-    )
-    by_class = {} if view.is_brief else _copies_by_class(rows)
-    if len(by_class) > 1:
-        for class_, parts in by_class.items():
-            yield of_window(CLASSES[class_].words, parts, priority=10)
-    else:
-        yield of_window("exposed copies", list(map(copies_ps, rows)), priority=3)
-    yield of_window("idle", [row.idle_ps for row in rows])
+        yield Shown("window", _bar, 11, "bar")
+    yield Shown("busy time", "busy_ps", 5)
+    *shares, copies = (_shown_share(*share) for share in _SHARES)
+    yield from shares
+    # Of copies and fills those classes that take a share of the window that shows.
+    by_class = [
+        _shown_share(CLASSES[key].words, (key,), 10)
+        for key in (*COPIES, "memset")
+        if not view.is_brief
+        and any((_share(row, (key,)) or 0) >= LEAST_SHOWN_RATIO for row in rows)
+    ]
+    yield from by_class if len(by_class) > 1 else [copies]
+    yield Shown("idle", lambda row: doc.ratio(row.idle_ps, row.window_ps), kind="share")
     are_replicas = all(row.kind == "replica" for row in rows)
-    yield doc.counts(
-        "ops" if are_replicas else "kernels", [row.kernel_count for row in rows], priority=8
-    )
-    yield doc.sizes("peak memory", [row.memory_window_peak_bytes for row in rows], priority=7)
+    yield Shown("ops" if are_replicas else "kernels", _kernel_count, 8, "count")
+    yield Shown("peak memory", "memory_window_peak_bytes", 7)
     if any(row.memory_peak_bytes != row.memory_window_peak_bytes for row in rows):
-        yield doc.sizes("peak since start", [row.memory_peak_bytes for row in rows], priority=9)
+        yield Shown("peak since start", "memory_peak_bytes", 9)
     # The lead of the section names a model that all devices share.
-    are_mixed = len({row.model for row in rows}) > 1
-    yield doc.names("model", [row.model if are_mixed else None for row in rows], priority=9)
+    yield Shown("model", "model", 9, if_several=True)
 
 
-def _copies_by_class(rows: Sequence[DeviceTimeRow]) -> dict[str, list[int | None]]:
-    """The exposed time of copies and fills by class, of those that take a share of the window that shows."""
-    by_class: dict[str, list[int | None]] = {
-        "h2d": [row.exposed_h2d_ps for row in rows],
-        "d2h": [row.exposed_d2h_ps for row in rows],
-        "d2d": [row.exposed_d2d_ps for row in rows],
-        "memset": [row.exposed_memset_ps for row in rows],
-    }
-    windows = [row.window_ps or 0 for row in rows]
-    return {
-        class_: parts
-        for class_, parts in by_class.items()
-        if any(
-            part and part >= LEAST_SHOWN_RATIO * window_ps
-            for part, window_ps in zip(parts, windows, strict=True)
-        )
-    }
+def _span(row: DeviceTimeRow) -> doc.Span | None:
+    return doc.Span(row.device, 0, row.window_ps) if row.window_ps else None
 
 
-def copies_ps(row: DeviceTimeRow) -> int | None:
-    """Exposed copies and fills of a device; None where they are not known."""
-    parts = (row.exposed_h2d_ps, row.exposed_d2h_ps, row.exposed_d2d_ps, row.exposed_memset_ps)
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+def _kernel_count(row: DeviceTimeRow) -> int | None:
+    return row.activity["compute"].count if row.activity else None
 
 
 def _bar(row: DeviceTimeRow) -> doc.Bar | None:
-    parts = (row.compute_ps, row.exposed_collective_ps, copies_ps(row), row.idle_ps)
     if not row.window_ps:
         return None
     return doc.Bar(
         tuple(
-            doc.Part(look, length / row.window_ps)
-            for look, length in zip(PARTS.values(), parts, strict=True)
+            doc.Part(PARTS[key], length / row.window_ps)
+            for key, length in row.parts_ps.items()
             if length
         )
     )
@@ -422,15 +412,10 @@ def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Remark]
     """Between which shares the devices without a row lie."""
     if not rows:
         return
-    parts = {
-        "busy": [row.busy_ratio for row in rows],
-        "compute": [row.compute_ratio for row in rows],
-        "communication and waiting": [
-            doc.ratio(row.exposed_collective_ps, row.window_ps) for row in rows
-        ],
-        "exposed copies": [doc.ratio(copies_ps(row), row.window_ps) for row in rows],
-    }
-    ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in parts.items())
+    shares = {"busy": [row.busy_ratio for row in rows]}
+    for name, classes, _ in _SHARES:
+        shares[name] = [_share(row, classes) for row in rows]
+    ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in shares.items())
     count = numbers.plural(len(rows), "other device")
     yield doc.Remark(
         f"{count}: {ranges}. All devices:", f"{view.command('show devices')} -o devices.csv"
@@ -456,9 +441,10 @@ def _marginal_meaning(rows: Sequence[DeviceTimeRow]) -> str | None:
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
     unknown = sum(row.unknown_direction_count or 0 for row in rows)
-    copies = numbers.plural(sum(row.copy_count or 0 for row in rows), "copy", "copies")
     if not unknown:
         return None
+    count = sum(row.activity[key].count for row in rows if row.activity for key in COPIES)
+    copies = numbers.plural(count, "copy", "copies")
     return f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as copies between devices."
 
 
@@ -489,19 +475,22 @@ def device_table(result: DeviceTime | None) -> Table:
     """A row per device in the order of hosts and numbers."""
     rows = result.devices if result else ()
     fields = DeviceTimeRow.__struct_fields__
-    totals = fields.index("total_ps")
+    place = fields.index("activity")
     return table(
         "devices",
-        *record_columns(DeviceTimeRow, rows, fields[:totals]),
-        *(
-            integers(
-                f"{key}_total_ps",
-                [None if row.total_ps is None else row.total_ps[key] for row in rows],
-            )
-            for key in (class_.name.lower() for class_ in ActivityClass)
-        ),
-        *record_columns(DeviceTimeRow, rows, fields[totals + 1 :]),
+        *record_columns(DeviceTimeRow, rows, fields[:place]),
+        *(column for key in CLASS_KEYS for column in _columns_of_class(key, rows)),
+        *record_columns(DeviceTimeRow, rows, fields[place + 1 :]),
     )
+
+
+def _columns_of_class(key: str, rows: Sequence[DeviceTimeRow]) -> tuple[Column, ...]:
+    """What devices did of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
+    fields = [
+        field for field in ActivityTime.__struct_fields__ if field != "bytes" or key in COPIES
+    ]
+    times = [row.activity[key] if row.activity else None for row in rows]
+    return record_columns(ActivityTime, times, fields, {of: f"{key}_{of}" for of in fields})
 
 
 ANALYSIS: Final = Analysis[DeviceTime](

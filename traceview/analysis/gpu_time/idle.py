@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from traceview.analysis.gpu_time.host_wait_rules import RULES
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
@@ -13,7 +13,6 @@ from traceview.analysis.measures.idle_report import (
     Gap,
     Idle,
     IdleRow,
-    NumberedGap,
     compute,
     gap_rows,
     gap_span,
@@ -24,6 +23,7 @@ from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO
 from traceview.base.text import shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, columns, table
 from traceview.document.vocabulary import STATES, look_of, thread_name
 from traceview.ledger.states import IDLE_STATES, KEYS, State
 from traceview.trace.device.table import Table
@@ -124,33 +124,41 @@ def _bar(row: IdleRow, ranked: Sequence[str]) -> doc.Bar:
 # Gaps
 
 
+class _Row(NamedTuple):
+    """A gap with the event that the host was in; in a document its number, and links to it and from it."""
+
+    gap: Gap
+    span: doc.Span
+    event: str | None
+    number: int | None = None
+    opened: doc.Span | None = None
+    links: tuple[doc.Link, ...] = ()
+
+
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
-    rows = numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
+    rows = [
+        _Row(row.gap, row.span, row.gap.host_event, row.number, row.span, _links(view, row.number))
+        for row in numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
+    ]
     if not rows:
         return None
-    used = [row for row in result.devices if not is_without_work(row)]
-    links = [
-        tuple(
-            doc.Link(f"finding {number}", doc.finding_anchor(number))
-            for number in view.findings_of_gaps.get(row.number, ())
-        )
-        for row in rows
-    ]
     return doc.Section(
         "gaps",
         "Longest gaps",
         doc.table(
             "The longest gaps",
-            (
-                doc.ordinals("gap", [row.number for row in rows]),
-                *_gap_columns(rows, [row.gap.host_event for row in rows], links),
-            ),
-            row_count=sum(row.gap_count for row in used),
+            columns(rows, _COLUMNS),
+            row_count=sum(row.gap_count for row in result.devices if not is_without_work(row)),
             rest=f"{view.command('show gaps')} -o gaps.csv",
-            anchors=[doc.gap_anchor(row.number) for row in rows],
+            anchors=[doc.gap_anchor(row.number or 0) for row in rows],
         ),
     )
+
+
+def _links(view: View, gap: int) -> tuple[doc.Link, ...]:
+    findings = view.findings_of_gaps.get(gap, ())
+    return tuple(doc.Link(f"finding {n}", doc.finding_anchor(n)) for n in findings)
 
 
 def gap_table_section(
@@ -160,55 +168,47 @@ def gap_table_section(
 
     `windows`: by device its start. `states`: those whose columns stay longest where room is short.
     """
-    if not rows.count:
-        return None
-    gaps = gap_rows(rows)
-    numbered = [
-        NumberedGap(0, gap, gap_span(device, gap, windows[device]))
-        for device, gap in zip(rows["device"], gaps, strict=True)
+    shown = [
+        _Row(
+            gap,
+            gap_span(device, gap, windows[device]),
+            gap.host_event and NAME_SEPARATOR.join(filter(None, (gap.host_outer, gap.host_event))),
+        )
+        for device, gap in zip(rows["device"], gap_rows(rows), strict=True)
     ]
-    stacks = [
-        gap.host_event and NAME_SEPARATOR.join(filter(None, (gap.host_outer, gap.host_event)))
-        for gap in gaps
-    ]
-    columns = (*_gap_columns(numbered, stacks), *_state_columns(gaps, states))
-    return doc.Section("gap-rows", "Gaps", doc.table("Gaps", columns))
+    of_states = _of_states([row.gap for row in shown], states)
+    tables = table("Gaps", shown, (*_COLUMNS, *of_states))
+    return doc.Section("gap-rows", "Gaps", tables) if shown else None
 
 
-def _gap_columns(
-    rows: Sequence[NumberedGap],
-    events: Sequence[str | None],
-    findings: Sequence[tuple[doc.Link, ...]] = (),
-) -> Iterator[doc.Column]:
-    """`events`: what the host was in. `findings`: those that name the gap, in a document where a gap can be opened."""
-    gaps = [row.gap for row in rows]
-    yield doc.devices("device", [row.span.device for row in rows])
-    yield doc.spans("", [row.span for row in rows] if findings else [])
-    yield doc.times(
-        "start",
-        [row.span.start_ps for row in rows],
-        priority=5,
-        meaning="from the start of the window",
-    )
-    yield doc.times("length", [gap.duration_ps for gap in gaps])
-    yield doc.ordinals("step", [gap.step for gap in gaps], priority=3)
-    yield doc.looks("mostly", [look_of(STATES, gap.state) for gap in gaps])
-    yield doc.links("findings", findings)
-    evidence = [_evidence(gap, event) for gap, event in zip(gaps, events, strict=True)]
-    yield doc.names("evidence on the host", evidence, priority=1)
-    yield doc.names("line of Python", [gap.python for gap in gaps], priority=1)
-    yield doc.names("previous op", [gap.before for gap in gaps], priority=2)
-    yield doc.names("next op", [gap.after for gap in gaps], priority=4)
+_COLUMNS: Final = (
+    Shown("gap", "number", kind="ordinal"),
+    Shown("device", "span.device"),
+    Shown("", "opened", kind="span"),
+    Shown("start", "span.start_ps", 5, meaning="from the start of the window"),
+    Shown("length", "gap.duration_ps"),
+    Shown("step", "gap.step", 3, "ordinal"),
+    Shown("mostly", lambda row: look_of(STATES, row.gap.state), kind="look"),
+    Shown("findings", "links", kind="links"),
+    Shown("evidence on the host", lambda row: _evidence(row.gap, row.event), 1, "name"),
+    Shown("line of Python", "gap.python", 1),
+    Shown("previous op", "gap.before", 2),
+    Shown("next op", "gap.after", 4),
+)
 
 
-def _state_columns(gaps: Sequence[Gap], states: Collection[str]) -> Iterator[doc.Column]:
+def _of_states(gaps: Sequence[Gap], states: Collection[str]) -> Iterator[Shown]:
     """The time in each state of several, the largest first."""
     keys = [state.key for state in IDLE_STATES if state != State.NO_WORK]
     totals = {key: sum(gap.states.get(key, 0) for gap in gaps) for key in keys}
     ranked = sorted((key for key in keys if totals[key]), key=lambda key: -totals[key])
     for place, key in enumerate(ranked if len(ranked) > 1 else (), start=6):
-        parts = [gap.states.get(key, 0) for gap in gaps]
-        yield doc.times(look_of(STATES, key).words, parts, priority=0 if key in states else place)
+        yield _in_state(key, 0 if key in states else place)
+
+
+def _in_state(key: str, priority: int) -> Shown:
+    words = look_of(STATES, key).words
+    return Shown(words, lambda row: row.gap.states.get(key, 0), priority, "time")
 
 
 def _evidence(gap: Gap, event: str | None) -> str | None:

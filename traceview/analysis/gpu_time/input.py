@@ -101,7 +101,6 @@ class Input(Record, frozen=True):
         missing: What the pipeline of the host that waits most lacks, by the names of its stages.
         stages: Stages with the longest self time, the longest first.
         stage_count: Stages in all.
-        left_out_count: Stages that are not listed.
     """
 
     input_ratio: Ratio | None
@@ -115,7 +114,6 @@ class Input(Record, frozen=True):
     ]
     stages: tuple[InputStage, ...]
     stage_count: Count
-    left_out_count: Count
 
     @property
     def worst(self) -> InputHost:
@@ -140,7 +138,6 @@ def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
         (stage for supply in supplies.values() for stage in supply.stages),
         key=lambda stage: -stage.self_ps,
     )
-    listed = stages[:top]
     return Input(
         input_ratio=ratio,
         verdict=None if ratio is None else verdict_of(ratio),
@@ -149,9 +146,8 @@ def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
         shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
         empty_ratio=supplies[worst].empty_ratio,
         missing=supplies[worst].missing,
-        stages=tuple(listed),
+        stages=tuple(stages[:top]),
         stage_count=len(stages),
-        left_out_count=len(stages) - len(listed),
     )
 
 

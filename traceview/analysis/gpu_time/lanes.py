@@ -19,14 +19,12 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.activity import DeviceActivity
-from traceview.analysis.facts.idle_time import IdleAttribution
-from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.idle_report import Idle, numbered_gaps
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.document.figures import (
     DeviceLanes,
     HostLanes,
@@ -95,26 +93,19 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
     """
     if isinstance(idle, Skipped):
         return Skipped(idle.reason)
-    trace, selection, ledger, attribution = (
-        context.trace,
-        context.selection,
-        context.ledger,
-        context.idle,
-    )
-    devices = list(attribution.gaps)[:MOST_DEVICES]
-    of_device = {device: list(_of_device(trace, selection, ledger, device)) for device in devices}
+    trace, selection = context.trace, context.selection
+    devices = list(context.idle.gaps)[:MOST_DEVICES]
+    of_device = {device: list(_of_device(context, device)) for device in devices}
     hosts = sorted({trace.device_list[device].host for device in devices})
-    of_host = {host: list(_of_host(trace, selection, attribution, idle, host)) for host in hosts}
+    of_host = {host: list(_of_host(context, idle, host)) for host in hosts}
     drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
     shares = fair_shares([draft.slices.size for draft in drafts], MOST_SLICES)
     names = _Names()
     edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
-    host_of = [host for host in of_host for _ in of_host[host]]
-    host_of += [trace.device_list[device].host for device in of_device for _ in of_device[device]]
     lanes = iter(
         [
-            _lane(trace, names, draft, share, edges[host])
-            for draft, share, host in zip(drafts, shares, host_of, strict=True)
+            _lane(trace, names, draft, share, edges[draft.window.host])
+            for draft, share in zip(drafts, shares, strict=True)
         ]
     )
     host_lanes = [
@@ -135,17 +126,16 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
         )
         for device, part in of_device.items()
     ]
-    length, texts = names.cut(trace)
-    return Lanes(
-        tuple(host_lanes), tuple(device_lanes), len(attribution.gaps) - len(devices), length, texts
-    )
+    left_out_count = len(context.idle.gaps) - len(devices)
+    return Lanes(tuple(host_lanes), tuple(device_lanes), left_out_count, names.cut(trace))
 
 
 # The events of a lane
 
 
-def _of_device(trace: Trace, selection: Selection, ledger: Ledger, device: int) -> Iterator[_Draft]:
-    window = selection.windows[trace.device_list[device].host]
+def _of_device(context: Context, device: int) -> Iterator[_Draft]:
+    trace = context.trace
+    window = context.selection.windows[trace.device_list[device].host]
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
     class_ = columns.class_[inside]
@@ -162,7 +152,7 @@ def _of_device(trace: Trace, selection: Selection, ledger: Ledger, device: int) 
         if slices.size:
             keys = tuple(class_.name.lower() for class_ in classes)
             yield _Draft(kind, NONE, rows_of_kind.size, keys, slices, window)
-    idle = _idle(ledger, device)
+    idle = _idle(context.ledger, device)
     if idle.size:
         yield _Draft("idle", NONE, idle.size, KEYS, idle, window)
 
@@ -181,15 +171,13 @@ def _idle(ledger: Ledger, device: int) -> Slices:
     return Slices(start, start + length, class_ps, count, np.where(op == NONE, kernel, op))
 
 
-def _of_host(
-    trace: Trace, selection: Selection, attribution: IdleAttribution, idle: Idle, host: int
-) -> Iterator[_Draft]:
-    window, states = selection.windows[host], attribution.states[host]
-    steps = _steps(selection.steps[host], window)
+def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:
+    window, states = context.selection.windows[host], context.idle.states[host]
+    steps = _steps(context.selection.steps[host], window)
     if steps.size:
-        count = len(selection.steps[host])
+        count = len(context.selection.steps[host])
         yield _Draft("steps", NONE, count, _STEP_CLASSES, steps, window)
-    for thread in _chosen_threads(trace, states, idle, host):
+    for thread in _chosen_threads(context.trace, states, idle, host):
         timeline = (
             states.timeline(thread) if thread == states.caller else states.own_timeline(thread)
         )
@@ -266,17 +254,16 @@ class _Names:
         ]
         return tuple(np.array(index, dtype=np.int64)[place].tolist())
 
-    def cut(self, trace: Trace) -> tuple[int, tuple[str, ...]]:
-        """The longest length with which all names fit, and the names cut to it."""
+    def cut(self, trace: Trace) -> tuple[str, ...]:
+        """The names, cut to the longest length with which all fit."""
         import json
 
-        texts = [trace.names.text(name) or "" for name in self._index]
-        for length in _NAME_LENGTHS[:-1]:
-            cut = tuple(_without_middle(text, length) for text in texts)
+        cut = texts = [trace.names.text(name) or "" for name in self._index]
+        for length in _NAME_LENGTHS:
+            cut = [_without_middle(text, length) for text in texts]
             if sum(len(json.dumps(text)) for text in cut) <= MOST_NAME_BYTES:
-                return length, cut
-        shortest = _NAME_LENGTHS[-1]
-        return shortest, tuple(_without_middle(text, shortest) for text in texts)
+                break
+        return tuple(cut)
 
 
 def _without_middle(text: str, length: int) -> str:
@@ -319,7 +306,6 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: In
         kind=draft.kind,
         thread=None if draft.thread == NONE else trace.lines[draft.thread].name,
         event_count=draft.event_count,
-        covered_ps=int(covered.sum()),
         resolution_ps=resolution,
         classes=tuple(draft.classes[class_] for class_ in used.tolist()),
         before_ps=_plain(before),
@@ -512,30 +498,26 @@ SLICES: Final = 240
 """Slices of a strip: divides evenly into the widths of terminals from 20 characters on."""
 
 
-def strips_of(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
-) -> UtilizationStrips | Skipped:
-    """The strip of every device; `activities` by device index."""
-    strips = []
-    for index, activity in enumerate(activities):
-        window = selection.window_of_device(trace, index)
+def strips_of(context: Context) -> UtilizationStrips | Skipped:
+    """The strip of every device."""
+    trace, ledger, strips = context.trace, context.ledger, []
+    for device in range(len(trace.device_list)):
+        window = context.selection.window_of_device(trace, device)
         if window is None:
             continue
         # In Python integers: the product may exceed 63 bits.
         edges = [window.start_ps + window.length_ps * i // SLICES for i in range(SLICES + 1)]
         bounds = np.array(edges, dtype=np.int64)
-        parts = activity.parts(bounds[:-1], bounds[1:])
-        strips.append(
-            UtilizationStrip(
-                trace.device_key(index),
-                window.start_ps,
-                window.end_ps,
-                compute_ps=tuple(parts[0].tolist()),
-                collective_ps=tuple(parts[1].tolist()),
-                copy_ps=tuple(parts[2:6].sum(axis=0).tolist()),
-                idle_ps=tuple(parts[6].tolist()),
-            )
-        )
+        own = ledger.columns.chosen(ledger.rows_of(device))
+        end_ps = own.start_ps + own.duration_ps
+        parts = []
+        for _, classes in _ACTIVITIES:
+            rows = (own.activity >= classes[0]) & (own.activity <= classes[-1])
+            parts.append(union(own.start_ps[rows], end_ps[rows]).within(bounds[:-1], bounds[1:]))
+        idle = np.diff(bounds) - sum(parts)
+        lengths = (tuple(part.tolist()) for part in (*parts, idle))
+        key = trace.device_key(device)
+        strips.append(UtilizationStrip(key, window.start_ps, window.end_ps, *lengths))
     return UtilizationStrips(SLICES, tuple(strips)) if strips else Skipped("no devices")
 
 
@@ -568,6 +550,6 @@ ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)
 
 STRIPS: Final = Analysis[UtilizationStrips](
     "timeline",
-    compute=lambda context: strips_of(context.trace, context.selection, context.activities),
+    compute=strips_of,
     sections=(timeline_section,),
 )

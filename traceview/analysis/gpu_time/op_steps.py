@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Meta, Struct
 
 from traceview.analysis.measures.context import Analysis, Context
@@ -23,7 +22,7 @@ from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds
 from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_labels, op_names, read_once
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.columns import SmallIntArray
@@ -125,10 +124,10 @@ def compute(context: Context) -> OpSteps | Skipped:
     is_busy = ledger.columns.activity[walked.row] != IDLE
     path = numbering.of(ledger.columns.event[walked.row[is_busy]])
     ops = numbering.ops
-    on_path = _totals(path, walked.duration_ps[is_busy], len(ops))
+    on_path = totals(path, walked.duration_ps[is_busy], len(ops))
     total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
     for device in devices:
-        total += _totals(device.op, device.duration_ps, len(ops))
+        total += totals(device.op, device.duration_ps, len(ops))
         of_device = np.bincount(device.event_op, minlength=len(ops))
         count += of_device
         device_count += of_device > 0
@@ -184,7 +183,7 @@ class _DeviceOps(Struct, frozen=True, eq=False):
         row = place[self.op]
         kept = np.flatnonzero(row != NONE)
         cell = row[kept] * step_count + self.step[kept]
-        flat = _totals(cell, self.duration_ps[kept], chosen.size * step_count)
+        flat = totals(cell, self.duration_ps[kept], chosen.size * step_count)
         result: Int64Array = flat.reshape(chosen.size, step_count)
         return result
 
@@ -200,13 +199,6 @@ def _device_ops(
         columns.duration_ps[rows],
         numbering.of(unique_ids(columns.event[rows])),
     )
-
-
-def _totals(place: npt.NDArray[np.integer], values: Int64Array, length: int) -> Int64Array:
-    result: Int64Array = SWEEPS.totals(
-        np.ascontiguousarray(place, dtype=np.int64), np.ascontiguousarray(values), length
-    )
-    return result
 
 
 class _KernelStems(Struct, frozen=True, eq=False):

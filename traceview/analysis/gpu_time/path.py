@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from operator import itemgetter
 from typing import Annotated, Final
 
 import numpy as np
@@ -21,24 +23,9 @@ from traceview.base.record import (
     Words,
     one_of,
 )
+from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.model import (
-    Bar,
-    Part,
-    Section,
-    Span,
-    Table,
-    bars,
-    devices,
-    looks,
-    names,
-    ordinals,
-    remarks,
-    shares,
-    spans,
-    table,
-    times,
-)
+from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
@@ -176,17 +163,17 @@ def _longest(ledger: Ledger) -> tuple[PathPart, ...]:
 # The section
 
 
-def section(view: View, result: CriticalPath) -> Section:
+def section(view: View, result: CriticalPath) -> doc.Section:
     """What made the steps as long as they were."""
     brief = view.is_brief
-    return Section(
+    return doc.Section(
         "path",
         "Critical path",
         (
             *_by_state(view, result),
             *(() if brief else _step_table(view, result)),
             *_longest_table(view, result),
-            *remarks(
+            *doc.remarks(
                 None
                 if brief
                 else "From the end of a step backwards: where a device waits for another one, the path goes on there. "
@@ -209,77 +196,73 @@ def _has_steps(result: CriticalPath) -> bool:
     return any(row.step is not None for row in result.steps)
 
 
-def _by_state(view: View, result: CriticalPath) -> tuple[Table, ...]:
-    keys = list(result.share_by_state)[: _BRIEF if view.is_brief else None]
-    ratios = [result.share_by_state[key] for key in keys]
+def _by_state(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
+    shown = (
+        Shown("on the path", lambda row: look_of(STATES, row[0]), kind="look"),
+        Shown("share", itemgetter(1), kind="share", meaning="of all steps together"),
+        Shown("", lambda row: _bar(dict([row]), 1.0), 3, "bar"),
+        Shown(
+            "mean per step" if _has_steps(result) else "mean",
+            lambda row: result.states.get(row[0], 0),
+            kind="time",
+        ),
+    )
     return table(
         "The critical path by state",
-        (
-            looks("on the path", [look_of(STATES, key) for key in keys]),
-            shares("share", ratios, meaning="of all steps together"),
-            bars(
-                "",
-                [_bar({key: ratio}, 1.0) for key, ratio in zip(keys, ratios, strict=True)],
-                priority=3,
-            ),
-            times(
-                "mean per step" if _has_steps(result) else "mean",
-                [result.states.get(key, 0) for key in keys],
-            ),
-        ),
-        row_count=len(result.share_by_state),
+        list(result.share_by_state.items()),
+        shown,
+        most_rows=_BRIEF if view.is_brief else None,
         rest=f"{view.command('report')} -o report",
     )
 
 
-def _bar(by_state: Mapping[str, float], whole: float) -> Bar:
+def _bar(by_state: Mapping[str, float], whole: float) -> doc.Bar:
     total = sum(by_state.values())
-    parts = tuple(Part(look_of(STATES, key), value / total) for key, value in by_state.items())
-    return Bar(parts, total / whole if whole else 0.0)
+    parts = tuple(doc.Part(look_of(STATES, key), value / total) for key, value in by_state.items())
+    return doc.Bar(parts, total / whole if whole else 0.0)
 
 
-def _step_table(view: View, result: CriticalPath) -> tuple[Table, ...]:
+def _step_table(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
     """A bar per step, as long as the step beside the longest one."""
     rows = result.steps[: view.most_rows]
     if len(rows) == 1 and not _has_steps(result):
         return ()
     longest = max((row.duration_ps for row in rows), default=0)
-    hosts = {row.host for row in result.steps}
+    has_hosts = len({row.host for row in result.steps}) > 1
+    shown = (
+        Shown("step", "step", kind="ordinal"),
+        *((Shown("host", "host"),) if has_hosts else ()),
+        Shown("step time", "duration_ps"),
+        Shown("by state", lambda row: _bar(row.states, longest), kind="bar"),
+    )
     return table(
         "The critical path of each step",
-        (
-            ordinals("step", [row.step for row in rows]),
-            names("host", [row.host for row in rows]) if len(hosts) > 1 else None,
-            times("step time", [row.duration_ps for row in rows]),
-            bars("by state", [_bar(row.states, longest) for row in rows]),
-        ),
+        rows,
+        shown,
         row_count=len(result.steps),
         rest="the JSON report",
     )
 
 
-def _longest_table(view: View, result: CriticalPath) -> tuple[Table, ...]:
-    rows = result.longest[: _BRIEF if view.is_brief else view.most_rows]
-    return table(
-        "The longest parts of the critical path",
-        (
-            devices("longest parts", [row.device for row in rows]),
-            spans("", [_span(view, row) for row in rows]),
-            ordinals("step", [row.step for row in rows], priority=3),
-            times("length", [row.duration_ps for row in rows]),
-            looks("state", [look_of(STATES, row.state) for row in rows]),
-            names("op, or the next op", [row.op for row in rows], priority=1),
-        ),
-        row_count=len(rows),
+def _longest_table(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
+    shown = (
+        Shown("longest parts", "device"),
+        Shown("", partial(_span, view), kind="span"),
+        Shown("step", "step", 3, "ordinal"),
+        Shown("length", "duration_ps"),
+        Shown("state", lambda row: look_of(STATES, row.state), kind="look"),
+        Shown("op, or the next op", "op", 1),
     )
+    rows = result.longest[: _BRIEF if view.is_brief else view.most_rows]
+    return table("The longest parts of the critical path", rows, shown)
 
 
-def _span(view: View, row: PathPart) -> Span | None:
+def _span(view: View, row: PathPart) -> doc.Span | None:
     start_ps = view.window_start_ps.get(row.host)
     if start_ps is None:
         return None
     begin = row.start_ps - start_ps
-    return Span(row.device, begin, begin + row.duration_ps)
+    return doc.Span(row.device, begin, begin + row.duration_ps)
 
 
 ANALYSIS: Final = Analysis[CriticalPath]("path", compute=compute, sections=(section,))

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from traceview.base.ids import groups_of, is_in
 from traceview.base.intervals import BoolArray
-from traceview.base.record import LARGEST
+from traceview.base.record import LARGEST, Count, Picoseconds, Record
 from traceview.base.units import PS_PER_S
 from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
@@ -32,14 +32,25 @@ _SCATTERED: Final = (
 _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
 
 
-class Bandwidth(Struct, frozen=True):
-    """The fields of `CollectiveResult` about bytes and links."""
+class Bandwidth(Record, frozen=True):
+    """How many bytes collectives move, and what their link would allow.
 
-    bytes: int | None
-    bus_bytes_per_second: int | None
+    Attributes:
+        bytes: Bytes of all collectives if recorded, else of one step's gradients from the sidecar; null where
+            neither is known.
+        bus_bytes_per_second: bytes over the transfers, times what each link carries per byte: 2(n-1)/n of an all-reduce,
+            (n-1)/n of an all-gather or reduce-scatter among n devices; rounded down, null where bytes are not known.
+        link: What links the GPUs, from the sidecar; null where not known, and for a network.
+        link_bytes_per_second: What the links of one GPU carry in one direction; null where not known.
+        expected_ps: What reducing the gradients of one step takes at the speed of the link, picoseconds; null
+            where either is not known.
+    """
+
+    bytes: Count | None
+    bus_bytes_per_second: Count | None
     link: Link | None
-    link_bytes_per_second: int | None
-    expected_ps: int | None
+    link_bytes_per_second: Count | None
+    expected_ps: Picoseconds | None
 
 
 class Workers(Struct, frozen=True):

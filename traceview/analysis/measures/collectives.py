@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -29,43 +29,39 @@ from msgspec.structs import asdict
 
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.measures.bandwidth import (
-    Link,
+    Bandwidth,
     Workers,
     agreed,
     bandwidth_of,
     is_reducing,
     sidecars,
 )
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.device_report import in_windows
 from traceview.analysis.measures.reduction_path import (
     Path,
     ReductionPath,
     events_in_windows,
     reduction_paths,
 )
-from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import is_in, sorted_unique, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.base.record import (
     Count,
-    DeviceKey,
     Picoseconds,
-    Record,
     Share,
     Words,
 )
 from traceview.base.stats import median, median_ps
 from traceview.ledger.states import State
-from traceview.ledger.table import Ledger, totals
+from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_names, split_op
 from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
 from traceview.trace.device.table import Table, flags, integers, table, texts
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.xplane.planes import ActivityClass
-
-if TYPE_CHECKING:
-    from traceview.analysis.measures.context import Context
-
 
 _GRADIENTS: Final = b"gradient_tape/"
 _OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
@@ -201,7 +197,28 @@ Matched: TypeAlias = Literal["keys", "order", "mixed"]
 Library: TypeAlias = Literal["nccl", "rccl"]
 
 
-class CollectiveResult(Record, frozen=True):
+class DeviceCollectives(OfDevice, frozen=True):
+    """What one device spends in the collectives that overlap the window.
+
+    Attributes:
+        wait_ps: Time in collectives beyond the transfers, whether or not compute hides it, picoseconds.
+        exposed_ps: Time in collectives without compute, picoseconds.
+        communication_ps: The part of the exposed time in transfers, picoseconds; the rest is waiting.
+        communication_per_step_ps: The same per step, mean over the used steps of its host, rounded down, picoseconds; null
+            without any.
+        device_wait_per_step_ps: Exposed waiting for another device in collectives per step, as above, picoseconds.
+        last_count: How often it started after all others of its collectives.
+    """
+
+    wait_ps: Picoseconds
+    exposed_ps: Picoseconds
+    communication_ps: Picoseconds
+    communication_per_step_ps: Picoseconds | None
+    device_wait_per_step_ps: Picoseconds | None
+    last_count: Count
+
+
+class CollectiveResult(Bandwidth, frozen=True):
     """The collectives that overlap the window.
 
     Attributes:
@@ -215,24 +232,8 @@ class CollectiveResult(Record, frozen=True):
         matched_by: What showed that events of different devices are one collective; null without any.
         transfer_ps: Sum of the shortest durations over the devices, picoseconds.
         transfer_per_step_ps: The same per step, mean over the used steps, rounded down, picoseconds; null without any.
-        wait_ps: Time each device spent in collectives beyond the transfers, whether or not compute hides it,
-            picoseconds by device.
-        exposed_ps: Time in collectives without compute, picoseconds by device.
-        communication_ps: The part of the exposed time in transfers, picoseconds by device; the rest is waiting.
-        communication_per_step_ps: The same per step, mean over the used steps, rounded down, picoseconds by device;
-            null without any. As in all numbers per step by device, devices of hosts without a used step are left out.
-        device_wait_per_step_ps: Exposed waiting for another device in collectives per step, mean over the used
-            steps, rounded down, picoseconds by device; null without any.
+        devices: What each device spends in them.
         overlap_ratio: Share of the time in collectives that compute covers, over all devices; null without any.
-        last_count: How often each device started after all others of its collectives.
-        bytes: Bytes of all collectives if recorded, else of one step's gradients from the sidecar; null where
-            neither is known.
-        bus_bytes_per_second: bytes over the transfers, times what each link carries per byte: 2(n-1)/n of an all-reduce,
-            (n-1)/n of an all-gather or reduce-scatter among n devices; rounded down, null where bytes are not known.
-        link: What links the GPUs, from the sidecar; null where not known, and for a network.
-        link_bytes_per_second: What the links of one GPU carry in one direction; null where not known.
-        expected_ps: What reducing the gradients of one step takes at the speed of the link, picoseconds; null
-            where either is not known.
         packs: Calls into which the strategy is set to pack the gradients; null where not known.
         path: How the devices reduce gradients; null where none of these names fits.
         path_reason: Why the devices reduce that way; null where the trace does not show it.
@@ -247,18 +248,8 @@ class CollectiveResult(Record, frozen=True):
     matched_by: Matched | None
     transfer_ps: Picoseconds
     transfer_per_step_ps: Picoseconds | None
-    wait_ps: dict[DeviceKey, Picoseconds]
-    exposed_ps: dict[DeviceKey, Picoseconds]
-    communication_ps: dict[DeviceKey, Picoseconds]
-    communication_per_step_ps: dict[DeviceKey, Picoseconds] | None
-    device_wait_per_step_ps: dict[DeviceKey, Picoseconds] | None
+    devices: tuple[DeviceCollectives, ...]
     overlap_ratio: Share | None
-    last_count: dict[DeviceKey, Count]
-    bytes: Count | None
-    bus_bytes_per_second: Count | None
-    link: Link | None
-    link_bytes_per_second: Count | None
-    expected_ps: Picoseconds | None
     packs: Count | None
     path: Path | None
     path_reason: Words | None
@@ -284,7 +275,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
 
 def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
     """The sums over the devices of `hosts`."""
-    trace, selection, ledger = context.trace, context.selection, context.ledger
+    trace, selection = context.trace, context.selection
     collectives, workers = context.collectives, Workers.of(trace)
     inside = events_in_windows(trace, selection, collectives)
     in_window = np.zeros(collectives.count, dtype=np.bool_)
@@ -294,23 +285,11 @@ def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
     chosen[collectives.collective[rows]] = True
     complete = chosen & collectives.is_complete
     in_complete = rows & complete[collectives.collective]
-    last = collectives.last_among(in_complete)
     used = [step.number for host in hosts for step in selection.used_of(host)]
     steps = sorted_unique(np.array(used, dtype=np.int64))
-    devices = {
-        trace.device_key(index): index
-        for index in sorted(chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts)))
-    }
-    count = len(trace.device_list)
-    wait_ps = totals(collectives.device[in_complete], collectives.wait_ps[in_complete], count)
-    last_count = np.bincount(collectives.device[last], minlength=count)
-    in_collective = ledger.columns.activity == ActivityClass.COLLECTIVE
-    transfers = in_collective & (ledger.columns.state == State.COMMUNICATION)
-    waits = in_collective & (ledger.columns.state == State.DEVICE_WAIT)
-    exposed_of, communication = ledger.by_device(in_collective), ledger.by_device(transfers)
-    exposed = {key: exposed_of.get(device, 0) for key, device in devices.items()}
-    exposed_ps = sum(exposed.values())
-    busy_ps = sum(_busy(context, device) for device in devices.values())
+    devices = tuple(_of_devices(context, in_complete))
+    exposed_ps = sum(row.exposed_ps for row in devices)
+    busy_ps = sum(of.activity["collective"].busy_ps for of in context.once(in_windows).values())
     device_count = unique_ids(collectives.device[rows]).size
     reducing = complete & is_reducing(collectives)
     bandwidth = bandwidth_of(
@@ -332,13 +311,8 @@ def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
-        wait_ps={key: int(wait_ps[device]) for key, device in devices.items()},
-        exposed_ps=exposed,
-        communication_ps={key: communication.get(d, 0) for key, d in devices.items()},
-        communication_per_step_ps=_means(ledger, transfers, devices),
-        device_wait_per_step_ps=_means(ledger, waits, devices),
+        devices=devices,
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
-        last_count={key: int(last_count[device]) for key, device in devices.items()},
         **asdict(bandwidth),
         packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
         path=path.path,
@@ -346,18 +320,31 @@ def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
     )
 
 
-def _busy(context: Context, device: int) -> int:
-    """The time of a device in collectives, hidden or not."""
-    window = context.selection.window_of_device(context.trace, device)
-    in_collectives = context.activities[device].by_class[ActivityClass.COLLECTIVE]
-    return int(in_collectives.within(window.start_ps, window.end_ps)) if window else 0
-
-
-def _means(ledger: Ledger, rows: BoolArray, devices: Mapping[str, int]) -> dict[str, int] | None:
-    """The mean over the used steps of each device that has any; None without any."""
-    sums, counts = ledger.by_device(rows & ledger.counts), ledger.steps_of_device
-    means = {key: sums[d] // counts[d] for key, d in devices.items() if counts.get(d)}
-    return means or None
+def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives]:
+    """What each device of the ledger spends; `rows`: of `Collectives`, those of complete ones."""
+    trace, ledger, collectives = context.trace, context.ledger, context.collectives
+    columns, count = ledger.columns, len(trace.device_list)
+    wait_ps = totals(collectives.device[rows], collectives.wait_ps[rows], count).tolist()
+    last = collectives.device[collectives.last_among(rows)]
+    last_count = np.bincount(last, minlength=count).tolist()
+    in_collective = columns.activity == ActivityClass.COLLECTIVE
+    is_transfer, is_wait = (
+        in_collective & (columns.state == state)
+        for state in (State.COMMUNICATION, State.DEVICE_WAIT)
+    )
+    communication = ledger.by_device(is_transfer)
+    in_steps = [ledger.by_device(part & ledger.counts) for part in (is_transfer, is_wait)]
+    for device, steps in ledger.steps_of_device.items():
+        transfer_ps, awaited_ps = (sums[device] // (steps or 1) for sums in in_steps)
+        yield DeviceCollectives(
+            *trace.identity(device),
+            wait_ps=wait_ps[device],
+            exposed_ps=context.once(in_windows)[device].activity["collective"].exposed_ps,
+            communication_ps=communication[device],
+            communication_per_step_ps=transfer_ps if steps else None,
+            device_wait_per_step_ps=awaited_ps if steps else None,
+            last_count=last_count[device],
+        )
 
 
 def _library(trace: Trace, collectives: Collectives, hosts: Sequence[int]) -> Library | None:
@@ -379,11 +366,9 @@ def _transfer_per_step(
 
 
 def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:
-    total = np.zeros(numbers.size, dtype=np.int64)
     place = np.searchsorted(numbers, steps)
-    inside = np.append(numbers, np.iinfo(np.int64).min)[place] == steps
-    np.add.at(total, place[inside], values[inside])
-    return total
+    is_used = np.append(numbers, np.iinfo(np.int64).min)[place] == steps
+    return totals(np.where(is_used, place, NONE), values, numbers.size)
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:

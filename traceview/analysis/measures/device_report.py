@@ -7,9 +7,8 @@ from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from traceview.analysis.facts.activity import Parts
 from traceview.analysis.facts.devices import statuses
 from traceview.analysis.facts.selection import Selection, covered_ps, rows_in
 from traceview.analysis.measures.context import Context
@@ -31,8 +30,7 @@ from traceview.base.record import (
 from traceview.document.model import ratio
 from traceview.trace.device.memory import most_held
 from traceview.trace.model import UNKNOWN_BYTES, Trace
-from traceview.trace.windows import Window
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
 MOST_ROWS: Final = 16
 """Devices with a row each; of more than that only the outliers have one."""
@@ -42,6 +40,9 @@ FEW_DEVICES: Final = 4
 
 OUTLIER_RATIO: Final = 0.02
 """A device is an outlier if a part of its window differs by this share of it from the median device."""
+
+COPIES: Final = ("h2d", "d2h", "d2d")
+"""Classes of activity that copy, by key."""
 
 _Shares: TypeAlias = tuple[float, ...]
 
@@ -107,26 +108,39 @@ def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
     usual = max(statuses, key=statuses.count)
     distances = {}
     for row in rows:
-        parts = shares[row.device]
-        if row.status != usual:
-            distances[row.device] = 1.0
-        elif parts is None:
-            distances[row.device] = 0.0
-        else:
-            differences = (abs(part - middle) for part, middle in zip(parts, median, strict=True))
-            distances[row.device] = max(differences)
+        parts = shares[row.device] or median
+        differences = (abs(part - middle) for part, middle in zip(parts, median, strict=True))
+        distances[row.device] = max(differences, default=0.0) if row.status == usual else 1.0
     return distances
 
 
 def _shares(row: DeviceTimeRow) -> _Shares | None:
-    parts = (row.compute_ps, row.exposed_collective_ps, row.exposed_h2d_ps, row.idle_ps)
-    if not row.window_ps or any(part is None for part in parts):
+    parts = row.parts_ps.values()
+    if not row.window_ps or None in parts:
         return None
     return tuple(part / row.window_ps for part in parts if part is not None)
 
 
+class ActivityTime(Record, frozen=True):
+    """What one device did of one class of activity in its window.
+
+    Attributes:
+        count: Events that overlap the window.
+        bytes: Bytes of those of a known size, whole; null where there are copies and no size is recorded, and of a class
+            that copies nothing.
+        busy_ps: Time in which such an event ran, picoseconds: a union over the streams, never a sum.
+        exposed_ps: Time in which such an event ran and none of a class before it, in the order compute, collective,
+            h2d, d2h, d2d, memset, picoseconds.
+    """
+
+    count: Count
+    bytes: Count | None
+    busy_ps: Picoseconds
+    exposed_ps: Picoseconds
+
+
 class DeviceTimeRow(Record, frozen=True):
-    """One device over its host's window. Every `_ps` is a union over its streams, never a sum.
+    """One device over its host's window.
 
     Attributes:
         host: Name of the host.
@@ -140,25 +154,10 @@ class DeviceTimeRow(Record, frozen=True):
         window_ps: Length of the window, picoseconds.
         busy_ps: Time with any activity, picoseconds.
         busy_ratio: busy_ps over window_ps, 0 to 1.
-        compute_ps: Time with compute, picoseconds.
-        compute_ratio: compute_ps over window_ps, 0 to 1.
-        exposed_collective_ps: Time with a collective and no compute, picoseconds.
-        exposed_h2d_ps: Time with a host-to-device copy and nothing before it in this list, picoseconds.
-        exposed_d2h_ps: Time with a device-to-host copy and nothing before it in this list, picoseconds.
-        exposed_d2d_ps: Time with a device-to-device copy and nothing before it in this list, picoseconds.
-        exposed_memset_ps: Time with a fill and nothing before it in this list, picoseconds.
         idle_ps: Time without any activity, picoseconds.
-        total_ps: Class of activity to the length of its union in the window, picoseconds; not exclusive.
-        kernel_count: Events of class compute that overlap the window.
-        collective_count: Collectives that overlap the window.
-        copy_count: Copies (h2d, d2h, d2d) that overlap the window.
-        memset_count: Fills that overlap the window.
-        h2d_bytes: Bytes of the host-to-device copies that overlap the window; null where no size was recorded.
-        d2h_bytes: Bytes of the device-to-host copies that overlap the window; null where no size was recorded.
-        d2d_bytes: Bytes of the device-to-device copies that overlap the window; null where no size was
-            recorded.
+        activity: What it did, by class; the exposed times and idle_ps sum to the window. Null if unknown, as are the
+            times above.
         unknown_direction_count: Copies counted as d2d because their direction is not recorded.
-        opaque_count: CUDA graphs recorded as one event, counted as compute.
         outside_window_count: Events of the device that do not overlap the window; null if unknown.
         memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
         memory_peak_bytes: Most bytes that the allocator of the device held since the process started, or where it does
@@ -175,24 +174,9 @@ class DeviceTimeRow(Record, frozen=True):
     window_ps: Picoseconds | None = None
     busy_ps: Picoseconds | None = None
     busy_ratio: Share | None = None
-    compute_ps: Picoseconds | None = None
-    compute_ratio: Share | None = None
-    exposed_collective_ps: Picoseconds | None = None
-    exposed_h2d_ps: Picoseconds | None = None
-    exposed_d2h_ps: Picoseconds | None = None
-    exposed_d2d_ps: Picoseconds | None = None
-    exposed_memset_ps: Picoseconds | None = None
     idle_ps: Picoseconds | None = None
-    total_ps: dict[Words, Integer] | None = None
-    kernel_count: Count | None = None
-    collective_count: Count | None = None
-    copy_count: Count | None = None
-    memset_count: Count | None = None
-    h2d_bytes: Count | None = None
-    d2h_bytes: Count | None = None
-    d2d_bytes: Count | None = None
+    activity: dict[Words, ActivityTime] | None = None
     unknown_direction_count: Count | None = None
-    opaque_count: Count | None = None
     outside_window_count: Count | None = None
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
@@ -202,6 +186,22 @@ class DeviceTimeRow(Record, frozen=True):
     def is_in_use(self) -> bool:
         """Whether it computed."""
         return self.status in ("active", "marginal")
+
+    def exposed_ps(self, *classes: str) -> int | None:
+        """Its exposed time of some classes; None if unknown."""
+        if self.activity is None:
+            return None
+        return sum(self.activity[class_].exposed_ps for class_ in classes)
+
+    @property
+    def parts_ps(self) -> dict[str, int | None]:
+        """What its window is made of, as a bar shows it: compute, collectives, copies and idle time."""
+        return {
+            "compute": self.exposed_ps("compute"),
+            "collective": self.exposed_ps("collective"),
+            "copies": self.exposed_ps(*COPIES, "memset"),
+            "idle": self.idle_ps,
+        }
 
 
 class SharedTime(Record, frozen=True):
@@ -236,77 +236,77 @@ def time_words(times: DeviceTime | None) -> str:
 
 def compute(context: Context) -> DeviceTime:
     """Account for every picosecond of each device in its window."""
-    trace, activities = context.trace, context.activities
-    status, measured = statuses(trace, activities), set(context.ledger.devices)
-    rows = [
-        _row(context, index, status[index])
-        if index in measured
-        else _without_numbers(trace, index, status[index], context.selection)
-        for index in range(len(trace.device_list))
-    ]
+    trace = context.trace
+    status, devices = statuses(trace, context.activities), trace.device_list
     order = sorted(
-        range(len(rows)), key=lambda i: (trace.device_list[i].host, rows[i].kind, rows[i].ordinal)
+        range(len(devices)), key=lambda i: (devices[i].host, devices[i].kind, devices[i].ordinal)
     )
-    return DeviceTime(tuple(rows[i] for i in order), _shared(trace, context.selection))
-
-
-def _without_numbers(trace: Trace, index: int, status: str, selection: Selection) -> DeviceTimeRow:
-    device = trace.device_list[index]
-    window = selection.window_of_device(trace, index)
-    return DeviceTimeRow(
-        host=trace.hosts[device.host].name,
-        device=trace.device_key(index),
-        ordinal=device.ordinal,
-        kind=device.kind,
-        model=device.model,
-        status=status,
-        window_ps=None if window is None else window.length_ps,
-        memory_held_bytes=device.memory_held_bytes,
-        memory_peak_bytes=device.memory_peak_bytes,
-        memory_window_peak_bytes=None
-        if window is None
-        else most_held(trace.host_columns, trace.names, device, window),
-    )
+    rows = tuple(_row(context, index, status[index]) for index in order)
+    return DeviceTime(rows, _shared(trace, context.selection))
 
 
 def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
-    bare = _without_numbers(context.trace, index, status, context.selection)
-    window = context.selection.window_of_device(context.trace, index)
-    if window is None:
-        return bare
-    parts = Parts(*context.ledger.by_activity(index))
-    busy_ps = window.length_ps - parts.idle_ps
-    return replace(
-        bare,
-        **asdict(parts),
-        **_counts(context.trace, index, window),
-        busy_ps=busy_ps,
-        busy_ratio=ratio(busy_ps, window.length_ps),
-        compute_ratio=ratio(parts.compute_ps, window.length_ps),
-        total_ps={
-            class_.name.lower(): covered_ps(context.activities[index].by_class[class_], window)
-            for class_ in ActivityClass
-        },
+    trace, device = context.trace, context.trace.device_list[index]
+    window = context.selection.window_of_device(trace, index)
+    counted = context.once(in_windows).get(index)
+    host, key, ordinal = trace.identity(index)
+    return DeviceTimeRow(
+        host=host,
+        device=key,
+        ordinal=ordinal,
+        kind=device.kind,
+        model=device.model,
+        status=status,
+        window_ps=window.length_ps if window else None,
+        memory_held_bytes=device.memory_held_bytes,
+        memory_peak_bytes=device.memory_peak_bytes,
+        memory_window_peak_bytes=most_held(trace.host_columns, trace.names, device, window)
+        if window
+        else None,
+        **(asdict(counted) if counted else {}),
     )
 
 
-def _counts(trace: Trace, index: int, window: Window) -> dict[str, int | None]:
-    columns, rows = trace.device_columns, trace.device_columns.rows_of(index)
-    inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
+class InWindow(Struct, frozen=True):
+    """The fields of `DeviceTimeRow` about what was recorded of a device in its window."""
+
+    busy_ps: int
+    busy_ratio: float | None
+    idle_ps: int
+    activity: dict[str, ActivityTime]
+    unknown_direction_count: int
+    outside_window_count: int
+
+
+def in_windows(context: Context) -> dict[int, InWindow]:
+    """By device of the ledger what it did in its window; `Context.once` keeps it."""
+    return {device: _in_window(context, device) for device in context.ledger.devices}
+
+
+def _in_window(context: Context, device: int) -> InWindow:
+    columns, own = context.trace.device_columns, context.trace.device_columns.rows_of(device)
+    window = context.selection.windows[context.trace.device_list[device].host]
+    inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
     count = np.bincount(class_, minlength=len(ActivityClass)).tolist()
-    return {
-        "kernel_count": count[ActivityClass.COMPUTE],
-        "collective_count": count[ActivityClass.COLLECTIVE],
-        "copy_count": sum(count[ActivityClass.H2D : ActivityClass.D2D + 1]),
-        "memset_count": count[ActivityClass.MEMSET],
-        "h2d_bytes": _known_sum(size[class_ == ActivityClass.H2D]),
-        "d2h_bytes": _known_sum(size[class_ == ActivityClass.D2H]),
-        "d2d_bytes": _known_sum(size[class_ == ActivityClass.D2D]),
-        "unknown_direction_count": int(columns.unknown_direction[inside].sum()),
-        "opaque_count": int(columns.opaque[inside].sum()),
-        "outside_window_count": rows.stop - rows.start - inside.size,
-    }
+    *exposed, idle_ps = context.ledger.by_activity(device)
+    unions = context.activities[device].by_class
+    return InWindow(
+        busy_ps=sum(exposed),
+        busy_ratio=ratio(sum(exposed), window.length_ps),
+        idle_ps=idle_ps,
+        activity={
+            key: ActivityTime(
+                count=count[of_class],
+                bytes=_known_sum(size[class_ == of_class]) if key in COPIES else None,
+                busy_ps=covered_ps(unions[of_class], window),
+                exposed_ps=exposed[of_class],
+            )
+            for of_class, key in enumerate(CLASS_KEYS)
+        },
+        unknown_direction_count=int(columns.unknown_direction[inside].sum()),
+        outside_window_count=own.stop - own.start - inside.size,
+    )
 
 
 def _known_sum(sizes: Int64Array) -> int | None:

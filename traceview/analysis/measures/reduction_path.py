@@ -17,12 +17,13 @@ Every healthy step sums and copies a scalar loss, so copies smaller than gradien
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.transfers import copied_results
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
@@ -33,9 +34,6 @@ from traceview.trace.model import UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
-
-if TYPE_CHECKING:
-    from traceview.analysis.measures.context import Context
 
 Path: TypeAlias = Literal[
     "collective_nccl",

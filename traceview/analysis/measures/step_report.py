@@ -186,8 +186,8 @@ def compute(context: Context) -> Steps | Skipped:
     if not steps_by_host:
         return Skipped("no steps: nothing marks them, and nothing repeats")
     methods = [trace.steps_by_host[host] for host in steps_by_host]
-    rows = _rows(context)
-    accumulated = _accumulation(trace, selection)
+    rows = tuple(_rows(context))
+    optimizer_steps, accumulated_steps = _accumulation(trace, selection)
     function, runs = _training_loop(trace, selection)
     loop_iterations = runs or _loop_iterations(trace, selection)
     used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
@@ -204,11 +204,11 @@ def compute(context: Context) -> Steps | Skipped:
         median_ps=selection.median_step_ps,
         iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
         cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
-        steps=tuple(rows),
+        steps=rows,
         loop_function=function,
         evaluations=tuple(_evaluations(trace, selection)),
-        optimizer_steps=accumulated.updates if accumulated else (),
-        accumulated_steps=accumulated.every if accumulated else None,
+        optimizer_steps=optimizer_steps,
+        accumulated_steps=accumulated_steps,
         updates_per_step=_updates_per_step(trace, selection) if loop_iterations else None,
     )
 
@@ -231,7 +231,7 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
 
 def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
     """The step function whose calls run several training steps, and how many if its graph repeats them without a loop."""
-    for sidecar in _sidecars(trace, selection):
+    for _, _, sidecar in _marked(trace, selection):
         if max(sidecar.steps_per_call, default=1) > 1:
             continue
         for function in sidecar.placement.functions:
@@ -241,16 +241,13 @@ def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int 
 
 
 def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
-    for host, steps in selection.steps.items():
-        sidecar = trace.hosts[host].sidecar
-        if sidecar is None or trace.steps_by_host[host].method != "marker":
-            continue
+    for host, steps, sidecar in _marked(trace, selection):
         shown = {step.recorded_number for step in steps}
         for recorded in sidecar.evaluations:
             if recorded.after is not None and recorded.after in shown and recorded.functions:
                 begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
                 yield StepEvaluation(
-                    host=trace.hosts[host].name,
+                    host=host,
                     after=recorded.after,
                     functions=tuple(recorded.functions),
                     call_count=min(sum(recorded.functions.values()), LARGEST),
@@ -258,18 +255,18 @@ def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]
                 )
 
 
-def _sidecars(trace: Trace, selection: Selection) -> Iterator[Sidecar]:
-    """The sidecars of hosts whose steps the capture marked."""
+def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[str, Sequence[Step], Sidecar]]:
+    """The names of hosts whose steps the capture marked, with these and the sidecar."""
     for host, steps in selection.steps.items():
         sidecar = trace.hosts[host].sidecar
         if steps and sidecar is not None and trace.steps_by_host[host].method == "marker":
-            yield sidecar
+            yield trace.hosts[host].name, steps, sidecar
 
 
 def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
     """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
-    marked = _sidecars(trace, selection)
-    most = max((count for sidecar in marked for count in sidecar.steps_per_call), default=0)
+    marked = _marked(trace, selection)
+    most = max((count for _, _, sidecar in marked for count in sidecar.steps_per_call), default=0)
     return most if most > 0 else None
 
 
@@ -277,36 +274,30 @@ def _common(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else "mixed"
 
 
-def _rows(context: Context) -> list[StepRow]:
+def _rows(context: Context) -> Iterator[StepRow]:
     trace, ledger = context.trace, context.ledger
-    devices: dict[int, list[tuple[str, list[list[int]]]]] = {}
-    for device in ledger.devices:
-        of_steps = ledger.states_of_steps(device).T.tolist()
-        named = trace.device_key(device), of_steps
-        devices.setdefault(trace.device_list[device].host, []).append(named)
-    rows: list[StepRow] = []
-    passed: Counter[int] = Counter()
-    for step in ledger.steps:
+    named = {device: trace.device_key(device) for device in ledger.devices}
+    states = {device: ledger.states_of_steps(device).T.tolist() for device in ledger.devices}
+    first: dict[int, int] = {}
+    for number, step in enumerate(ledger.steps):
+        place = number - first.setdefault(step.host, number)
         python = context.python_of_steps.get(step.host)
-        rows.append(
-            StepRow(
-                host=trace.hosts[step.host].name,
-                number=step.number,
-                recorded_number=step.recorded_number,
-                kind=step.kind,
-                start_ps=step.start_ps,
-                duration_ps=step.duration_ps,
-                used=step.excluded is None,
-                excluded=step.excluded,
-                devices=tuple(
-                    StepDevice(key, _by_state(of_steps[passed[step.host]]))
-                    for key, of_steps in devices.get(step.host, ())
-                ),
-                python=python[passed[step.host]] if python else None,
-            )
+        yield StepRow(
+            host=trace.hosts[step.host].name,
+            number=step.number,
+            recorded_number=step.recorded_number,
+            kind=step.kind,
+            start_ps=step.start_ps,
+            duration_ps=step.duration_ps,
+            used=step.excluded is None,
+            excluded=step.excluded,
+            devices=tuple(
+                StepDevice(named[device], _by_state(states[device][place]))
+                for device in trace.devices_of_host[step.host]
+                if device in named
+            ),
+            python=python[place] if python else None,
         )
-        passed[step.host] += 1
-    return rows
 
 
 def _by_state(of_states: Sequence[int]) -> dict[str, int]:
@@ -316,32 +307,24 @@ def _by_state(of_states: Sequence[int]) -> dict[str, int]:
 # The optimizer
 
 
-class _Accumulation(Struct, frozen=True):
-    """`updates`: numbers of the steps in which the optimizer updated the variables.
+def _accumulation(trace: Trace, selection: Selection) -> tuple[tuple[int, ...], int | None]:
+    """The steps in which the optimizer updated the variables, and in every how manieth it does, on the first host with train steps.
 
-    `every`: it does so in every so manieth step; None where too few updates were recorded and the sidecar does not say.
+    No step where it runs in each or nothing shows it; None where too few updates were recorded and the sidecar does not say.
     """
-
-    updates: tuple[int, ...]
-    every: int | None
-
-
-def _accumulation(trace: Trace, selection: Selection) -> _Accumulation | None:
-    """What the first host with train steps shows; None where the optimizer runs in each step or nothing shows it."""
     for host, steps in selection.steps.items():
         train = [step for step in steps if step.kind == "train"]
         if len(train) >= _FEWEST_UPDATES:
-            updates = _updates(trace, host, train)
-            recorded = _recorded(trace, host)
-            if updates is None or (len(updates) < _FEWEST_UPDATES and recorded is None):
-                return None
+            updates, recorded = _updates(trace, host, train), _recorded(trace, host)
+            if not updates or (len(updates) < _FEWEST_UPDATES and recorded is None):
+                break
             numbers = [step.number for step in train]
-            return _Accumulation(updates, recorded or _distance(updates, numbers, _FEWEST_UPDATES))
-    return None
+            return updates, recorded or _distance(updates, numbers, _FEWEST_UPDATES)
+    return (), None
 
 
-def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...] | None:
-    """The steps that hold most of the ops of the optimizer, by name; None if they are not a part of all steps."""
+def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...]:
+    """The steps that hold most of the ops of the optimizer, by name; none if they are not a part of all steps."""
     columns, rows = trace.device_columns, trace.device_rows(host)
     rows = rows[phases_of(trace)[rows] == Phase.OPTIMIZER]
     order = np.argsort(columns.start_ps[rows], kind="stable")
@@ -352,10 +335,8 @@ def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...] 
         for name in sorted(set(ops[begin:end])):
             steps_of_op.setdefault(name, []).append(step.number)
     together = Counter(tuple(numbers) for numbers in steps_of_op.values())
-    if not together:
-        return None
-    updates, _ = max(together.items(), key=lambda item: (item[1], -len(item[0])))
-    return updates if len(updates) <= _MOST_UPDATES_RATIO * len(steps) else None
+    most = max(together.items(), key=lambda item: (item[1], -len(item[0])), default=((), 0))
+    return most[0] if len(most[0]) <= _MOST_UPDATES_RATIO * len(steps) else ()
 
 
 def _recorded(trace: Trace, host: int) -> int | None:
@@ -452,6 +433,7 @@ def state_growth(
     inside: Counter[tuple[str, str]] = Counter()
     outside: Counter[tuple[str, str]] = Counter()
     counts: Counter[tuple[str, bool]] = Counter()
+    numbers, usual = frozenset(numbers), frozenset(usual)
     for row in rows:
         is_inside = row.number in numbers
         if not row.used or not (is_inside or row.number in usual):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.analysis.measures.context import Context
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.base.stats import student, variance_of_mean
@@ -25,9 +26,6 @@ from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, Trace
 from traceview.trace.strategy.roles import machine_of
 from traceview.xplane.planes import ActivityClass
-
-if TYPE_CHECKING:
-    from traceview.analysis.measures.context import Context
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
 

@@ -8,14 +8,15 @@ single copies therefore add up exactly to that of their direction.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec.structs import asdict
 
-from traceview.analysis.facts.activity import DeviceActivity
-from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
+from traceview.analysis.facts.selection import rows_in, step_bounds
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, unique_ids
 from traceview.base.intervals import Int64Array
@@ -29,22 +30,19 @@ from traceview.base.record import (
     Record,
     Share,
     ThreadName,
+    Words,
     one_of,
 )
 from traceview.base.stats import median_ps
-from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_MS, PS_PER_S
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.copies import Copies, copies_of
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.trace.windows import Window
 from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass, HostMemory
-
-if TYPE_CHECKING:
-    from traceview.analysis.measures.context import Context
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 SMALL_BYTES: Final = 64 * 1024
 """Copies below this are small: they take latency rather than bandwidth."""
@@ -66,15 +64,11 @@ TOP_SOURCES: Final = 10
 """Sources of copies per device in a report."""
 
 
-class Direction(Record, frozen=True):
+class Direction(ActivityTime, frozen=True):
     """The copies of one device in one direction that overlap the window.
 
     Attributes:
-        bytes: Bytes of the copies whose size is recorded; null where there are copies and none is.
-        count: Copies.
-        busy_ps: Time in which such a copy ran, picoseconds.
-        exposed_ps: Time in which such a copy ran and nothing before it in the order of device_time, picoseconds.
-        exposed_ps_per_step: The same per step, mean over the used steps, rounded down, picoseconds; null without any.
+        exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null without any.
         exposed_ratio: Exposed share of the used steps; without steps, of the window.
         bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
         pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
@@ -84,30 +78,12 @@ class Direction(Record, frozen=True):
             any.
     """
 
-    bytes: Count | None
-    count: Count
-    busy_ps: Picoseconds
-    exposed_ps: Picoseconds
     exposed_ps_per_step: Picoseconds | None
     exposed_ratio: Share | None
     bytes_per_second: Count | None
     pageable_bytes: Count | None
     small_count: Count | None
     small_count_per_step: Count | None
-
-
-class Directions(Record, frozen=True):
-    """The copies of one device by direction.
-
-    Attributes:
-        h2d: Host to device.
-        d2h: Device to host.
-        d2d: Device to device, also to another GPU.
-    """
-
-    h2d: Direction
-    d2h: Direction
-    d2d: Direction
 
 
 class CopySource(Record, frozen=True):
@@ -140,13 +116,13 @@ class DeviceTransfers(OfDevice, frozen=True):
     """The copies of one GPU.
 
     Attributes:
-        directions: Numbers by direction.
+        directions: Its copies by direction: h2d, d2h, and d2d, which are also those to another GPU.
         link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
             a sidecar, and where the links of the GPUs of the host differ.
         top_sources: What issued the copies, the longest exposed first.
     """
 
-    directions: Directions
+    directions: dict[Words, Direction]
     link_bytes_per_second: Count | None
     top_sources: tuple[CopySource, ...]
 
@@ -161,14 +137,6 @@ class Transfers(Record, frozen=True):
     devices: tuple[DeviceTransfers, ...]
 
 
-class _Span(Struct, frozen=True, eq=False):
-    """The window of a device, and start and end of the used steps of its host."""
-
-    window: Window
-    start: Int64Array
-    end: Int64Array
-
-
 def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers | Skipped:
     """The copies of each GPU in its window, with `top` sources of each."""
     trace, selection = context.trace, context.selection
@@ -177,28 +145,38 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
     ]
     if not gpus:
         return Skipped("not applicable: there is no GPU")
-    recorded = trace.hosts_with_device_events
-    spans = {
-        index: _Span(window, *step_bounds(selection.used_of(window.host)))
-        for index in gpus
-        if trace.device_list[index].host in recorded
-        and (window := selection.window_of_device(trace, index)) is not None
-    }
-    if not spans:
+    recorded = [index for index in gpus if index in context.ledger.devices]
+    if not recorded:
         return Skipped("no GPU recorded an event")
-    copies = _inside(trace, copies_of(trace), spans)
-    exposed = _exposed(context.ledger, copies)
+    copies, ledger = copies_of(trace), context.ledger
+    exposed = _exposed(ledger, copies)
+    in_steps = {
+        way: ledger.by_device((ledger.columns.activity == CLASS_KEYS.index(way)) & ledger.counts)
+        for way in COPIES
+    }
     rows = []
-    for index, span in spans.items():
-        of_device = _of_device(trace, copies, index)
+    for index in recorded:
+        window = selection.windows[trace.device_list[index].host]
+        steps = step_bounds(selection.used_of(window.host))
+        of_device = _in_window(trace, copies, index, window)
         own = _subset(copies, of_device)
-        sources = _sources(trace, index, own, exposed[of_device])
+        class_ = trace.device_columns.class_[own.row]
         rows.append(
             DeviceTransfers(
                 *trace.identity(index),
-                directions=_directions(context, index, span, own.row),
-                link_bytes_per_second=_link(trace, span.window.host),
-                top_sources=tuple(sources[:top]),
+                directions={
+                    way: _direction(
+                        context,
+                        index,
+                        steps,
+                        own.row[class_ == CLASS_KEYS.index(way)],
+                        context.once(in_windows)[index].activity[way],
+                        in_steps[way][index],
+                    )
+                    for way in COPIES
+                },
+                link_bytes_per_second=_link(trace, window.host),
+                top_sources=tuple(_sources(trace, index, own, exposed[of_device])[:top]),
             )
         )
     return Transfers(tuple(rows))
@@ -208,29 +186,17 @@ def _exposed(ledger: Ledger, copies: Copies) -> Int64Array:
     """The exposed time of each copy in its window, without that of earlier copies of its direction."""
     columns = ledger.columns
     is_copy = (columns.activity >= ActivityClass.H2D) & (columns.activity <= ActivityClass.D2D)
-    event = columns.event[is_copy].astype(np.int64)
-    place = np.minimum(np.searchsorted(copies.row, event), max(copies.row.size - 1, 0))
-    known = copies.row[place] == event if copies.row.size else np.zeros(event.size, np.bool_)
-    durations = columns.duration_ps[is_copy]
-    result: Int64Array = SWEEPS.totals(place[known], durations[known], copies.row.size)
-    return result
+    number = np.searchsorted(copies.row, columns.event[is_copy])
+    return totals(number, columns.duration_ps[is_copy], copies.row.size)
 
 
-def _inside(trace: Trace, copies: Copies, spans: dict[int, _Span]) -> Copies:
-    """The copies that overlap the window of their device."""
-    columns = trace.device_columns
-    start, end = columns.start_ps[copies.row], columns.end_ps[copies.row]
-    kept = [np.empty(0, dtype=np.int64)]
-    for index, span in spans.items():
-        own = _of_device(trace, copies, index)
-        kept.append(own[rows_in(start[own], end[own], span.window)])
-    return _subset(copies, np.sort(np.concatenate(kept)))
-
-
-def _of_device(trace: Trace, copies: Copies, device: int) -> Int64Array:
-    """The numbers of the copies of a device; they are in the order of device events."""
-    own = trace.device_columns.rows_of(device)
-    return np.arange(*np.searchsorted(copies.row, (own.start, own.stop)).tolist())
+def _in_window(trace: Trace, copies: Copies, device: int, window: Window) -> Int64Array:
+    """The numbers of the copies of a device that overlap its window; copies are in the order of device events."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
+    rows = copies.row[first:last]
+    inside: Int64Array = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + first
+    return inside
 
 
 def _subset(copies: Copies, index: Int64Array) -> Copies:
@@ -240,39 +206,28 @@ def _subset(copies: Copies, index: Int64Array) -> Copies:
 # Directions
 
 
-def _directions(context: Context, device: int, span: _Span, rows: Int64Array) -> Directions:
-    class_ = context.trace.device_columns.class_[rows]
-    ways = (ActivityClass.H2D, ActivityClass.D2H, ActivityClass.D2D)
-    return Directions(
-        *(_direction(context, device, span, rows[class_ == way], way) for way in ways)
-    )
-
-
 def _direction(
-    context: Context, device: int, span: _Span, rows: Int64Array, class_: ActivityClass
+    context: Context,
+    device: int,
+    steps: tuple[Int64Array, Int64Array],
+    rows: Int64Array,
+    activity: ActivityTime,
+    in_steps_ps: int,
 ) -> Direction:
-    columns, ledger, window = context.trace.device_columns, context.ledger, span.window
+    """`steps`: start and end of the used steps. `rows`: the copies in the window. `in_steps_ps`: exposed in used steps."""
+    columns, ledger = context.trace.device_columns, context.ledger
     size = columns.bytes[rows]
-    known = size[size != UNKNOWN_BYTES]
-    is_recorded = bool(known.size) or not rows.size
-    total = int(known.sum()) if is_recorded else None
-    activity: DeviceActivity = context.activities[device]
-    busy = covered_ps(activity.by_class[class_], window)
-    own = ledger.columns.chosen(ledger.rows_of(device))
-    is_exposed = own.activity == class_
-    in_steps = int(own.duration_ps[is_exposed & ledger.counts[ledger.rows_of(device)]].sum())
-    step_count = ledger.steps_of_device.get(device, 0)
-    gpu_ps = ledger.gpu_ps_by_device.get(device, 0)
+    step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
     small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
-    small_in_step = np.searchsorted(small, span.end) - np.searchsorted(small, span.start)
+    small_in_step = np.subtract(*(np.searchsorted(small, times) for times in reversed(steps)))
+    is_recorded = activity.bytes is not None
     return Direction(
-        bytes=total,
-        count=int(rows.size),
-        busy_ps=busy,
-        exposed_ps=int(own.duration_ps[is_exposed].sum()),
-        exposed_ps_per_step=in_steps // step_count if step_count else None,
-        exposed_ratio=in_steps / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(int(known.sum()), busy) if known.size == rows.size else None,
+        **asdict(activity),
+        exposed_ps_per_step=in_steps_ps // step_count if step_count else None,
+        exposed_ratio=in_steps_ps / gpu_ps if gpu_ps else None,
+        bytes_per_second=None
+        if (size == UNKNOWN_BYTES).any()
+        else _rate(int(size.sum()), activity.busy_ps),
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,

@@ -50,14 +50,11 @@ class DeviceLaunches(OfDevice, frozen=True):
         kernel_count: Kernels.
         kernels_per_step: Kernels that start in a step, median over the used ones; null without any.
         kernel_median_ps: Median duration of the kernels, picoseconds; null without any.
-        unlinked_count: Kernels whose launch is not recorded.
         call_count: Calls that launched them; one may start several kernels.
         call_median_ps: Median duration of the calls, picoseconds; null without any.
         delay_p50_ps: Median time from the start of a call to the start of its first kernel, picoseconds, with
-            the wait in the queue of the stream; null without any.
+            the wait in the queue of the stream; 0 where it seems to start before, as clocks differ; null without any.
         delay_p95_ps: 95th percentile of that by nearest rank, picoseconds; null without any.
-        negative_delay_count: Calls whose first kernel seems to start before them, as clocks differ; their delay
-            counts as 0.
         short_kernel_ratio: Share of the calls whose kernels together ran shorter than the call; null without
             any.
         blocked_call_count: Calls that took more than 100 µs.
@@ -76,12 +73,10 @@ class DeviceLaunches(OfDevice, frozen=True):
     kernel_count: Count
     kernels_per_step: Count | None
     kernel_median_ps: Picoseconds | None
-    unlinked_count: Count
     call_count: Count
     call_median_ps: Picoseconds | None
     delay_p50_ps: Picoseconds | None
     delay_p95_ps: Picoseconds | None
-    negative_delay_count: Count
     short_kernel_ratio: Share | None
     blocked_call_count: Count
     thread_mode: Annotated[str, one_of("gpu_private", "gpu_shared", "global")] | None
@@ -110,10 +105,9 @@ class Launches(Record, frozen=True):
 
 
 class _Calls(Struct, frozen=True, eq=False):
-    """Launch calls of one device: host row of each, and number, first start and total duration of its kernels."""
+    """Launch calls of one device: host row of each, and first start and total duration of its kernels."""
 
     row: Int64Array
-    kernel_count: Int64Array
     first_start_ps: Int64Array
     total_ps: Int64Array
 
@@ -137,7 +131,7 @@ def _row(
     trace, events, host = context.trace, context.trace.device_columns, context.trace.host_columns
     opaque, kernels = rows[events.opaque[rows]], rows[~events.opaque[rows]]
     calls = _calls(trace, kernels)
-    delay = calls.first_start_ps - host.start_ps[calls.row]
+    delay = np.maximum(calls.first_start_ps - host.start_ps[calls.row], 0)
     lasted = host.duration_ps[calls.row]
     is_shorter = calls.total_ps < lasted
     steps = context.selection.used_of(window.host)
@@ -155,12 +149,10 @@ def _row(
         kernel_count=int(kernels.size),
         kernels_per_step=median_ps(last - first),
         kernel_median_ps=median_ps(events.duration_ps[kernels]),
-        unlinked_count=int(kernels.size - calls.kernel_count.sum()),
         call_count=int(calls.row.size),
         call_median_ps=median_ps(lasted),
-        delay_p50_ps=median_ps(np.maximum(delay, 0)),
-        delay_p95_ps=p95_ps(np.maximum(delay, 0)),
-        negative_delay_count=int((delay < 0).sum()),
+        delay_p50_ps=median_ps(delay),
+        delay_p95_ps=p95_ps(delay),
         short_kernel_ratio=float(is_shorter.mean()) if is_shorter.size else None,
         blocked_call_count=int((lasted > BLOCKED_CALL_PS).sum()),
         thread_mode=_mode(trace, dict(zip(threads.tolist(), map(len, of_thread), strict=True))),
@@ -188,7 +180,7 @@ def _calls(trace: Trace, kernels: Int64Array) -> _Calls:
     # In order of start: written from last to first, the start of the first kernel of a call remains.
     first[place[::-1]] = events.start_ps[linked][::-1]
     total = SWEEPS.totals(place, events.duration_ps[linked], row.size)
-    return _Calls(row, np.bincount(place, minlength=row.size), first, total)
+    return _Calls(row, first, total)
 
 
 def _graph_count(trace: Trace, calls: Int64Array) -> int:

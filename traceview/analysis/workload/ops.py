@@ -115,13 +115,11 @@ class TopOps(Record, frozen=True):
     Attributes:
         rows: The top rows of each device, longest total first.
         row_count: Rows of the whole table.
-        left_out_count: Rows of the whole table that are not here.
         types: The top types of ops of each device, longest total first; ops whose type was not recorded are in none.
     """
 
     rows: tuple[OpRow, ...]
     row_count: Count
-    left_out_count: Count
     types: tuple[OpTypeRow, ...] = ()
 
 
@@ -148,7 +146,7 @@ def compute(context: Context) -> TopOps | Skipped:
     rank = np.arange(row_count) - np.searchsorted(groups.device, groups.device)
     chosen = np.flatnonzero(rank < (row_count if top is None else top)).tolist()
     rows = tuple(convert(row, OpRow) for row in event_tables.ops(trace, groups).at(chosen).rows())
-    return TopOps(rows, row_count, row_count - len(rows), _types(trace, groups, top))
+    return TopOps(rows, row_count, _types(trace, groups, top))
 
 
 def _types(trace: Trace, groups: OpTable, top: int | None) -> tuple[OpTypeRow, ...]:

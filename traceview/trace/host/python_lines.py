@@ -51,6 +51,8 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+OFF_CORE_PS: Final = 10 * PS_PER_MS
+"""A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _EXPLAINS_RATIO: Final = 0.5
 """Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
 _HASH_SEED: Final = 0xC70F6907
@@ -334,8 +336,8 @@ class PythonLines:
     def _load(self) -> npt.NDArray[np.float64]:
         """The part of a core that the thread of each sample used in all its time with this stack; NaN where unknown.
 
-        Between two samples with the same stack it was there. Where there are no two, the time since another stack has to do,
-        of which part was spent there.
+        Between two samples with the same stack it was there. Where there is little such time, that since another stack has
+        to do, of which part was spent there.
         """
         samples, (before, after) = self._samples, self._successive
         stays = np.zeros(samples.count, dtype=np.bool_)
@@ -344,12 +346,12 @@ class PythonLines:
         is_known = (self._used_ps >= 0) & (self._passed_ps > 0)
         count = int(group.max(initial=-1)) + 1
         ratio = np.full(count, np.nan)
-        for chosen in (is_known, is_known & stays):
+        for chosen, least_ps in ((is_known, 0), (is_known & stays, OFF_CORE_PS)):
             used, passed = (
                 np.bincount(group[chosen], ps[chosen].astype(np.float64), count)
                 for ps in (self._used_ps, self._passed_ps)
             )
-            np.divide(used, passed, out=ratio, where=passed > 0)
+            np.divide(used, passed, out=ratio, where=passed > least_ps)
         load: npt.NDArray[np.float64] = ratio[group]
         return load
 
