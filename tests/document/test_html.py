@@ -293,7 +293,7 @@ def test_what_was_merged_is_stated() -> None:
         "Slices shorter than 20.0 ms are merged with their neighbours: "
         "13 slices show 24 events; times stay exact."
     )
-    assert merged_sentence(Lanes((), (), 3, 160, ())) == "3 more devices are not drawn."
+    assert merged_sentence(Lanes((), (), 3, ())) == "3 more devices are not drawn."
 
 
 def test_devices_that_are_no_outliers_are_listed_on_request() -> None:
