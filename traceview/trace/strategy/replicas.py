@@ -329,8 +329,8 @@ def find_xla_devices(
     for own in _of_devices(device):
         end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
     found = columns_of_ops(columns, rows, device, end_ps, is_collective)
-    own = found.launch.astype(np.int64, copy=False)
-    module, program = (columns.stat(key).at(own, NONE) for key in ("hlo_module", "program_id"))
+    calls = found.launch.astype(np.int64, copy=False)
+    module, program = (columns.stat(key).at(calls, NONE) for key in ("hlo_module", "program_id"))
     run = instructions.of(found.name, module.astype(np.int32), program)
     found = replace(found, instruction=run)
     devices = (Device(0, f"CPU:{number}", "replica", number, CPU, {}) for number in known.tolist())
