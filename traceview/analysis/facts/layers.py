@@ -54,13 +54,25 @@ def label_places(trace: Recording) -> LabelPlaces:
     phase[is_told] = [
         phase_of(text.encode()) for text, told in zip(texts, is_told, strict=True) if told
     ]
-    scopes = _Scopes(texts)
+    # Replicas and kernels share ops.
+    op_of = {text: _Op(*split_op(text), phase_of(text.encode())) for text in dict.fromkeys(texts)}
+    ops = list(dict.fromkeys(op_of.values()))
+    scopes = _Scopes(ops)
+    scopes_of = {op: scopes.of(op) for op in ops}
     number_of: dict[Place, int] = {}
     place = np.empty(rows.size, dtype=np.int32)
     for label, (text, instruction) in enumerate(zip(texts, instructions, strict=True)):
-        made = Place(scopes.of(text), instruction.line if instruction else "")
+        made = Place(scopes_of[op_of[text]], instruction.line if instruction else "")
         place[label] = number_of.setdefault(made, len(number_of))
     return LabelPlaces(tuple(number_of), place, phase)
+
+
+class _Op(NamedTuple):
+    """The name of an op without its replica part, its type, and the phase that both show."""
+
+    name: str
+    type_: str | None
+    phase: Phase
 
 
 def _text(instruction: Instruction | None, op: str) -> str:
@@ -118,48 +130,42 @@ _OF_TYPE: Final = re.compile(
 class _Scopes:
     """Tells scopes from ops by all the names of a trace."""
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, ops: Sequence[_Op]) -> None:
+        self._types = {part for op in ops for part in (op.type_, *_OF_TYPE.split(op.type_ or ""))}
         self._ops: set[tuple[str, ...]] = set()
-        self._types: set[str] = set()
         self._forward: set[tuple[str, ...]] = set()
-        forward = []
-        for text in dict.fromkeys(texts):
-            name, type_ = split_op(text)
-            if not type_:
-                continue
-            self._types |= {type_, *_OF_TYPE.split(type_)}
-            if phase_of(text.encode()) is not Phase.BACKWARD:
-                forward.append(text)
-                parts = tuple(_parts(name))
-                self._ops.add(parts)
-                if type_ == "ReadVariableOp":
-                    # An op reads a variable inside of its own scope.
-                    self._ops.add(parts[:-1])
+        forward = [op for op in ops if op.type_ and op.phase is not Phase.BACKWARD]
+        for op in forward:
+            parts = tuple(_parts(op.name))
+            self._ops.add(parts)
+            if op.type_ == "ReadVariableOp":
+                # An op reads a variable inside of its own scope.
+                self._ops.add(parts[:-1])
         for scopes in set(map(self.of, forward)):
             self._forward.update(scopes[:depth] for depth in range(1, len(scopes) + 1))
 
-    def of(self, text: str) -> tuple[str, ...]:
+    def of(self, op: _Op) -> tuple[str, ...]:
         """The scopes of an op; none where its name shows none."""
-        name, type_ = split_op(text)
-        if not type_:
-            return tuple(_scopes_of_jax(text)) if _TRANSFORMATION.search(text) else ()
-        *scopes, _ = _parts(name)
-        phase = phase_of(text.encode())
-        is_optimizer = phase is Phase.OPTIMIZER
-        for place, scope in enumerate(scopes):
-            variable = _UPDATE_OF.sub("", scope)
-            if is_optimizer and variable != scope and place + 1 < len(scopes):
-                # `adam/update_dense/kernel/Mul`: the last scope is the name of the variable.
-                return (variable, *scopes[place + 1 : -1])
-        while scopes and (self._is_op(scopes) or (is_optimizer and _UPDATE.fullmatch(scopes[-1]))):
+        if not op.type_:
+            return tuple(_scopes_of_jax(op.name)) if _TRANSFORMATION.search(op.name) else ()
+        *scopes, _ = _parts(op.name)
+        if op.phase is Phase.OPTIMIZER:
+            for place, scope in enumerate(scopes[:-1]):
+                variable = _UPDATE_OF.sub("", scope)
+                if variable != scope:
+                    # `adam/update_dense/kernel/Mul`: the last scope is the name of the variable.
+                    return (variable, *scopes[place + 1 : -1])
+        while scopes and (self._is_op(scopes) or self._is_update(op, scopes[-1])):
             scopes.pop()
-        if phase is Phase.BACKWARD:
+        layer = tuple(scopes)
+        if op.phase is Phase.BACKWARD:
             # A gradient is in the scope of its op, which may have become a part of another.
-            layer = list(scopes)
-            while layer and layer[-1][:1].isupper() and tuple(layer) not in self._forward:
-                layer.pop()
-            return tuple(layer) if tuple(layer) in self._forward else tuple(scopes)
-        return tuple(scopes)
+            while layer and layer[-1][:1].isupper() and layer not in self._forward:
+                layer = layer[:-1]
+        return layer if layer in self._forward else tuple(scopes)
+
+    def _is_update(self, op: _Op, scope: str) -> bool:
+        return op.phase is Phase.OPTIMIZER and _UPDATE.fullmatch(scope) is not None
 
     def _is_op(self, scopes: list[str]) -> bool:
         *around, last = scopes
