@@ -32,6 +32,7 @@ SORTS = {
     "steps": "duration",
     "devices": "busy",
     "ops": "count",
+    "layers": "own",
     "input": "self",
     "copies": "bytes",
     "collectives": "wait",
@@ -47,6 +48,7 @@ WITH_ROWS = {
     "steps": "input_and_callbacks",
     "devices": "two_of_eight",
     "ops": "B",
+    "layers": "B",
     "input": "slow_map",
     "copies": "cpu_op_between",
     "collectives": "late_by_turns",
@@ -202,9 +204,9 @@ def test_of_very_many_devices_a_terminal_shows_the_outliers(
 @pytest.mark.parametrize(
     ("table", "option", "others"),
     [
-        ("input", ("--device", "0"), "gaps, steps, devices, ops, copies, collectives"),
+        ("input", ("--device", "0"), "gaps, steps, devices, ops, layers, copies, collectives"),
         ("steps", ("--state", "input"), "gaps, ops, copies, findings"),
-        ("devices", ("--min", "1us"), "gaps, steps, ops, input, copies, collectives"),
+        ("devices", ("--min", "1us"), "gaps, steps, ops, layers, input, copies, collectives"),
         ("runs", ("--steps", "1:2"), ", ".join(TABLES)),
         ("hang", ("--sort", "pid"), ", ".join((*TABLES, "runs"))),
     ],

@@ -42,6 +42,18 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         """
         return build.ledger_of(self, window=window, steps=steps)
 
+    def layers(
+        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
+    ) -> pd.DataFrame:
+        """One row per device and layer of the model, with the layers inside of it, and per line of Python in a layer.
+
+        Columns are `device` and the fields of `traceview.analysis.workload.layers.LayerTime`: `layer`, `source_line`
+        (text, missing where no name shows it); `gpu_time_ratio` (float64); `compute_ps_per_step`, `own_ps_per_step`,
+        `forward_ps_per_step`, `backward_ps_per_step`, `optimizer_ps_per_step`, `other_ps_per_step` (int64). The own times of a
+        device sum to its compute. No row where no name shows a layer. `window`, `steps`: as for `analyze`.
+        """
+        return _frame_of(build.layers_of(self, window=window, steps=steps))
+
     @cached_property
     def devices(self) -> pd.DataFrame:
         """One row per device, also of those that did nothing.

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS
+from scripts.cuda_trace import MS, U64, Ref
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
+from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
 from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 
@@ -78,6 +79,47 @@ def test_kernels_in_float64_show_it_by_name(tmp_path: Path) -> None:
     float64 = finding(traceview.analyze(tmp_path), "float64-compute")
     assert float64 is not None
     assert float64.title.startswith("GPU:0 computes 8.00 of 50.0 ms (16%) in float64")
+
+
+def of_program(folder: Path) -> Report:
+    """Four steps of 50 ms of JAX: 4 ms of a product in float64, 3 ms of one of constants, and 8 ms of another.
+
+    Their kernels and, in another program each, their instructions have one name.
+    """
+    trace, programs = new_trace(), {}
+    for number, (operand, element, line) in enumerate(
+        [("parameter", F64, 7), ("constant", F32, 3), ("parameter", F32, 9)]
+    ):
+        module = ModuleWriter()
+        read = module.add("a", operand)
+        module.add(
+            "dot", "dot", read, scope="jit(f)/dense/dot", line=("model.py", line), element=element
+        )
+        programs[f"jit_f({number})"] = module
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 1, 1.5)
+        at = 10.0
+        for number, length in enumerate((4, 3, 8)):
+            stats = {"hlo_op": Ref("dot"), "hlo_module": Ref("jit_f"), "program_id": U64(number)}
+            step.kernel(0, at, at + length, name="fusion", op="XlaModule:", stats=stats)
+            at += length
+    add_programs(trace.write(folder), programs)
+    return traceview.analyze(folder)
+
+
+def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
+    report = of_program(tmp_path)
+    assert report.results.compute is not None
+    (row,) = report.results.compute.devices
+    assert (row.float64_ps_per_step, row.constant_ps_per_step) == (4 * MS, 3 * MS)
+    float64, constant = finding(report, "float64-compute"), finding(report, "constant-compute")
+    assert float64 is not None
+    assert constant is not None
+    assert float64.title == "GPU:0 computes 4.00 of 50.0 ms (8.0%) in float64, model.py:7"
+    assert float64.action.startswith("Leave jax_enable_x64 off")
+    assert constant.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on recomputing constants")
+    assert "model.py:3" in constant.title
+    assert "tf." not in constant.action + constant.advice
 
 
 @pytest.mark.parametrize(

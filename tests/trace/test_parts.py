@@ -19,7 +19,7 @@ from scripts.shapes import write_hosts
 from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace.model import Trace
+from traceview.trace.model import NONE, Trace
 from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
 from traceview.xplane.planes import TEXT_STATS
@@ -143,8 +143,10 @@ def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:
     index = [entry.name for entry in trace.hosts].index(host)
     device, events = trace.device_columns, trace.host_columns
     rows = trace.device_rows(index)
-    for key in ("name", "op", "module"):
+    for key in ("name", "op"):
         yield key, [names.text(name) for name in getattr(device, key)[rows].tolist()]
+    numbers = device.instruction[rows].tolist()
+    yield "instruction", [None if place == NONE else trace.instructions[place] for place in numbers]
     span = events.rows_of_host(index)
     yield "host name", [names.text(name) for name in events.name[span].tolist()]
     for key in sorted(TEXT_STATS):

@@ -341,12 +341,36 @@ def test_an_event_too_far_away_is_damage_at_its_place(
     assert table_of(space, space.planes[0]).count == 3
 
 
-def test_compiled_programs_are_passed_over(tmp_path: Path) -> None:
+def with_program(proto: bytes) -> Any:
+    """A message with one compiled program; what it holds beside the stat is of no plane with events."""
     message = spaces.small_space()
-    programs = spaces.add_plane(message, b"/host:metadata", (b"jit_step",), (b"Hlo Proto",))
-    programs.event_metadata[1].stats.add(metadata_id=1, bytes_value=b"\xff" * 1000)
-    plane = read(tmp_path, message).planes[-1]
+    programs = spaces.add_plane(message, b"/host:metadata", (b"jit_step(5)",), (b"Hlo Proto",))
+    programs.event_metadata[1].stats.add(metadata_id=1, bytes_value=proto)
+    return message
+
+
+def test_compiled_programs_are_set_apart(tmp_path: Path) -> None:
+    module = b"m" * 1000
+    path = stored(tmp_path, with_program(wire.content(3, b"b" * 50) + wire.content(1, module)))
+    space = read_file(path)
+    plane = space.planes[-1]
     assert (plane.kind, plane.event_metadata) == (PlaneKind.METADATA, {})
+    (program,) = space.programs
+    assert (program.name, program.data) == (b"jit_step(5)", module)
+    assert program.offset == path.read_bytes().index(module)
+
+
+def test_a_program_that_is_none_is_damage_at_its_place(tmp_path: Path) -> None:
+    path = stored(tmp_path, with_program(b"\xff" * 1000))
+    with pytest.raises(TraceFormatError, match="damaged program") as caught:
+        read_file(path)
+    begin = path.read_bytes().index(b"\xff" * 1000)
+    assert caught.value.offset is not None
+    assert begin <= caught.value.offset <= begin + 1000
+    space = read_file(path, salvage=True)
+    assert [fault.offset for fault in space.faults] == [caught.value.offset]
+    assert not space.programs
+    assert table_of(space, space.planes[0]).count == 4
 
 
 def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:

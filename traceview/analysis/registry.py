@@ -41,6 +41,8 @@ from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
 from traceview.analysis.workload.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.workload.launches import Launches
+from traceview.analysis.workload.layers import ANALYSIS as LAYERS
+from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.ops import ANALYSIS as OPS
 from traceview.analysis.workload.ops import TopOps
 from traceview.analysis.workload.precision import ANALYSIS as PRECISION
@@ -67,6 +69,7 @@ class Results(Record, frozen=True):
         gradients: Which devices computed gradients.
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
+        layers: Which layers of the model take the compute, by phase of the step and line of Python.
         ops: The ops and kernels that take most time.
         op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
         compute: What devices compute: types of ops, what is in float64 or the same in every step, and how much goes to
@@ -91,6 +94,7 @@ class Results(Record, frozen=True):
     gradients: Annotated[Gradients | None, GRADIENTS] = None
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
+    layers: Annotated[Layers | None, LAYERS] = None
     ops: Annotated[TopOps | None, OPS] = None
     op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     compute: Annotated[Compute | None, COMPUTE] = None

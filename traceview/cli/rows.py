@@ -21,6 +21,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
+from traceview.analysis.workload import layers
 from traceview.analysis.workload.ops import op_rows_section, table_in_window
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
@@ -198,6 +199,20 @@ def _ops(request: Request) -> Answer:
     )
 
 
+def _layers(request: Request) -> Rows:
+    """Each layer of each device with those inside of it, and the lines of Python in it."""
+    context, result = request.context, request.context.result(layers.ANALYSIS)
+    rows = layers.layer_table(context)
+    if isinstance(result, Skipped):
+        return Rows(rows, rows.count, result.reason)
+
+    def sections(_: Table) -> Iterator[doc.Section | None]:
+        yield layers.section(request.view, result)
+
+    is_whole = not (request.choice.is_made or request.has_chosen)
+    return Rows(rows, rows.count, sections=sections if is_whole else None)
+
+
 def _stages(result: input_topic.Input | None) -> Table:
     """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
     return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
@@ -291,6 +306,7 @@ _ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "steps": _steps,
     "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
     "ops": _ops,
+    "layers": _layers,
     "input": _OfTopic(
         input_topic.ANALYSIS,
         _stages,

@@ -60,6 +60,13 @@ TABLES: Final = {
         within="device",
         top=50,
     ),
+    "layers": TableKind(
+        "which layers and lines take the compute",
+        length="compute_ps_per_step",
+        sort="compute_ps_per_step",
+        within="device",
+        top=50,
+    ),
     "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
     "copies": TableKind(
         "what issues copies between host and GPUs",

@@ -21,6 +21,7 @@ from traceview.analysis.rules.consequences import (
     with_jax_advice,
 )
 from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.analysis.workload.layers import layer_table
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
@@ -34,6 +35,7 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import by_rank, verdict_of
+from traceview.trace.device.table import Table
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -134,7 +136,18 @@ def ledger_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
 ) -> Ledger:
     """The ledger of a trace; raises `UsageError` as `analyze` does."""
-    return Context(trace, select(trace, window, _step_range(steps))).ledger
+    return _context(trace, window, steps).ledger
+
+
+def layers_of(
+    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
+) -> Table:
+    """The layers of each device; raises `UsageError` as `analyze` does."""
+    return layer_table(_context(trace, window, steps))
+
+
+def _context(trace: Trace, window: WindowKind, steps: StepRange | slice | range | None) -> Context:
+    return Context(trace, select(trace, window, _step_range(steps)))
 
 
 _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", "compute"))

@@ -233,6 +233,7 @@ _TABLES: Final = {
     "transfers": "copies",
     "collectives": "collectives",
     "balance": "balance",
+    "layers": "layers",
     "ops": "ops",
 }
 """By section the table of `traceview show` that has all of it; a folder of reports has every section."""

@@ -36,6 +36,7 @@ from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
+from traceview.xplane.space import Instruction
 
 T = TypeVar("T")
 
@@ -338,8 +339,8 @@ class _EventColumns(Struct, frozen=True, eq=False, dict=True):
 class DeviceColumns(_EventColumns, frozen=True, eq=False):
     """Device activity: one row per event that counts as activity, by device and start, of several the longest first.
 
-    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `module` (of XLA: the
-    empty name where XLA recorded none, `NONE` for events that are not of XLA), `shape` (text, of the inputs of the op, `NONE`
+    int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
+    among the instructions of the recording, `NONE` for events that are not of XLA), `shape` (text, of the inputs of the op, `NONE`
     where not recorded); int64 `start_ps`, `duration_ps`, `bytes`;
     int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
@@ -352,7 +353,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     duration_ps: Int64Array
     name: Int32Array
     op: Int32Array
-    module: Int32Array
+    instruction: Int32Array
     shape: Int32Array
     class_: npt.NDArray[np.uint8]
     correlation_id: SmallIntArray
@@ -521,7 +522,8 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns.
+    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `instructions`: those of XLA programs
+    that events ran.
     """
 
     hosts: tuple[Host, ...]
@@ -533,6 +535,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
+    instructions: tuple[Instruction, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""

@@ -44,61 +44,79 @@ _BAD_NUMBER, _PAST_END, _BAD_FIELD = 1, 2, 3
 _VARINT, _FIXED64, _CONTENT, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZE = {_FIXED64: 8, _FIXED32: 4}
 
-# number, wire type, offset of the tag, begin and end of the payload, value of a varint
-_Field = tuple[int, int, int, int, int, int]
+
+class Field(NamedTuple):
+    """A field of a message: `tag`, offset of its tag; `begin`, `end` of its payload; `value` of a varint."""
+
+    number: int
+    wire_type: int
+    tag: int
+    begin: int
+    end: int
+    value: int
 
 
-class _DamageError(Exception):
-    def __init__(self, offset: int, code: int) -> None:
-        super().__init__(offset, code)
-        self.fault = Fault(offset, FAULT_REASONS[code])
+class DamageError(Exception):
+    """Bytes that are no message; `fault` says where and why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+    def moved(self, offset: int) -> DamageError:
+        """The same, of bytes that begin at `offset` of the file."""
+        return DamageError(Fault(self.fault.offset + offset, self.fault.reason))
+
+
+def _damage(offset: int, code: int) -> DamageError:
+    return DamageError(Fault(offset, FAULT_REASONS[code]))
 
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _read_varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
+    """The number at `data[at:end]`, and where it ends."""
     if at < end and data[at] < 0x80:
         return data[at], at + 1
     result = 0
     for shift in range(0, 70, 7):
         if at >= end:
-            raise _DamageError(at, _BAD_NUMBER)
+            raise _damage(at, _BAD_NUMBER)
         byte = data[at]
         at += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
             return result & _MASK, at
-    raise _DamageError(at, _BAD_NUMBER)
+    raise _damage(at, _BAD_NUMBER)
 
 
-def _read_field(data: Buffer, start: int, end: int) -> _Field:
-    tag, at = _read_varint(data, start, end)
+def _read_field(data: Buffer, start: int, end: int) -> Field:
+    tag, at = read_varint(data, start, end)
     number, wire_type = tag >> 3, tag & 7
     if not 0 < number <= _MAX_FIELD_NUMBER:
-        raise _DamageError(at, _BAD_FIELD)
+        raise _damage(at, _BAD_FIELD)
     if wire_type == _VARINT:
-        value, after = _read_varint(data, at, end)
-        return number, wire_type, start, at, after, value
+        value, after = read_varint(data, at, end)
+        return Field(number, wire_type, start, at, after, value)
     if wire_type == _CONTENT:
-        size, at = _read_varint(data, at, end)
+        size, at = read_varint(data, at, end)
     elif wire_type in _FIXED_SIZE:
         size = _FIXED_SIZE[wire_type]
     else:
-        raise _DamageError(at, _BAD_FIELD)
+        raise _damage(at, _BAD_FIELD)
     if size > end - at:
-        raise _DamageError(at, _PAST_END)
-    return number, wire_type, start, at, at + size, 0
+        raise _damage(at, _PAST_END)
+    return Field(number, wire_type, start, at, at + size, 0)
 
 
-def _fields(data: Buffer, at: int, end: int) -> list[_Field]:
-    fields = []
+def read_fields(data: Buffer, at: int, end: int) -> Iterator[Field]:
+    """The fields of the message at `data[at:end]`, one by one; raises `DamageError` where they stop being any."""
     while at < end:
         field = _read_field(data, at, end)
-        fields.append(field)
-        at = field[4]
-    return fields
+        yield field
+        at = field.end
 
 
 def scan_fields(data: Buffer, begin: int, end: int, most: int | None = None) -> Fields:
@@ -110,7 +128,7 @@ def scan_fields(data: Buffer, begin: int, end: int, most: int | None = None) -> 
     while at < end and len(rows) != most:
         try:
             field = _read_field(data, at, end)
-        except _DamageError as stop:
+        except DamageError as stop:
             fault = Fault(at, stop.fault.reason)
             break
         rows.append(field[:5])
@@ -127,7 +145,7 @@ def _check_bounds(data: Buffer, begin: int, end: int) -> None:
 def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
     """Stat id, kind and value of the XStat at `data[begin:end]`; the value is encoded as in `LineColumns`."""
     stat_id, kind, value = 0, ValueKind.NONE, 0
-    for number, wire_type, tag, at, _, raw in _fields(data, begin, end):
+    for number, wire_type, tag, at, _, raw in read_fields(data, begin, end):
         if wire_type == _VARINT and number == 1:
             stat_id = _signed(raw)
         elif wire_type == _VARINT and number in (3, 4, 7):
@@ -145,7 +163,7 @@ def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) 
     _, _, _, begin, end, _ = _read_field(data, position, len(data))
     return tuple(
         _stat(data, at, after, stat_names)
-        for number, wire_type, _, at, after, _ in _fields(data, begin, end)
+        for number, wire_type, _, at, after, _ in read_fields(data, begin, end)
         if number == 4 and wire_type == _CONTENT
     )
 
@@ -175,7 +193,7 @@ def read_plane(data: Buffer) -> PlaneHeader:
     columns = (fields.number, fields.wire_type, fields.begin, fields.end)
     for number, wire_type, begin, end in zip(*(column.tolist() for column in columns), strict=True):
         if wire_type == _VARINT and number == 1:
-            plane_id = _signed(_read_varint(data, begin, end)[0])
+            plane_id = _signed(read_varint(data, begin, end)[0])
         elif wire_type == _CONTENT and number == 2:
             name = bytes(data[begin:end])
         elif wire_type == _CONTENT and number in bounds:
@@ -186,7 +204,7 @@ def read_plane(data: Buffer) -> PlaneHeader:
         for begin, end in bounds[number]:
             try:
                 yield read(begin, end)
-            except _DamageError:
+            except DamageError:
                 is_damaged = True
 
     # Stats are named by the entries of this map, wherever it stands.
@@ -205,12 +223,12 @@ def _entry(
     """Key and value of an entry of a map of metadata; without `stat_names` the value has only a name."""
     key, name, display_name = 0, b"", b""
     stats: list[Stat] = []
-    for number, wire_type, _, at, after, raw in _fields(data, begin, end):
+    for number, wire_type, _, at, after, raw in read_fields(data, begin, end):
         if wire_type == _VARINT and number == 1:
             key = _signed(raw)
         if wire_type != _CONTENT or number != 2:
             continue
-        for inner, its_type, _, first, last, _ in _fields(data, at, after):
+        for inner, its_type, _, first, last, _ in read_fields(data, at, after):
             if its_type != _CONTENT:
                 continue
             if inner == 2:
@@ -224,7 +242,7 @@ def _entry(
 
 def read_content(data: Buffer, offset: int) -> bytes:
     """The content of the length-delimited field whose tag is at `offset`; `ValueError` if there is none."""
-    with suppress(_DamageError):
+    with suppress(DamageError):
         # A negative index would count from the end of the data.
         start = offset if offset >= 0 else len(data)
         _, wire_type, _, begin, end, _ = _read_field(data, start, len(data))
@@ -244,9 +262,9 @@ class CutField(NamedTuple):
 def read_cut_field(data: Buffer, offset: int, end: int) -> CutField | None:
     """The field at `offset` if `end` cuts off only its content; None if it is damaged in another way."""
     try:
-        tag, at = _read_varint(data, offset, end)
-        size, begin = _read_varint(data, at, end)
-    except _DamageError:
+        tag, at = read_varint(data, offset, end)
+        size, begin = read_varint(data, at, end)
+    except DamageError:
         return None
     return CutField(tag >> 3, begin, size) if tag & 7 == _CONTENT else None
 
@@ -283,7 +301,7 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
                     line_id = _signed(raw)
                 elif number == 3:
                     timestamp_ns = _signed(raw)
-        except _DamageError as stop:
+        except DamageError as stop:
             fault = stop.fault
             break
     event_rows = np.array(events, dtype=np.int64).reshape(-1, 5).T

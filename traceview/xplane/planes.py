@@ -300,6 +300,7 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "tf_op": (b"tf_op",),
     "hlo_op": (b"hlo_op",),
     "hlo_module": (b"hlo_module",),
+    "program_id": (b"program_id",),
     "annotation": (b"annotation",),
     "shape": (b"shape",),
     "level_0": (b"level 0",),
@@ -334,6 +335,8 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "dataset_name": (b"name",),
     "device_ordinal": (b"device_ordinal",),
     "run_id": (b"run_id",),
+    "hlo_module": (b"hlo_module",),
+    "program_id": (b"program_id",),
 }
 LARGEST_COUNT: Final = 1 << 53
 """No count, size in bytes or number of a step is larger; sums of a thousand of them fit into int64."""

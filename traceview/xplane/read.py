@@ -38,6 +38,7 @@ from traceview.xplane.columns import (
     WantedStats,
     joined,
 )
+from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
@@ -45,6 +46,7 @@ from traceview.xplane.space import (
     Plane,
     PlaneHeader,
     PlaneSummary,
+    Program,
     Space,
     SpaceSummary,
 )
@@ -64,7 +66,14 @@ SPACE_HOSTNAMES: Final = 4
 PLANE_NAME: Final = 2
 PLANE_LINES: Final = 3
 PLANE_EVENT_METADATA: Final = 4
-"""Fields by which the reader finds its way through an XSpace (openxla/xla `tsl/profiler/protobuf/xplane.proto`)."""
+ENTRY_VALUE: Final = 2
+METADATA_NAME: Final = 2
+METADATA_STATS: Final = 5
+HLO_MODULE: Final = 1
+"""Fields by which the reader finds its way through an XSpace (openxla/xla `tsl/profiler/protobuf/xplane.proto`), and to
+the programs in it."""
+
+_HLO_PROTO: Final = b"Hlo Proto"
 
 _CONTENT: Final = 2
 _BLOCK_BYTES: Final = 1 << 20
@@ -126,6 +135,7 @@ class _PlaneParts(Struct, frozen=True, eq=False):
     line_bounds: list[tuple[int, int]]
     spellings: dict[str, tuple[bytes, ...]]
     wanted: WantedStats
+    programs: tuple[Program, ...]
 
 
 class _Reader:
@@ -167,6 +177,7 @@ class _Reader:
             len(self.data),
             begin_digest(self.data, start),
             planes,
+            tuple(program for part, _ in decoding for program in part.programs),
             tuple(header.hostnames),
             tuple(dict.fromkeys(header.errors)),
             tuple(dict.fromkeys(header.warnings)),
@@ -295,6 +306,37 @@ class _Reader:
                 bounds.append((cut.begin, end))
         return header, bounds
 
+    def programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
+        """The compiled programs in the plane that holds them."""
+        fields = self.scan(begin, end)
+        is_entry = (fields.number == PLANE_EVENT_METADATA) & (fields.wire_type == _CONTENT)
+        for first, last in zip(
+            fields.begin[is_entry].tolist(), fields.end[is_entry].tolist(), strict=True
+        ):
+            try:
+                yield from self.programs_of(first, last, stat_names)
+            except DamageError as error:
+                self.fault(error.fault.offset, f"damaged program: {error.fault.reason}")
+
+    def programs_of(self, begin: int, end: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
+        """The programs of one entry of event metadata, of which there is one."""
+        for value in self.inner(begin, end, ENTRY_VALUE):
+            name = b"".join(bytes(self.part(*at)) for at in self.inner(*value, METADATA_NAME))
+            for stat in self.inner(*value, METADATA_STATS):
+                stat_id, kind, _ = decode_reference.read_stat(self.data, *stat)
+                if kind is ValueKind.BYTES and stat_names.get(stat_id) == _HLO_PROTO:
+                    for proto in self.inner(*stat, ValueKind.BYTES):
+                        for at, to in self.inner(*proto, HLO_MODULE):
+                            yield Program(name, bytes(self.part(at, to)), at)
+
+    def inner(self, begin: int, end: int, number: int) -> list[tuple[int, int]]:
+        """The bounds of the contents of this number in a message of few fields; raises `DamageError`."""
+        return [
+            (field.begin, field.end)
+            for field in decode_reference.read_fields(self.data, begin, end)
+            if field.number == number and field.wire_type == _CONTENT
+        ]
+
     def kind(self, fields: Fields) -> PlaneKind:
         """The kind of the plane with these fields."""
         return plane_kind(self.plane_name(fields))[0]
@@ -306,10 +348,13 @@ class _Reader:
 
     def parts(self, begin: int, end: int) -> _PlaneParts:
         header, line_bounds = self.split(begin, end)
-        spellings = HOST_STATS if plane_kind(header.name)[0] is PlaneKind.HOST else DEVICE_STATS
+        kind, _ = plane_kind(header.name)
+        has_programs = kind is PlaneKind.METADATA
+        programs = self.programs(begin, end, header.stat_names) if has_programs else ()
+        spellings = HOST_STATS if kind is PlaneKind.HOST else DEVICE_STATS
         slot_of = {name: slot for slot, names in enumerate(spellings.values()) for name in names}
         wanted = {key: slot_of[name] for key, name in header.stat_names.items() if name in slot_of}
-        return _PlaneParts(header, line_bounds, spellings, WantedStats.of(wanted))
+        return _PlaneParts(header, line_bounds, spellings, WantedStats.of(wanted), tuple(programs))
 
     def start_lines(self, start: Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
         """Start decoding the lines of a plane, the longest first; what waits for each, in the order of the file."""

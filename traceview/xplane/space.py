@@ -70,6 +70,32 @@ class Plane(Struct, frozen=True, eq=False):
         return sum(line.columns.metadata_id.size for line in self.lines)
 
 
+class Program(Struct, frozen=True, eq=False):
+    """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file."""
+
+    name: bytes
+    data: bytes
+    offset: int
+
+
+class Instruction(Struct, frozen=True):
+    """An instruction that events ran: its `program`, `jit_step(5)`, and its name.
+
+    The rest is as the program says, empty or 0 where it does not: `scope`, the path in the source
+    (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
+    call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
+    the same in every run.
+    """
+
+    program: bytes
+    name: bytes
+    scope: str = ""
+    op_type: str = ""
+    line: str = ""
+    element_type: int = 0
+    is_constant: bool = False
+
+
 class Space(Struct, frozen=True, eq=False):
     """One file of `size` bytes.
 
@@ -81,6 +107,7 @@ class Space(Struct, frozen=True, eq=False):
     size: int
     digest: Callable[[], str]
     planes: tuple[Plane, ...]
+    programs: tuple[Program, ...]
     hostnames: tuple[bytes, ...]
     errors: tuple[bytes, ...]
     warnings: tuple[bytes, ...]

@@ -15,20 +15,22 @@ import numpy as np
 
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.label_times import rows_with, time_by_label
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
-from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.device.side_work import SideWork, side_work_of
 from traceview.trace.model import NONE
+from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
+from traceview.xplane.space import Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
@@ -110,7 +112,7 @@ def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    of_devices = {d: ps for d, ps in context.once(_time_by_label).items() if ps.any()}
+    of_devices = {d: ps for d, ps in context.once(time_by_label).items() if ps.any()}
     if not of_devices:
         return Skipped("no device computed in the used steps")
     together = np.sum(list(of_devices.values()), axis=0)
@@ -150,7 +152,7 @@ def _of_kind(context: Context, device: int, kind: int, by_label: Int64Array) -> 
     is_kind = context.once(_kind_of_label) == kind
     of_kind = np.where(is_kind, by_label, 0)
     ps = int(of_kind.sum())
-    rows = _rows_with(context, device, is_kind)
+    rows = rows_with(context, device, is_kind)
     return OpKind(
         kind=_KINDS[kind],
         op_types=tuple(_longest(_time_by_type(context, of_kind))),
@@ -158,38 +160,6 @@ def _of_kind(context: Context, device: int, kind: int, by_label: Int64Array) -> 
         ps_per_step=ps // (context.ledger.steps_of_device[device] or 1),
         compute_ratio=ps / int(by_label.sum()),
     )
-
-
-# Time by label: each is an op, the name of a kernel, and a class, so what ops are is asked once for each
-
-
-def _time_by_label(context: Context) -> dict[int, Int64Array]:
-    """By device how long it computes what each label names (`op_labels`), int64 `[labels]`; of the rows that take part in sums."""
-    ledger, labels = context.ledger, context.trace.once(op_labels)
-    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
-    slices = {device: ledger.rows_of(device) for device in ledger.devices}
-    return {
-        device: SWEEPS.totals(
-            labels.of_row[columns.event[own]],
-            columns.duration_ps[own],
-            labels.row.size,
-            is_compute[own],
-        )
-        for device, own in slices.items()
-    }
-
-
-def _compute_rows(context: Context) -> BoolArray:
-    """Rows of the ledger in which a device computes, those that take part in sums."""
-    return context.ledger.rows(states=(State.COMPUTE,))
-
-
-def _rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
-    """The rows of a device in which it computes what these labels name."""
-    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
-    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
-    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
-    return chosen
 
 
 def _largest(by_type: Mapping[str, int]) -> tuple[TypeOfCompute, ...]:
@@ -249,13 +219,13 @@ def _kind_of_label(context: Context) -> Int64Array:
 def _float64_labels(context: Context, device: int) -> BoolArray:
     """Which labels are compute in float64."""
     float64, _ = context.once(_of_graphs)[context.trace.device_list[device].host]
-    return float64 | context.once(_float64_kernels)
+    return float64 | context.once(_float64_kernels) | context.once(_float64_instructions)
 
 
 def _constant_labels(context: Context, device: int) -> BoolArray:
     """Which labels are ops that compute the same in every step."""
     _, constant = context.once(_of_graphs)[context.trace.device_list[device].host]
-    return constant
+    return constant | _instructions_that(context, lambda each: each.is_constant)
 
 
 def _float64_kernels(context: Context) -> BoolArray:
@@ -264,6 +234,20 @@ def _float64_kernels(context: Context) -> BoolArray:
     name = trace.device_columns.name[trace.once(op_labels).row]
     shown: BoolArray = trace.once(kernel_names).precision[name] == NumberFormat.FP64
     return shown
+
+
+def _float64_instructions(context: Context) -> BoolArray:
+    """Which labels are instructions of programs with float64 or complex128 results."""
+    return _instructions_that(context, lambda each: each.element_type in (F64, C128))
+
+
+def _instructions_that(context: Context, matches: Callable[[Instruction], bool]) -> BoolArray:
+    """Which labels are instructions of programs that match."""
+    trace = context.trace
+    # The last entry is that of `NONE`.
+    is_match = np.array([*map(matches, trace.instructions), False], dtype=np.bool_)
+    chosen: BoolArray = is_match[trace.device_columns.instruction[trace.once(op_labels).row]]
+    return chosen
 
 
 def _of_graphs(context: Context) -> list[tuple[BoolArray, BoolArray]]:
@@ -295,14 +279,14 @@ _OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
 FLOAT64: Final = Rule(
     code="float64-compute",
     states=(State.COMPUTE,),
-    title="{who:computes/compute} {loss} in float64[, {ops}]",
+    title="{who:computes/compute} {loss} in float64[, {ops}][, {line}]",
     meaning=(
         "The results of these ops are float64, which takes longer than float32: on two cores a step of dense layers took 31 "
         "instead of 17 ms. GPUs made for graphics have few units for it."
     ),
     starts_at=(
-        "{limit} of the GPU time in ops whose results are float64 or complex128: by the names of kernels, and by the graphs of the "
-        "step functions"
+        "{limit} of the GPU time in ops whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
+        "the graphs of the step functions"
     ),
     action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
     advice="NumPy makes float64 unless told otherwise: `array.astype(np.float32)` before the dataset is made.",
@@ -331,6 +315,12 @@ CONSTANT: Final = Rule(
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
+    actions={
+        "jax": (
+            "Compute it once before the loop, and pass the result to the step.",
+            "What a jitted function computes from constants alone, each of its calls computes again.",
+        )
+    },
     reasons=_OF_GRAPH,
     metrics={"op_type": "type of op"},
     example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
@@ -485,9 +475,9 @@ def _factoring_labels(context: Context, device: int) -> BoolArray:
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
-    computed = context.once(_time_by_label)
-    kernels = context.once(_float64_kernels)
-    is_shown_by_kernels = any(ps[kernels].any() for ps in computed.values())
+    computed = context.once(time_by_label)
+    shown = context.once(_float64_kernels) | context.once(_float64_instructions)
+    is_shown_by_kernels = any(ps[shown].any() for ps in computed.values())
     every = [
         _of_ops(
             context,
@@ -512,7 +502,7 @@ def _all_rows(context: Context, wanted: Mapping[int, BoolArray]) -> BoolArray:
     """Which rows of the ledger are compute of what some labels name, by device; bool `[n]`."""
     result = np.zeros(context.ledger.count, dtype=np.bool_)
     for device, labels in wanted.items():
-        result[_rows_with(context, device, labels)] = True
+        result[rows_with(context, device, labels)] = True
     return result
 
 
@@ -523,7 +513,7 @@ def _of_ops(
     confidence: tuple[Confidence, str],
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest."""
-    computed = context.once(_time_by_label)
+    computed = context.once(time_by_label)
     labels = {device: labels_of(context, device) for device in computed}
     by_label = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
     for device, chosen in labels.items():
@@ -532,12 +522,9 @@ def _of_ops(
         return None
     types = _longest(_time_by_type(context, by_label))
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
-    if rule is CONSTANT:
-        by_op = _time_by_op(context, by_label)
-        longest = context.trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
-        line = _constant_lines(context).get(_graph_name(longest or ""))
-        if line is not None:
-            arguments["line"] = Line(line)
+    line = _line_of(context, by_label) if rule in (FLOAT64, CONSTANT) else None
+    if line:
+        arguments["line"] = Line(line)
     return rule.of_rows(
         context,
         _all_rows(context, labels),
@@ -546,6 +533,18 @@ def _of_ops(
         keeps_waiting=rule is not FLOAT64,
         evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
     )
+
+
+def _line_of(context: Context, by_label: Int64Array) -> str | None:
+    """The line that made what takes longest: as the program has it, or of a constant the graph."""
+    trace = context.trace
+    longest = trace.once(op_labels).row[int(by_label.argmax())]
+    place = int(trace.device_columns.instruction[longest])
+    if place != NONE and trace.instructions[place].line:
+        return trace.instructions[place].line
+    by_op = _time_by_op(context, by_label)
+    op = trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
+    return _constant_lines(context).get(_graph_name(op or ""))
 
 
 def _constant_lines(context: Context) -> dict[str, str | None]:

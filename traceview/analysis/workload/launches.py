@@ -138,7 +138,7 @@ def _row(
     first, last = (places(events.start_ps[kernels], at) for at in step_bounds(steps))
     threads, thread_of_call = unique_inverse(trace.thread_of_line[host.line[calls.row]])
     of_thread = [calls.row[thread_of_call == place] for place in range(threads.size)]
-    compiled = kernels[events.module[kernels] != NONE]
+    compiled = kernels[events.instruction[kernels] != NONE]
     compute_ps = covered_ps(context.activities[device].compute, window)
 
     def covered(those: Int64Array) -> int:

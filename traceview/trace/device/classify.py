@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
@@ -46,7 +47,7 @@ class Activity(Struct, frozen=True, eq=False):
     duration_ps: Int64Array
     name: Int32Array
     op: Int32Array
-    module: Int32Array
+    instruction: Int32Array
     shape: Int32Array
     kind: npt.NDArray[np.uint8]
     correlation_id: Int64Array
@@ -56,15 +57,17 @@ class Activity(Struct, frozen=True, eq=False):
     group: Int64Array
 
 
-def activity_of(table: PlaneTable, names: Names) -> Activity:
+def activity_of(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Activity:
     """The events of a GPU or TPU plane that count as activity, in order of start."""
     gpu = table.plane.kind is PlaneKind.GPU
-    activity, rows = (_gpu_activity if gpu else _tpu_activity)(table, names)
+    activity, rows = (_gpu_activity if gpu else _tpu_activity)(table, names, numbers)
     rows = rows[np.argsort(activity.start_ps.take(rows), kind="stable")]
     return Activity(**{key: column.take(rows) for key, column in asdict(activity).items()})
 
 
-def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array]:
+def _gpu_activity(
+    table: PlaneTable, names: Names, numbers: InstructionNumbers
+) -> tuple[Activity, Int64Array]:
     """The columns of all events, and the rows of those that are activity."""
     counts = np.array(
         [
@@ -109,7 +112,7 @@ def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         duration_ps=table.duration_ps,
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
-        module=_modules(table, names),
+        instruction=_instructions(table, names, numbers),
         # As TensorFlow writes them: `(float[32,784];float[784,10])`.
         shape=_named(table, names, "shape"),
         kind=kind,
@@ -122,7 +125,9 @@ def _gpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
     return activity, np.flatnonzero(busy).astype(np.int64, copy=False)
 
 
-def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array]:
+def _tpu_activity(
+    table: PlaneTable, names: Names, numbers: InstructionNumbers
+) -> tuple[Activity, Int64Array]:
     """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats.
 
     A loop or a call is none where its ops are recorded: it lasts while they wait for copies, too.
@@ -147,7 +152,7 @@ def _tpu_activity(table: PlaneTable, names: Names) -> tuple[Activity, Int64Array
         duration_ps=duration,
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
-        module=_modules(table, names),
+        instruction=_instructions(table, names, numbers),
         shape=_named(table, names, "shape"),
         kind=kind.take(table.name),
         correlation_id=np.zeros(count, dtype=np.int64),
@@ -208,13 +213,10 @@ def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
     return column
 
 
-def _modules(table: PlaneTable, names: Names) -> Int32Array:
-    """The XLA program of each event; the empty name where only its op is recorded."""
-    ops = table.texts("hlo_op").event
-    nameless = names.add(b"") if ops.size else NONE
-    module = _named(table, names, "hlo_module")
-    module[ops[module[ops] == NONE]] = nameless
-    return module
+def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Int32Array:
+    """The XLA instruction of each event."""
+    op, module = (_named(table, names, key) for key in ("hlo_op", "hlo_module"))
+    return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 
 
 def _op_text(text: bytes) -> bytes:

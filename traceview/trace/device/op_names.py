@@ -40,7 +40,11 @@ class OpLabels(Struct, frozen=True, eq=False):
 def op_labels(recording: Recording) -> OpLabels:
     """The labels of all device events, from 0 on as they first occur."""
     columns = recording.device_columns
-    return OpLabels(*SWEEPS.labelled(columns.op, columns.name, columns.class_))
+    labels = SWEEPS.labelled(columns.op, columns.name, columns.class_)
+    if recording.instructions:
+        # Several programs may have an instruction and a kernel of the same names.
+        labels = SWEEPS.labelled(labels[0], columns.instruction, columns.class_)
+    return OpLabels(*labels)
 
 
 class OpNames(Struct, frozen=True, eq=False):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceview.base.ids import unique_ids
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.model import NONE, Recording
 from traceview.xplane.planes import ActivityClass
 
 
@@ -104,7 +104,7 @@ def uses_variable(type_: bytes) -> bool:
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
-def phases_of(trace: Trace) -> npt.NDArray[np.uint8]:
+def phases_of(trace: Recording) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
     return trace.once(_phases)
 

@@ -29,13 +29,14 @@ from traceview.trace.reading.part import Part
 from traceview.trace.strategy.clocks import AlignedClocks, shifted_steps
 from traceview.xplane.columns import small
 from traceview.xplane.planes import TEXT_STATS
+from traceview.xplane.space import Instruction
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _Column = npt.NDArray[Any]
 _Change = Callable[[int, _Column], _Column]
 """Makes of a column of the part of this number what it is in the whole recording."""
 
-_NAMED: Final = ("name", "op", "module", "shape")
+_NAMED: Final = ("name", "op", "shape")
 
 
 def merged(parts: list[Part], clocks: AlignedClocks) -> tuple[Recording, tuple[HostSteps, ...]]:
@@ -55,6 +56,16 @@ class _Merger:
         self._offset_ps = clocks.offset_ps.tolist()
         self._names = Names()
         self._name_of = [self._names.add_all(recording.names) for recording in recordings]
+        # Hosts run the same programs.
+        self._instructions: dict[Instruction, int] = {}
+        place = self._instructions.setdefault
+        self._instruction_of = [
+            np.array(
+                [place(each, len(self._instructions)) for each in recording.instructions],
+                dtype=np.int32,
+            )
+            for recording in recordings
+        ]
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
         self._calls = [asdict(recording.collective_calls) for recording in recordings]
         self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
@@ -110,6 +121,7 @@ class _Merger:
             stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
             collective_calls=self._collective_calls(),
+            instructions=tuple(self._instructions),
         )
 
     def _host_columns(self) -> HostColumns:
@@ -139,6 +151,7 @@ class _Merger:
             "line": _plus(self._first_line),
             "start_ps": _plus(self._offset_ps),
             "launch": self._rows,
+            "instruction": self._instruction,
         } | dict.fromkeys(_NAMED, self._named)
         return DeviceColumns(**_all_joined(self._order, self._devices, changes))
 
@@ -155,6 +168,11 @@ class _Merger:
         # `NONE` is the last place.
         known: Int32Array = np.append(name_of, np.int32(NONE))
         return known[names].astype(names.dtype, copy=False)
+
+    def _instruction(self, host: int, numbers: _Column) -> _Column:
+        """Instructions by their places among those of all hosts."""
+        known = np.append(self._instruction_of[host], np.int32(NONE))
+        return known[numbers] if known.size > 1 else numbers
 
     def _rows(self, host: int, rows: _Column) -> _Column:
         """Rows of the host columns, or `NONE`."""

@@ -26,6 +26,7 @@ from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
 from traceview.trace.device.correlation import find_launches
+from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,
@@ -49,6 +50,7 @@ from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import find_steps
 from traceview.xplane.columns import joined, small
+from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
@@ -59,7 +61,7 @@ _SMALL: Final = ("correlation_id", "group")
 
 _DEVICE_TYPES: Final = {
     **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "module", "shape"), np.int32),
+    **dict.fromkeys(("line", "name", "op", "instruction", "shape"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
     **dict.fromkeys(("kind", "host_memory"), np.uint8),
     **dict.fromkeys(("has_correlation",), np.bool_),
@@ -73,7 +75,7 @@ _HOST_TYPES: Final = {
 
 _OFTEN_ALIKE: Final = frozenset(
     (
-        "module", "shape", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
+        "instruction", "shape", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
         "unknown_direction",
     )
 )  # fmt: skip
@@ -269,16 +271,18 @@ def read_host(path: Location, *, salvage: bool = False) -> HostFile:
 
 def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
     space = read_file(path, salvage=salvage)
-    return HostFile(space.size, _PartReader(space).part(), failure)
+    return HostFile(space.size, _PartReader(space, salvage=salvage).part(), failure)
 
 
 class _PartReader:
     """Arranges the content of one file."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, salvage: bool) -> None:
         self.space = space
         self.host = host_of(space.path)
+        self.salvage = salvage
         self.names = Names()
+        self.numbers = InstructionNumbers(self.names)
         self.devices: list[Device] = []
         self.device_index: dict[str, int] = {}
         self.lines: list[LineInfo] = []
@@ -304,7 +308,8 @@ class _PartReader:
         replicas = Replicas()
         if not (self.devices or host.gpus_expected):
             replicas = find_replicas(self.lines, self.names, host_columns)
-            replicas = replicas if replicas.devices else find_xla_devices(self.names, host_columns)
+            if not replicas.devices:
+                replicas = find_xla_devices(self.names, host_columns, self.numbers)
             device_columns = replicas.columns or device_columns
         calls = find_collective_calls(device_columns, host_columns, self.names, self.lines)
         return Recording(
@@ -317,7 +322,16 @@ class _PartReader:
             stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
+            instructions=self.numbers.instructions(self.space.programs, self.damaged_program),
         )
+
+    def damaged_program(self, error: DamageError) -> None:
+        """Raise for a program that cannot be read, or note it when salvaging."""
+        fault = error.fault
+        reason = f"damaged program: {fault.reason}"
+        if not self.salvage:
+            raise TraceFormatError(self.space.path, reason, offset=fault.offset)
+        self.problem("damaged-file", f"{self.space.path.name}: byte {fault.offset}: {reason}")
 
     def arrange(self) -> Host:
         """Sort the events into columns, plane by plane; what the file says of the host."""
@@ -396,7 +410,7 @@ class _PartReader:
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
             first_line = self.add_lines(device, plane, table)
-            self.device_parts.add(device, first_line, activity_of(table, self.names))
+            self.device_parts.add(device, first_line, activity_of(table, self.names, self.numbers))
             self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
             self.host_parts.add(self.add_lines(NONE, plane, table), table)

@@ -38,6 +38,7 @@ from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
+from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_phase import uses_variable
 from traceview.trace.model import (
     MOST_DEVICES,
@@ -247,7 +248,7 @@ def columns_of_ops(
         duration_ps=end_ps - host.start_ps[rows],
         name=host.name[rows],
         op=host.name[rows],
-        module=np.full(rows.size, NONE, dtype=np.int32),
+        instruction=np.full(rows.size, NONE, dtype=np.int32),
         shape=np.full(rows.size, NONE, dtype=np.int32),
         class_=class_.astype(np.uint8),
         correlation_id=np.zeros(rows.size, dtype=np.int64),
@@ -305,7 +306,9 @@ CPU: Final = "CPU"
 """The model of such a device."""
 
 
-def find_xla_devices(names: Names, columns: HostColumns) -> Replicas:
+def find_xla_devices(
+    names: Names, columns: HostColumns, instructions: InstructionNumbers
+) -> Replicas:
     """The CPU devices of one host, which has no device planes. A number of 32,768 or more is none of a device."""
     ordinals = columns.stat("device_ordinal")
     is_device = (ordinals.value >= 0) & (ordinals.value < MOST_DEVICES)
@@ -326,6 +329,10 @@ def find_xla_devices(names: Names, columns: HostColumns) -> Replicas:
     for own in _of_devices(device):
         end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
     found = columns_of_ops(columns, rows, device, end_ps, is_collective)
+    calls = found.launch.astype(np.int64, copy=False)
+    module, program = (columns.stat(key).at(calls, NONE) for key in ("hlo_module", "program_id"))
+    run = instructions.of(found.name, module.astype(np.int32), program)
+    found = replace(found, instruction=run)
     devices = (Device(0, f"CPU:{number}", "replica", number, CPU, {}) for number in known.tolist())
     return Replicas(tuple(devices), found)
 

@@ -1,0 +1,303 @@
+"""The compute of each device is divided among layers, phases and lines without rest, and names alone decide."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS, U64, Ref
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.command import Command
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
+from traceview.analysis.facts.layers import label_places
+from traceview.analysis.workload.layers import Layers, LayerTime
+from traceview.ledger.states import State
+from traceview.report.model import Report
+from traceview.trace.device.op_names import op_labels
+
+
+def tensorflow(folder: Path, ops: Sequence[tuple[str | None, float]], *, gpus: int = 1) -> Path:
+    """Four steps of 50 ms on each GPU, with these ops one after the other: names, and milliseconds times the GPU's number."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for gpu in range(gpus):
+            at = 2.0
+            for op, length in ops:
+                end = at + length * (gpu + 1)
+                step.kernel(gpu, at, end, op=op if gpu == 0 or op is None else of_replica(op, gpu))
+                at = end
+    return trace.write(folder)
+
+
+def of_replica(op: str, number: int) -> str:
+    """As a MirroredStrategy names the copies of an op."""
+    tape, slash, rest = op.rpartition("gradient_tape/")
+    return f"{tape}{slash}replica_{number}/{rest}"
+
+
+def result(folder: Path) -> Layers:
+    layers = traceview.analyze(folder).results.layers
+    assert layers is not None
+    return layers
+
+
+def times(rows: Sequence[LayerTime]) -> dict[tuple[str | None, str | None], float]:
+    """Milliseconds of a step by layer and line."""
+    return {(row.layer, row.source_line): row.compute_ps_per_step / MS for row in rows}
+
+
+KERAS = [
+    ("model/dense/BiasAdd/ReadVariableOp:ReadVariableOp", 1),
+    ("model/dense/MatMul:MatMul", 4),
+    ("model/dense/BiasAdd:BiasAdd", 1),
+    ("model/out/Relu:_FusedMatMul", 2),
+    ("loss/mse/sub:Sub", 1),
+    ("gradient_tape/model/out/MatMul/MatMul:MatMul", 3),
+    ("gradient_tape/model/dense/BiasAdd/BiasAddGrad:BiasAddGrad", 1),
+    ("gradient_tape/model/dense/ReluGrad:ReluGrad", 1),
+    ("StatefulPartitionedCall/adam/update_0_1/Mul:Mul", 2),
+    ("AddN:AddN", 1),
+    (None, 1),
+]
+
+
+def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
+    tensorflow(tmp_path, KERAS)
+    layers = result(tmp_path)
+    assert times(layers.rows) == {
+        ("model", None): 13,
+        ("model/dense", None): 8,
+        ("model/out", None): 5,
+        ("adam", None): 2,
+        ("loss/mse", None): 1,
+        (None, None): 2,
+    }
+    assert [row.layer for row in layers.rows][-1] is None
+    assert (layers.device_count, layers.step_count, layers.row_count) == (1, 4, 6)
+    assert layers.compute_ps_per_step == 18 * MS == sum(row.own_ps_per_step for row in layers.rows)
+    dense = layers.rows[1]
+    assert (dense.forward_ps_per_step, dense.backward_ps_per_step) == (6 * MS, 2 * MS)
+    assert (dense.own_ps_per_step, layers.rows[0].own_ps_per_step) == (8 * MS, 0)
+    assert layers.rows[3].optimizer_ps_per_step == 2 * MS
+    assert layers.rows[-1].other_ps_per_step == MS, "a kernel without a name"
+    assert dense.gpu_time_ratio == pytest.approx(8 * 4 / 199.9)
+
+
+def test_replicas_are_one_layer_and_each_device_sums_to_its_compute(tmp_path: Path) -> None:
+    tensorflow(tmp_path, KERAS, gpus=2)
+    assert times(result(tmp_path).rows)["model/dense", None] == 12, "the mean of 8 and 16 ms"
+    rows = traceview.load(tmp_path).layers()
+    dense = rows[rows["layer"] == "model/dense"].set_index("device")["compute_ps_per_step"]
+    assert dense.to_dict() == {"GPU:0": 8 * MS, "GPU:1": 16 * MS}
+    own = rows.groupby("device")["own_ps_per_step"].sum()
+    assert own.to_dict() == {"GPU:0": 18 * MS, "GPU:1": 36 * MS}
+
+
+@pytest.mark.parametrize(
+    ("op", "layer"),
+    [
+        ("model/dense/MatMul:MatMul", "model/dense"),
+        ("model/block/add:AddV2", "model/block"),
+        ("while/body/_3/while/StatefulPartitionedCall/model/dense/MatMul:MatMul", "model/dense"),
+        ("gradient_tape/model/block/add/Sum:Sum", "model/block"),
+        ("gradients/model/dense_1/MatMul_grad/MatMul:MatMul", "model/dense_1"),
+        ("train/Adam/update_dense/kernel/ResourceApplyAdam:ResourceApplyAdam", "dense"),
+        ("train/Adam/update_encoder/dense/bias/Mul:Mul", "encoder/dense"),
+        ("Adam/Adam/update/ResourceApplyAdam:ResourceApplyAdam", "Adam/Adam"),
+        ("update_1/AssignVariableOp:AssignVariableOp", None),
+        ("Encoder/dense/GatherV2/Cast:Cast", "Encoder/dense"),
+        ("MatMul:MatMul", None),
+        ("gradient_tape/a/b/Custom/Inner:Inner", "a/b"),
+        ("gradient_tape/unseen/Custom/Inner:Inner", "unseen/Custom"),
+        ("fusion_3", None),
+    ],
+)
+def test_what_a_name_shows(op: str, layer: str | None, tmp_path: Path) -> None:
+    tensorflow(tmp_path, [("model/block/add:AddV2", 1), ("a/b/c:Mul", 1), (op, 7)])
+    rows = traceview.load(tmp_path).layers()
+    row = rows[rows["own_ps_per_step"] >= 7 * MS]
+    assert row["layer"].fillna("").tolist() == [layer or ""]
+
+
+def test_a_layer_called_like_an_op_is_a_layer(tmp_path: Path) -> None:
+    """Keras calls a layer `add` or `conv2d`; only an op of that very name is none."""
+    tensorflow(tmp_path, [("model/conv2d/Conv2D:Conv2D", 2), ("model/add/add:AddV2", 3)])
+    assert times(result(tmp_path).rows) == {
+        ("model", None): 5,
+        ("model/add", None): 3,
+        ("model/conv2d", None): 2,
+    }
+
+
+def test_without_names_nothing_is_claimed(tmp_path: Path) -> None:
+    tensorflow(tmp_path, [(None, 3), ("MatMul:MatMul", 2)])
+    report = traceview.analyze(tmp_path)
+    assert report.results.layers is None
+    assert report.skipped["layers"] == "the names of the ops show no layer"
+    assert traceview.load(tmp_path).layers().empty
+
+
+def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
+    tensorflow(tmp_path, [("/".join("s" * 5000) + "/MatMul:MatMul", 2)])
+    (row,) = result(tmp_path).rows
+    assert row.layer is not None
+    assert set(row.layer.split("/")) == {"s"}
+    assert len(row.layer) < 60
+
+
+# JAX
+
+
+def jax(folder: Path, instructions: Sequence[tuple[str, float, tuple[str, int]]]) -> Path:
+    """Four steps of 50 ms, with an instruction of a program after the other: scope, milliseconds and line."""
+    trace, module = new_trace(), ModuleWriter()
+    names = [f"fusion.{number}" for number in range(len(instructions))]
+    for name, (scope, _, line) in zip(names, instructions, strict=True):
+        module.add(name, "fusion", scope=scope, line=line)
+    for step in marked_steps(trace):
+        at = 2.0
+        for name, (_, length, _) in zip(names, instructions, strict=True):
+            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
+            at += length
+    path = trace.write(folder)
+    add_programs(path, {"jit_step(5)": module})
+    return path
+
+
+MODEL = [
+    ("jit(step)/jit(main)/jvp(Model)/dense/dot_general", 4.0, ("/home/u/model.py", 7)),
+    ("jit(step)/jit(main)/transpose(jvp(Model))/dense/dot_general", 6.0, ("model.py", 7)),
+    ("jit(step)/jit(main)/jvp(Model)/dense/jit(_where)/select_n", 1.0, ("model.py", 8)),
+    ("jit(step)/(transpose(jvp(Model))/head/mul:jvp(Model)/x/add)", 2.0, ("model.py", 9)),
+    ("jit(step)/mul", 3.0, ("train.py", 40)),
+    ("x", 1.0, ("", 0)),
+]
+
+
+def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
+    jax(tmp_path, MODEL)
+    rows = result(tmp_path).rows
+    assert times(rows) == {
+        ("step", None): 16,
+        ("step/Model", None): 13,
+        ("step/Model/dense", None): 11,
+        ("step/Model/dense", "model.py:7"): 10,
+        ("step/Model/dense", "model.py:8"): 1,
+        ("step/Model/head", "model.py:9"): 2,
+        ("step", "train.py:40"): 3,
+        (None, None): 1,
+    }
+    dense = rows[2]
+    assert (dense.forward_ps_per_step, dense.backward_ps_per_step) == (5 * MS, 6 * MS)
+    assert sum(row.own_ps_per_step for row in rows) == 17 * MS
+
+
+def test_the_section_and_its_redaction(tmp_path: Path, command: Command) -> None:
+    jax(tmp_path, MODEL)
+    shown = command("analyze", str(tmp_path), "--full").out
+    assert "step/Model/dense (model.py:7) takes 58.8% of the compute." in shown
+    hidden = command("report", str(tmp_path), "--redact", "--format", "json", "-o", "-").out
+    row = json.loads(hidden)["results"]["layers"]["rows"][3]
+    assert row["compute_ps_per_step"] == 10 * MS
+    for text in ("Model", "dense", "model.py"):
+        assert text not in hidden
+    assert (
+        "58.8%"
+        in command("report", str(tmp_path), "--redact", "--format", "markdown", "-o", "-").out
+    )
+
+
+def test_the_table_has_the_options_of_the_others(tmp_path: Path, command: Command) -> None:
+    tensorflow(tmp_path, KERAS, gpus=2)
+    rows = json.loads(
+        command(
+            "show",
+            "layers",
+            str(tmp_path),
+            "--device",
+            "GPU:1",
+            "--min",
+            "10ms",
+            "--format",
+            "json",
+        ).out
+    )["rows"]
+    assert [(row["device"], row["layer"]) for row in rows] == [
+        ("GPU:1", "model"), ("GPU:1", "model/dense"), ("GPU:1", "model/out"),
+    ]  # fmt: skip
+    assert "model/dense" in command("show", "layers", str(tmp_path)).out
+
+
+# Recounted
+
+
+def recounted(report: Report, trace: Any) -> dict[str, int]:
+    """By device its compute, summed row by row of the ledger."""
+    ledger = trace.ledger()
+    counts = ledger.counts.tolist()
+    sums: dict[str, int] = {}
+    states, durations = ledger.columns.state.tolist(), ledger.columns.duration_ps.tolist()
+    for device, state, duration, is_counted in zip(
+        ledger.device.tolist(), states, durations, counts, strict=True
+    ):
+        if is_counted and state == State.COMPUTE:
+            key = trace.device_key(device)
+            sums[key] = sums.get(key, 0) + duration
+    return sums
+
+
+@pytest.mark.parametrize("name", ["keras-fit-2", "custom-loop-4", "plain-1", "slow-input-2"])
+def test_the_layers_of_recorded_runs_sum_to_the_compute(fixtures: Path, name: str) -> None:
+    trace = traceview.load(fixtures / name)
+    check_sums(trace)
+
+
+def check_sums(trace: traceview.Trace) -> None:
+    ledger, rows = trace.ledger(), trace.layers()
+    own = rows.groupby("device")["own_ps_per_step"].sum().to_dict()
+    steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
+    sums = recounted(traceview.analyze(trace), trace)
+    assert own == {key: ps // (steps[key] or 1) for key, ps in sums.items()}
+    phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
+    assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()
+
+
+def test_a_recorded_keras_model(fixtures: Path) -> None:
+    layers = result(fixtures / "keras-fit-2")
+    names = [row.layer for row in layers.rows]
+    assert {"sequential_1/hidden_1", "sequential_1/out_1", "adam", "compile_loss/mse"} <= {*names}
+    assert not any(name and "MatMul" in name for name in names)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["jax-8xMI300X", "jax-gemm-1of8", "bert-8xV100"])
+def test_the_layers_of_real_gpus_sum_to_the_compute(shared_traces: Path, name: str) -> None:
+    check_sums(traceview.load(shared_traces / name))
+
+
+@pytest.mark.shared
+def test_the_lines_of_real_programs(shared_traces: Path) -> None:
+    """Of two programs that were compiled for MI300X the lines in their HLO, with what their kernels take."""
+    convolution, _ = result(shared_traces / "jax-8xMI300X").rows
+    assert convolution.layer == "forward_3d_conv"
+    assert convolution.source_line == "generate_conv_trace.py:23 in forward_3d_conv"
+    products = {row.source_line: row for row in result(shared_traces / "jax-gemm-1of8").rows}
+    line = "generate_gemm_trace.py:37 in run_gemms"
+    assert (products[line].layer, products[line].compute_ps_per_step) == ("dot", 3233884000)
+
+
+@pytest.mark.shared
+def test_every_kernel_of_a_real_program_has_its_instruction(shared_traces: Path) -> None:
+    """Each of the 30 kernels of the products and of what fills their operands."""
+    trace = traceview.load(shared_traces / "jax-gemm-1of8")
+    places = trace.once(label_places)
+    is_compute = trace.device_columns.class_ == 0
+    labels = trace.once(op_labels).of_row[is_compute]
+    assert labels.size == 30
+    assert all(places.places[place].scopes for place in places.place[labels].tolist())

@@ -1,0 +1,199 @@
+"""What is read of compiled programs is what protobuf wrote, and hostile bytes are damage at their place or are passed over."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from typing import Any
+
+import pytest
+
+from tests.xplane.hlo_messages import F32, F64, MESSAGES, TUPLE, HloModule, ModuleWriter
+from traceview.xplane import hlo
+from traceview.xplane.columns import Fault
+from traceview.xplane.decode_reference import DamageError
+from traceview.xplane.hlo import read_instructions
+from traceview.xplane.space import Instruction, Program
+
+OFFSET = 100
+
+
+def read(message: Any, *wanted: str) -> dict[str, Instruction]:
+    """The instructions of a message, by default all."""
+    data = message.SerializeToString()
+    names = {name.encode() for name in wanted} or {
+        each.name for computation in message.computations for each in computation.instructions
+    }
+    found = read_instructions(Program(b"jit_f(1)", data, OFFSET), names)
+    return {name.decode(): each for name, each in found.items()}
+
+
+def program() -> ModuleWriter:
+    """An entry with a product of an argument, whose scope only the root of a fusion says."""
+    module = ModuleWriter()
+    inner = module.add("p", "parameter", computation=2)
+    module.add("neg", "negate", inner, scope="jit(f)/other/neg", computation=2)
+    root = module.add(
+        "mul", "multiply", inner, scope="jit(f)/dense/mul", line=("a/model.py", 9), computation=2
+    )
+    module.computation(2).root_id = root
+    x = module.add("x", "parameter", scope="x", element=F64)
+    module.add("dot.1", "dot", x, scope="jit(f)/dense/dot_general", line=("/home/u/model.py", 7))
+    module.add("fusion.2", "fusion", x, calls=(2,))
+    return module
+
+
+def test_scope_line_and_type_of_elements() -> None:
+    found = read(program().message)
+    assert found["dot.1"] == Instruction(
+        b"jit_f(1)", b"dot.1", "jit(f)/dense/dot_general", "", "model.py:7", F32
+    )
+    assert found["x"].element_type == F64
+    assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")
+
+
+def test_only_what_is_wanted_is_there() -> None:
+    assert list(read(program().message, "dot.1", "absent")) == ["dot.1"]
+
+
+def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
+    """Frames are numbered from 1: 1 is of the script, 2 inside of it is of a library, 3 of a library alone."""
+    module = program()
+    index = module.message.stack_frame_index
+    index.file_names.extend([b"/home/u/train.py", b"/x/site-packages/flax/linear.py"])
+    index.function_names.extend([b"loss.<locals>.inner", b"Dense.__call__"])
+    index.file_locations.add(file_name_id=1, function_name_id=1, line=42)
+    index.file_locations.add(file_name_id=2, function_name_id=2, line=7)
+    index.stack_frames.add(file_location_id=1)
+    index.stack_frames.add(file_location_id=2, parent_frame_id=1)
+    index.stack_frames.add(file_location_id=2)
+    dot = module.computation().instructions[1]
+    for frame, line in ((1, "train.py:42 in inner"), (2, "train.py:42 in inner")):
+        dot.metadata.stack_frame_id = frame
+        assert read(module.message)["dot.1"].line == line
+    dot.metadata.stack_frame_id = 3
+    assert read(module.message)["dot.1"].line == "linear.py:7 in __call__"
+    dot.metadata.stack_frame_id = 4
+    assert read(module.message)["dot.1"].line == "model.py:7", "no such frame"
+
+
+def test_a_tuple_has_the_type_of_its_first_shape() -> None:
+    module = program()
+    shape = module.computation().instructions[1].shape
+    shape.element_type = TUPLE
+    inner = shape.tuple_shapes.add(element_type=TUPLE)
+    inner.tuple_shapes.add(element_type=F64)
+    inner.tuple_shapes.add(element_type=F32)
+    assert read(module.message)["dot.1"].element_type == F64
+
+
+def constants(module: ModuleWriter) -> set[str]:
+    return {name for name, each in read(module.message).items() if each.is_constant}
+
+
+def test_what_depends_on_no_input_is_constant() -> None:
+    module = program()
+    one = module.add("one", "constant")
+    table = module.add("table", "dot", one, one)
+    module.add("eigen", "custom-call", table)
+    x = 4
+    module.add("mixed", "add", table, x)
+    module.add("zeros", "broadcast", one)
+    assert constants(module) == {"table", "eigen"}
+
+
+def test_what_draws_random_numbers_or_is_not_known_is_no_constant() -> None:
+    module = program()
+    module.add("draw", "rng", computation=3)
+    module.add("call", "call", calls=(3,), computation=4)
+    one = module.add("one", "constant")
+    module.add("noise", "rng", one)
+    module.add("calls_noise", "fusion", one, calls=(4,))
+    module.add("unknown", "add", one, 999)
+    callback = module.add("callback", "custom-call", one)
+    module.computation().instructions[-1].custom_call_has_side_effect = True
+    module.add("of_callback", "add", callback)
+    assert constants(module) == set()
+
+
+def test_calls_and_frames_in_a_circle_end() -> None:
+    module = program()
+    one = module.add("one", "constant")
+    module.add("again", "call", one, calls=(5,), computation=5)
+    module.add("circle", "call", one, calls=(5, 6))
+    index = module.message.stack_frame_index
+    index.stack_frames.add(file_location_id=9, parent_frame_id=1)
+    module.computation().instructions[1].metadata.stack_frame_id = 1
+    assert read(module.message)["circle"].scope == ""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hostile_bytes_are_damage_with_an_offset_or_are_read(seed: int) -> None:
+    chance = random.Random(seed)
+    module = program()
+    module.message.stack_frame_index.file_names.append(b"train.py")
+    data = bytearray(module.message.SerializeToString())
+    for _ in range(60):
+        changed = bytearray(data)
+        for _ in range(chance.randint(1, 4)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        cut = chance.randint(0, len(changed)) if chance.random() < 0.3 else len(changed)
+        whole = bytes(changed[:cut])
+        names = {b"dot.1", b"fusion.2", b"x", b"mul", b""}
+        fault, found = fault_or_found(whole, names)
+        if fault is None:
+            assert set(found) <= names
+        else:
+            assert OFFSET <= fault.offset <= OFFSET + len(whole)
+            assert fault.reason
+
+
+def fault_or_found(data: bytes, names: set[bytes]) -> tuple[Fault | None, dict[bytes, Instruction]]:
+    try:
+        return None, read_instructions(Program(b"jit_f(1)", data, OFFSET), names)
+    except DamageError as error:
+        return error.fault, {}
+
+
+def test_a_cut_program_is_damage_unless_it_ends_between_fields() -> None:
+    data = program().message.SerializeToString()
+    faults = [fault_or_found(data[:size], {b"dot.1"})[0] for size in range(len(data))]
+    # The two computations, and the id of the entry.
+    assert sum(fault is None for fault in faults) == 3
+
+
+def test_an_instruction_is_read_no_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many fusions call the computation that holds it."""
+    module = program()
+    for number in range(20):
+        module.add(f"i{number}", "negate", computation=2)
+    one = module.add("one", "constant")
+    for number in range(20):
+        module.add(f"f{number}", "fusion", one, calls=(2,))
+    count, reads = 0, hlo._instruction
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        return reads(*arguments)
+
+    monkeypatch.setattr(hlo, "_instruction", counted)
+    assert len(read(module.message)) == 47
+    assert 47 <= count <= 2 * 47
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_fields_are_those_of_xla(name: str) -> None:
+    """Of the definition that TensorFlow brings."""
+    data = importlib.import_module("tensorflow.compiler.xla.xla_data_pb2")
+    hlo = importlib.import_module("tensorflow.compiler.xla.service.hlo_pb2")
+    of_xla = getattr(hlo, name, None) or getattr(data, name, None)
+    if of_xla is None:
+        of_xla = getattr(hlo.StackFrameIndexProto, name)
+    known = of_xla.DESCRIPTOR.fields_by_name
+    for number, field, _, is_repeated in MESSAGES[name]:
+        assert known[field].number == number
+        assert known[field].is_repeated == is_repeated
+    written = HloModule.DESCRIPTOR.file.message_types_by_name[name]
+    assert {field.name for field in written.fields} <= set(known)

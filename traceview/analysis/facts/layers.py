@@ -1,0 +1,182 @@
+"""Finds for what devices run the layer of the model, the phase of the step, and the line of Python.
+
+A *layer* is the scope that an op was made in: in TensorFlow that of Keras's layer or of `tf.name_scope`, in JAX that of a
+module or of `jax.named_scope`, below the compiled function. What frameworks add to it is left out: replicas, loops and
+calls, the tape of a gradient, transformations, and ops that are scopes of others, as `BiasAdd` is in
+`dense/BiasAdd/ReadVariableOp`. So a gradient belongs to the layer whose op it is the gradient of. An optimizer is a layer of
+its own, unless its ops are named after the variable that they update.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.base.intervals import Int32Array
+from traceview.trace.device.op_names import op_labels, split_op
+from traceview.trace.device.op_phase import Phase, phase_of, phases_of
+from traceview.trace.model import NONE, Recording
+from traceview.xplane.space import Instruction
+
+MOST_PARTS: Final = 24
+"""Scopes inside each other; deeper ones are the same layer. A choice of ours, for names may be of any length."""
+
+
+class Place(NamedTuple):
+    """Where an op was made: scopes from the outermost, none where no name shows any, and a line of Python or ""."""
+
+    scopes: tuple[str, ...]
+    line: str = ""
+
+
+class LabelPlaces(Struct, frozen=True, eq=False):
+    """By label (`op_labels`): `place`, int32 in `places`; `phase`, uint8 `Phase`."""
+
+    places: tuple[Place, ...]
+    place: Int32Array
+    phase: npt.NDArray[np.uint8]
+
+
+def label_places(trace: Recording) -> LabelPlaces:
+    """Where the op of each label was made, and the phase that it is a part of."""
+    columns, rows = trace.device_columns, trace.once(op_labels).row
+    number = columns.instruction[rows].tolist()
+    instructions = [None if place == NONE else trace.instructions[place] for place in number]
+    recorded = [trace.names.text(op) or "" for op in columns.op[rows].tolist()]
+    texts = [_text(instruction, op) for instruction, op in zip(instructions, recorded, strict=True)]
+    phase = phases_of(trace)[rows].copy()
+    is_told = [bool(each and each.scope) for each in instructions]
+    phase[is_told] = [
+        phase_of(text.encode()) for text, told in zip(texts, is_told, strict=True) if told
+    ]
+    # Replicas and kernels share ops.
+    op_of = {text: _Op(*split_op(text), phase_of(text.encode())) for text in dict.fromkeys(texts)}
+    ops = list(dict.fromkeys(op_of.values()))
+    scopes = _Scopes(ops)
+    scopes_of = {op: scopes.of(op) for op in ops}
+    number_of: dict[Place, int] = {}
+    place = np.empty(rows.size, dtype=np.int32)
+    for label, (text, instruction) in enumerate(zip(texts, instructions, strict=True)):
+        made = Place(scopes_of[op_of[text]], instruction.line if instruction else "")
+        place[label] = number_of.setdefault(made, len(number_of))
+    return LabelPlaces(tuple(number_of), place, phase)
+
+
+class _Op(NamedTuple):
+    """The name of an op without its replica part, its type, and the phase that both show."""
+
+    name: str
+    type_: str | None
+    phase: Phase
+
+
+def _text(instruction: Instruction | None, op: str) -> str:
+    """The name of an op with all its scopes; programs know more of it than events do."""
+    if instruction is None or not instruction.scope:
+        return op
+    scope = instruction.scope
+    if _TRANSFORMATION.search(scope) or not instruction.op_type:
+        return scope
+    return f"{scope}:{instruction.op_type}"
+
+
+# JAX
+
+_TRANSFORMATION: Final = re.compile(
+    r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
+)
+_NAMELESS: Final = re.compile(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
+"""Functions that JAX wraps or calls itself."""
+
+_SEVERAL: Final = re.compile(r"/\((?P<first>[^:]*):.*", re.DOTALL)
+"""Of several ops that became one, `f/(a/dot:b/add)`, the first."""
+
+_OF_JAX: Final = re.compile(
+    r"|while|body|cond|closed_call|core_call|remat|checkpoint|rematted_computation|shard_map|pjit|scan"
+    r"|custom_[jv][vj]p_call\w*|branch_\d+_fun"
+)
+
+
+def _scopes_of_jax(path: str) -> list[str]:
+    """The scopes of `jit(step)/transpose(jvp(Model))/dense/dot_general`: `step`, `Model`, `dense`."""
+    one = _SEVERAL.sub(r"/\g<first>", path)
+    bare = _TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
+    *scopes, _ = bare.split("/", MOST_PARTS)
+    return [scope for scope in scopes if not _OF_JAX.fullmatch(scope)]
+
+
+# TensorFlow
+
+_OF_TENSORFLOW: Final = re.compile(
+    r"(?:(?:Stateful)?PartitionedCall|while|cond|case|body|then|else|branch\d*|gradient_tape|gradients)?(?:_\d+)*"
+)
+_UPDATE: Final = re.compile(r"update(?:_\d+)*")
+_UPDATE_OF: Final = re.compile(r"update_(?=[^\d])")
+_NUMBER: Final = re.compile(r"_\d+$")
+_GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
+"""In graphs of TensorFlow 1 the gradient of `MatMul` is in the scope `MatMul_grad`."""
+
+_VERSIONED: Final = re.compile(r"[A-Z]\w*V\d+")
+_OF_TYPE: Final = re.compile(
+    r"^_(?:Mkl)?(?:Native)?(?:Fused)?|(?:Grad(?:WithArgmax)?|Backprop\w*)?(?:V\d+)?$"
+)
+
+
+class _Scopes:
+    """Tells scopes from ops by all the names of a trace."""
+
+    def __init__(self, ops: Sequence[_Op]) -> None:
+        self._types = {part for op in ops for part in (op.type_, *_OF_TYPE.split(op.type_ or ""))}
+        self._ops: set[tuple[str, ...]] = set()
+        self._forward: set[tuple[str, ...]] = set()
+        forward = [op for op in ops if op.type_ and op.phase is not Phase.BACKWARD]
+        for op in forward:
+            parts = tuple(_parts(op.name))
+            self._ops.add(parts)
+            if op.type_ == "ReadVariableOp":
+                # An op reads a variable inside of its own scope.
+                self._ops.add(parts[:-1])
+        for scopes in set(map(self.of, forward)):
+            self._forward.update(scopes[:depth] for depth in range(1, len(scopes) + 1))
+
+    def of(self, op: _Op) -> tuple[str, ...]:
+        """The scopes of an op; none where its name shows none."""
+        if not op.type_:
+            return tuple(_scopes_of_jax(op.name)) if _TRANSFORMATION.search(op.name) else ()
+        *scopes, _ = _parts(op.name)
+        if op.phase is Phase.OPTIMIZER:
+            for place, scope in enumerate(scopes[:-1]):
+                variable = _UPDATE_OF.sub("", scope)
+                if variable != scope:
+                    # `adam/update_dense/kernel/Mul`: the last scope is the name of the variable.
+                    return (variable, *scopes[place + 1 : -1])
+        while scopes and (self._is_op(scopes) or self._is_update(op, scopes[-1])):
+            scopes.pop()
+        layer = tuple(scopes)
+        if op.phase is Phase.BACKWARD:
+            # A gradient is in the scope of its op, which may have become a part of another.
+            while layer and layer[-1][:1].isupper() and layer not in self._forward:
+                layer = layer[:-1]
+        return layer if layer in self._forward else tuple(scopes)
+
+    def _is_update(self, op: _Op, scope: str) -> bool:
+        return op.phase is Phase.OPTIMIZER and _UPDATE.fullmatch(scope) is not None
+
+    def _is_op(self, scopes: list[str]) -> bool:
+        *around, last = scopes
+        op = _GRAD.sub("", last)
+        type_ = _NUMBER.sub("", op)
+        is_type = type_ in self._types or _VERSIONED.fullmatch(type_) is not None
+        return (*around, op) in self._ops or (is_type and type_[:1].isupper())
+
+
+def _parts(name: str) -> Iterator[str]:
+    """The parts of a name, of which the last is the op, without what TensorFlow adds."""
+    *scopes, last = name.split("/", MOST_PARTS)
+    yield from (scope for scope in scopes if not _OF_TENSORFLOW.fullmatch(scope))
+    yield last.rpartition("/")[2]

@@ -1,0 +1,43 @@
+"""Sums the compute of each device by label: an op, the name of a kernel, and the instruction of a program.
+
+What an op is has to be asked once for each label, and not for each event.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview.analysis.measures.context import Context
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.sweeping import SWEEPS
+from traceview.ledger.states import State
+from traceview.trace.device.op_names import op_labels
+
+
+def time_by_label(context: Context) -> dict[int, Int64Array]:
+    """By device how long it computes what each label names (`op_labels`), int64 `[labels]`; of the rows that take part in sums."""
+    ledger, labels = context.ledger, context.trace.once(op_labels)
+    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
+    slices = {device: ledger.rows_of(device) for device in ledger.devices}
+    return {
+        device: SWEEPS.totals(
+            labels.of_row[columns.event[own]],
+            columns.duration_ps[own],
+            labels.row.size,
+            is_compute[own],
+        )
+        for device, own in slices.items()
+    }
+
+
+def _compute_rows(context: Context) -> BoolArray:
+    """Rows of the ledger in which a device computes, those that take part in sums."""
+    return context.ledger.rows(states=(State.COMPUTE,))
+
+
+def rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
+    """The rows of a device in which it computes what these labels name."""
+    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
+    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
+    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
+    return chosen

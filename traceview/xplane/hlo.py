@@ -1,0 +1,399 @@
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type of the result, and what has no input.
+
+The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
+looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
+ran is passed over once its name is known, so the time is linear in the size of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from traceview.xplane.columns import Buffer, Fields
+from traceview.xplane.decode_reference import DamageError, Field, read_fields, read_varint
+from traceview.xplane.read import DECODER
+from traceview.xplane.space import Instruction, Program
+
+_VARINT, _CONTENT = 0, 2
+
+MODULE_COMPUTATIONS: Final = 3
+MODULE_ENTRY_ID: Final = 6
+MODULE_FRAMES: Final = 17
+COMPUTATION_INSTRUCTIONS: Final = 2
+COMPUTATION_ID: Final = 5
+COMPUTATION_ROOT_ID: Final = 6
+NAME: Final = 1
+OPCODE: Final = 2
+SHAPE: Final = 3
+METADATA: Final = 7
+ID: Final = 35
+OPERANDS: Final = 36
+CALLED: Final = 38
+HAS_SIDE_EFFECT: Final = 65
+OP_TYPE: Final = 1
+OP_NAME: Final = 2
+SOURCE_FILE: Final = 3
+SOURCE_LINE: Final = 4
+FRAME_ID: Final = 15
+ELEMENT_TYPE: Final = 2
+TUPLE_SHAPES: Final = 4
+FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
+LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
+FRAME_LOCATION, FRAME_PARENT = 1, 2
+
+F64, C128 = 12, 18
+"""Numbers of types of elements (`PrimitiveType`)."""
+
+_TUPLE: Final = 13
+_DEEPEST: Final = 16
+_MOST_FRAMES: Final = 256
+_MOST_CALLED: Final = 64
+"""Computations that one instruction calls, through others too: of one that calls more it is not known what it depends on."""
+
+_VARYING: Final = frozenset(
+    ("parameter", "infeed", "recv", "recv-done", "partition-id", "replica-id")
+)
+_STATEFUL: Final = frozenset(("infeed", "recv", "recv-done", "rng", "rng-get-and-update-state"))
+_FILLS: Final = frozenset(
+    (
+        "constant", "broadcast", "iota", "reshape", "bitcast", "copy", "transpose", "convert", "tuple",
+        "get-tuple-element", "parameter", "fusion", "call", "slice", "pad", "concatenate",
+    )
+)  # fmt: skip
+"""What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
+
+_LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
+
+
+def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
+    """The instructions of a program with the names in `wanted`; others are not there.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return _Program(program).instructions(frozenset(wanted))
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
+class _Instruction(Struct):
+    """The fields of an instruction; `begin`, `end`: of its content."""
+
+    name: bytes = b""
+    opcode: str = ""
+    id: int = 0
+    shape: tuple[int, int] = (0, 0)
+    metadata: tuple[int, int] = (0, 0)
+    operands: list[int] = []
+    called: list[int] = []
+    has_side_effect: bool = False
+
+
+class _Computation(Struct):
+    """The places of the instructions of a computation."""
+
+    instructions: list[tuple[int, int]]
+    id: int = 0
+    root_id: int = 0
+
+
+class _Effect(NamedTuple):
+    """What a computation does by itself, and the computations that it calls."""
+
+    is_stateful: bool
+    works: bool
+    called: tuple[int, ...]
+
+
+class _Program:
+    """One program while it is read."""
+
+    def __init__(self, program: Program) -> None:
+        self._name = program.name
+        self._data = data = program.data
+        self._entry_id = 0
+        self._frames_at = (0, 0)
+        self._computations: dict[int, _Computation] = {}
+        self._inside: dict[int, tuple[_Instruction, ...]] = {}
+        self._effects: dict[int, _Effect] = {}
+        self._roots: dict[int, tuple[str, str, str]] = {}
+        for number, begin, end in _contents(data, 0, len(data)):
+            if number == MODULE_COMPUTATIONS:
+                computation = _computation(data, begin, end)
+                self._computations[computation.id] = computation
+            elif number == MODULE_FRAMES:
+                self._frames_at = begin, end
+            elif number == MODULE_ENTRY_ID:
+                self._entry_id = read_varint(data, begin, end)[0]
+
+    def instructions(self, wanted: frozenset[bytes]) -> dict[bytes, Instruction]:
+        constants = self._constants()
+        found = {}
+        for computation in self._computations.values():
+            for begin, end in computation.instructions:
+                name = _name(self._data, begin, end)
+                if name in wanted:
+                    found[name] = self._finished(
+                        _instruction(self._data, begin, end),
+                        is_constant=computation.id == self._entry_id and name in constants,
+                    )
+        return found
+
+    def _finished(self, instruction: _Instruction, *, is_constant: bool) -> Instruction:
+        scope, op_type, line = self._said(instruction)
+        return Instruction(
+            self._name,
+            instruction.name,
+            scope,
+            op_type,
+            line,
+            _element_type(self._data, *instruction.shape),
+            is_constant,
+        )
+
+    def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
+        """Scope, type and line. A fusion that has none is what its root is, else what it holds first."""
+        said = self._metadata(*instruction.metadata)
+        if "/" in said[0] or not instruction.called:
+            return said
+        scope, op_type, line = self._said_inside(instruction.called[0])
+        return (scope, op_type, said[2] or line) if scope else said
+
+    def _said_inside(self, computation: int) -> tuple[str, str, str]:
+        """The same of the root of a computation, else of the first instruction in it that has a scope."""
+        if computation not in self._roots:
+            held = self._held(computation)
+            root = self._computations[computation].root_id if held else 0
+            said = (
+                self._metadata(*inner.metadata)
+                for inner in sorted(held, key=lambda each: each.id != root)
+            )
+            with_scope = (each for each in said if "/" in each[0])
+            self._roots[computation] = next(with_scope, ("", "", ""))
+        return self._roots[computation]
+
+    def _held(self, computation: int) -> tuple[_Instruction, ...]:
+        """The instructions of a computation."""
+        held = self._inside.get(computation)
+        if held is None:
+            places = self._computations.get(computation)
+            bounds = places.instructions if places else ()
+            held = tuple(_instruction(self._data, begin, end) for begin, end in bounds)
+            self._inside[computation] = held
+        return held
+
+    # What depends on nothing
+
+    def _constants(self) -> set[bytes]:
+        """The names of instructions of the entry that compute, from nothing that varies."""
+        constant: dict[int, bool] = {}
+        names = set()
+        # Operands stand before what uses them.
+        for instruction in self._held(self._entry_id):
+            has_no_input = (
+                instruction.opcode not in _VARYING
+                and not instruction.has_side_effect
+                and all(constant.get(operand, False) for operand in instruction.operands)
+            )
+            is_stateful, works = self._reached(instruction) if has_no_input else (True, True)
+            constant[instruction.id] = not is_stateful
+            if works and not is_stateful:
+                names.add(instruction.name)
+        return names
+
+    def _reached(self, instruction: _Instruction) -> tuple[bool, bool]:
+        """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
+        is_stateful, works = instruction.opcode in _STATEFUL, instruction.opcode not in _FILLS
+        waiting = instruction.called[:_MOST_CALLED]
+        seen = set(waiting)
+        while waiting:
+            if len(seen) >= _MOST_CALLED:
+                return True, True
+            inner = self._effect_of(waiting.pop())
+            is_stateful |= inner.is_stateful
+            works |= inner.works
+            waiting += [called for called in inner.called if called not in seen]
+            seen.update(inner.called)
+        return is_stateful, works
+
+    def _effect_of(self, computation: int) -> _Effect:
+        """What the instructions of a computation do."""
+        effect = self._effects.get(computation)
+        if effect is None:
+            held = self._held(computation)
+            called = dict.fromkeys(each for inner in held for each in inner.called)
+            effect = self._effects[computation] = _Effect(
+                any(inner.has_side_effect or inner.opcode in _STATEFUL for inner in held),
+                any(inner.opcode not in _FILLS for inner in held),
+                tuple(called)[:_MOST_CALLED],
+            )
+        return effect
+
+    # Where it is written
+
+    def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
+        """Scope, type of the op, and line of Python."""
+        data, scope, op_type, file, number, frame = self._data, "", "", "", 0, 0
+        for field in read_fields(data, begin, end):
+            if field.wire_type == _CONTENT:
+                if field.number == OP_NAME:
+                    scope = _text(data, field)
+                elif field.number == OP_TYPE:
+                    op_type = _text(data, field)
+                elif field.number == SOURCE_FILE:
+                    file = _text(data, field)
+            elif field.wire_type == _VARINT:
+                if field.number == SOURCE_LINE:
+                    number = field.value
+                elif field.number == FRAME_ID:
+                    frame = field.value
+        return scope, op_type, self._frames.line(frame) or _line(file, number, "")
+
+    @cached_property
+    def _frames(self) -> _Frames:
+        return _Frames(self._data, *self._frames_at)
+
+
+class _Frames:
+    """The lines of Python of a program; everything is numbered from 1."""
+
+    def __init__(self, data: Buffer, begin: int, end: int) -> None:
+        texts: dict[int, list[str]] = {FRAME_FILES: [], FRAME_FUNCTIONS: []}
+        pairs: dict[int, list[dict[int, int]]] = {FRAME_LOCATIONS: [], FRAME_FRAMES: []}
+        for field in read_fields(data, begin, end):
+            if field.wire_type == _CONTENT and field.number in texts:
+                texts[field.number].append(_text(data, field))
+            elif field.wire_type == _CONTENT and field.number in pairs:
+                inner = read_fields(data, field.begin, field.end)
+                numbers = {each.number: each.value for each in inner if each.wire_type == _VARINT}
+                pairs[field.number].append(numbers)
+        self._files, self._functions = texts[FRAME_FILES], texts[FRAME_FUNCTIONS]
+        self._locations, self._frames = pairs[FRAME_LOCATIONS], pairs[FRAME_FRAMES]
+        self._known: dict[int, str] = {}
+
+    def line(self, frame: int) -> str:
+        """The innermost line of a frame that is in no installed package; else the innermost; "" where there is none."""
+        if frame not in self._known:
+            stack = [line for line in self._stack(frame) if line[0]]
+            own = (line for line in stack if not any(part in line[0] for part in _LIBRARY))
+            chosen = next(own, stack[0] if stack else ("", 0, ""))
+            self._known[frame] = _line(*chosen)
+        return self._known[frame]
+
+    def _stack(self, frame: int) -> Iterator[tuple[str, int, str]]:
+        for _ in range(_MOST_FRAMES):
+            if not 0 < frame <= len(self._frames):
+                return
+            of_frame = self._frames[frame - 1]
+            place = of_frame.get(FRAME_LOCATION, 0)
+            if 0 < place <= len(self._locations):
+                location = self._locations[place - 1]
+                yield (
+                    _numbered(self._files, location.get(LOCATION_FILE, 0)),
+                    location.get(LOCATION_LINE, 0),
+                    _numbered(self._functions, location.get(LOCATION_FUNCTION, 0)),
+                )
+            frame = of_frame.get(FRAME_PARENT, 0)
+
+
+def _numbered(texts: list[str], number: int) -> str:
+    return texts[number - 1] if 0 < number <= len(texts) else ""
+
+
+def _line(file: str, number: int, function: str) -> str:
+    """`model.py:42 in call`."""
+    if not file or not 0 < number < 1 << 31:
+        return ""
+    place = f"{file.replace(chr(92), '/').rpartition('/')[2]}:{number}"
+    inner = function.rpartition(".")[2]
+    return f"{place} in {inner}" if inner.isidentifier() else place
+
+
+# Fields
+
+
+def _contents(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Number, begin and end of each field of a large message."""
+    fields: Fields = DECODER.scan_fields(data, begin, end)
+    if fields.fault is not None:
+        raise DamageError(fields.fault)
+    columns = (fields.number, fields.begin, fields.end)
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _computation(data: Buffer, begin: int, end: int) -> _Computation:
+    computation = _Computation([])
+    for number, first, last in _contents(data, begin, end):
+        if number == COMPUTATION_INSTRUCTIONS:
+            computation.instructions.append((first, last))
+        elif number == COMPUTATION_ID:
+            computation.id = read_varint(data, first, last)[0]
+        elif number == COMPUTATION_ROOT_ID:
+            computation.root_id = read_varint(data, first, last)[0]
+    return computation
+
+
+def _name(data: Buffer, begin: int, end: int) -> bytes:
+    """The name of an instruction, which writers put first."""
+    for field in read_fields(data, begin, end):
+        if field.number == NAME and field.wire_type == _CONTENT:
+            return bytes(data[field.begin : field.end])
+    return b""
+
+
+def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
+    made = _Instruction()
+    for field in read_fields(data, begin, end):
+        number = field.number
+        if field.wire_type == _CONTENT:
+            if number == NAME:
+                made.name = bytes(data[field.begin : field.end])
+            elif number == OPCODE:
+                made.opcode = _text(data, field)
+            elif number == SHAPE:
+                made.shape = field.begin, field.end
+            elif number == METADATA:
+                made.metadata = field.begin, field.end
+        elif number == ID:
+            made.id = field.value
+        elif number == HAS_SIDE_EFFECT:
+            made.has_side_effect = bool(field.value)
+        if number == OPERANDS:
+            made.operands += _ids(data, field)
+        elif number == CALLED:
+            made.called += _ids(data, field)
+    return made
+
+
+def _ids(data: Buffer, field: Field) -> Iterator[int]:
+    """Numbers that are packed into one field, or the one that it holds."""
+    if field.wire_type == _VARINT:
+        yield field.value
+    elif field.wire_type == _CONTENT:
+        at = field.begin
+        while at < field.end:
+            value, at = read_varint(data, at, field.end)
+            yield value
+
+
+def _element_type(data: Buffer, begin: int, end: int) -> int:
+    """The type of the elements of a shape; of a tuple that of its first shape."""
+    for _ in range(_DEEPEST):
+        element, inner = 0, None
+        for field in read_fields(data, begin, end):
+            if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
+                element = field.value
+            elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT and inner is None:
+                inner = field.begin, field.end
+        if element != _TUPLE or inner is None:
+            return element
+        begin, end = inner
+    return 0
+
+
+def _text(data: Buffer, field: Field) -> str:
+    return bytes(data[field.begin : field.end]).decode("utf-8", "replace")
