@@ -4,7 +4,6 @@ import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from traceview.capture.sidecar.environment import (
 )
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
 from traceview.capture.sidecar.gpu_libraries import (
-    describe_drivers,
+    describe_driver,
     describe_links,
     loaded_versions,
     opened_nvml,
@@ -156,20 +155,11 @@ class Nvml(NvmlModule):
     def system_get_driver_version(self) -> bytes:
         return b"550.54"
 
-    def system_get_cuda_driver_version_v2(self) -> int:
-        return 12040
-
     def device_get_count(self) -> int:
         return 3
 
     def device_get_handle_by_index(self, index: int) -> int:
         return index
-
-    def device_get_name(self, handle: int) -> str:
-        return "H200"
-
-    def device_get_pci_info(self, handle: int) -> Any:
-        return SimpleNamespace(busId=f"bus {handle}")
 
     def device_get_curr_pcie_link_generation(self, handle: int) -> int:
         return 3
@@ -183,26 +173,20 @@ class Nvml(NvmlModule):
     def device_get_max_pcie_link_width(self, handle: int) -> int:
         raise NvmlError("Not Supported")
 
-    def device_get_memory_info(self, handle: int) -> Any:
-        return SimpleNamespace(total=1 << 30)
-
     def device_get_nv_link_state(self, handle: int, link: int) -> int:
         if handle == 2 or link > 2:
             raise NvmlError("Invalid Argument")
         return int(link < 2)
 
-    def device_get_nv_link_remote_pci_info(self, handle: int, link: int) -> Any:
-        return SimpleNamespace(busId=f"bus {1 - handle}".encode())
-
 
 def test_links_between_gpus() -> None:
     nvml = Nvml()
     found = describe_links(nvml)
-    assert describe_drivers(nvml) == {"driver": "550.54", "cuda_of_driver": "12.4"}
+    assert describe_driver(nvml) == {"driver": "550.54"}
     first, _, third = found["gpus"]
     assert (first["pcie_generation"], first["pcie_width"]) == (3, 8)
     assert first["missing"] == {"pcie_width_max": "NvmlError: Not Supported"}
-    assert first["nvlinks"] == {"active": 2, "peers": {"bus 1": 2}}
+    assert first["nvlinks"] == {"active": 2}
     assert third["missing"]["nvlinks"] == "no NVLink: Invalid Argument"
 
 

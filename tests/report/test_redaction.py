@@ -193,7 +193,7 @@ def secret_logs(tmp_path: Path) -> Path:
             },
             "xla": {"xla_flags": "--xla_dump_to=/home/mallory/dump"},
             "cluster": {"missing": {"is_configured": "no /home/mallory/tf_config of mallory"}},
-            "placement": {"functions": [graph({"GPU:0": 5}, {"GPU:0": (4, 2)}, name="acme_step")]},
+            "placement": {"functions": [graph({"GPU:0": 5}, name="acme_step", alone=2)]},
         },
     )
     return logs

@@ -23,14 +23,11 @@ class JaxEnvironment(EnvironmentListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that does not change."""
         super().opening(sidecar)
-        with sidecar.timed("jax"):
-            jax: Any = sys.modules["jax"]
-            sidecar.add("jax", describe(jax))
-            if jax.process_count() > 1:
-                sizes = {PROCESS: jax.process_count()}
-                sidecar.add(
-                    "cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes}
-                )
+        jax: Any = sys.modules["jax"]
+        sidecar.add("jax", describe(jax))
+        if jax.process_count() > 1:
+            sizes = {PROCESS: jax.process_count()}
+            sidecar.add("cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes})
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""

@@ -90,7 +90,7 @@ class StepWatch(WindowListener):
             }
             for callee in callees
         ]
-        sidecar.add("steps", {"functions": functions, "is_chosen": bool(self.observer.names)})
+        sidecar.add("steps", {"functions": functions})
         sidecar.add("hooks", {"missing": self.hooks.missing})
         runs = {callee.name: callee.runs_per_call for callee in callees}
         for function in sidecar.groups.get("placement", {}).get("functions", ()):

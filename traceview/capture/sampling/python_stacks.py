@@ -14,7 +14,7 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
-from traceview.capture.sampling.python_sampling import INTERVAL_NS, StackSampler
+from traceview.capture.sampling.python_sampling import StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
 
@@ -24,10 +24,9 @@ NOT_ASKED: Final = "switched off (--without python, or python=False)"
 class PythonListener(WindowListener):
     """Samples Python stacks from the start of the profile to its stop.
 
-    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
-    (rounds that were due and not done), `window_ns`,
-    `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
-    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one.
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
+    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, and `samples`, three columns. `cpu` is a fourth one.
     """
 
     def __init__(self, *, is_wanted: bool = True) -> None:
@@ -57,11 +56,10 @@ class PythonListener(WindowListener):
         if sampler is None or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
             return
-        with sidecar.timed("python"):
-            sampler.stop()
-            clock = sidecar.groups.get("clock", {})
-            stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
-            sidecar.add("python", _described(sampler, max(stopped_ns - self._started_ns, 0)))
+        sampler.stop()
+        clock = sidecar.groups.get("clock", {})
+        stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
+        sidecar.add("python", _described(sampler, max(stopped_ns - self._started_ns, 0)))
 
     def finished(self) -> None:
         """Stop where the profile failed."""
@@ -71,13 +69,11 @@ class PythonListener(WindowListener):
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     samples = sampler.samples()
-    due_count = window_ns // INTERVAL_NS
     return {
         "reason": None if samples.t_ns else sampler.problem or "no thread ran code of the script",
         **({"problem": sampler.problem} if sampler.problem else {}),
         "interval_ns": sampler.interval_ns,
         "round_count": sampler.round_count,
-        "missed_count": max(due_count - sampler.round_count, 0),
         "window_ns": window_ns,
         "cost_ns": sampler.cost_ns,
         "threads": [

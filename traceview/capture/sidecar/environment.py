@@ -10,14 +10,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.sidecar.cluster import ROLE, rank_of
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
 from traceview.capture.sidecar.gpu_libraries import (
-    describe_drivers,
+    describe_driver,
     describe_links,
     loaded_versions,
     opened_nvml,
@@ -49,33 +48,27 @@ class EnvironmentListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that is known without the driver, so that it is there if the run is killed."""
-        with sidecar.timed("environment"):
-            sidecar.add("command", describe_command())
-            sidecar.add("cluster", describe_cluster(os.environ))
-            sidecar.add("variables", listed_variables(os.environ))
-            tensorflow = sys.modules.get("tensorflow")
-            if tensorflow is not None:
-                sidecar.add("versions", built_versions(tensorflow))
-                sidecar.add("precision", describe_precision(tensorflow, sys.modules))
-                sidecar.add("xla", describe_xla(tensorflow, os.environ))
-                sidecar.add("devices", describe_devices(tensorflow))
+        sidecar.add("command", describe_command())
+        sidecar.add("cluster", describe_cluster(os.environ))
+        sidecar.add("variables", listed_variables(os.environ))
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is not None:
+            sidecar.add("precision", describe_precision(sys.modules))
+            sidecar.add("xla", describe_xla(tensorflow))
+            sidecar.add("devices", describe_devices(tensorflow))
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
-        with sidecar.timed("drivers"):
-            versions = loaded_versions()
-            try:
-                with opened_nvml() as nvml:
-                    drivers = describe_drivers(nvml)
-                    sidecar.add("links", describe_links(nvml))
-            except NoAnswerError as reason:
-                sidecar.add("links", {"missing": {"gpus": str(reason)}})
-                drivers = {"missing": {"driver": str(reason)}}
-            groups = (sidecar.groups.get("versions", {}), versions, drivers)
-            missing = {k: v for group in groups for k, v in group.get("missing", {}).items()}
-            sidecar.add(
-                "versions", {**versions, **drivers, **({"missing": missing} if missing else {})}
-            )
+        versions = loaded_versions()
+        try:
+            with opened_nvml() as nvml:
+                driver = describe_driver(nvml)
+                sidecar.add("links", describe_links(nvml))
+        except NoAnswerError as reason:
+            sidecar.add("links", {"missing": {"gpus": str(reason)}})
+            driver = {"missing": {"driver": str(reason)}}
+        missing = {**versions.get("missing", {}), **driver.get("missing", {})}
+        sidecar.add("versions", {**versions, **driver, **({"missing": missing} if missing else {})})
 
 
 def describe_command() -> dict[str, Any]:
@@ -107,34 +100,17 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: masked_variable(environment[name]) for name in VARIABLES if name in environment}
 
 
-def built_versions(tensorflow: Any) -> dict[str, Any]:
-    """What this TensorFlow was built with; the libraries that run may differ."""
-    facts = Facts()
-    build = facts.find("build", lambda: dict(tensorflow.sysconfig.get_build_info()))
-    facts.ask("tensorflow_git", lambda: tensorflow.version.GIT_VERSION)
-    if build is not None:
-        facts.ask("is_cuda_build", lambda: build.get("is_cuda_build"))
-        for field, key in {"cuda_build": "cuda_version", "cudnn_build": "cudnn_version"}.items():
-            facts.ask(field, partial(_of_build, build, key))
-    return facts.as_group()
-
-
-def describe_precision(tensorflow: Any, modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Keras' default mixed-precision policy, TensorFlow's automatic mixed precision, and TF32."""
+def describe_precision(modules: Mapping[str, Any]) -> dict[str, Any]:
+    """Keras' default mixed-precision policy."""
     facts = Facts()
     facts.ask("policy", lambda: _policy(modules))
-    options = tensorflow.config.optimizer.get_experimental_options
-    facts.ask("auto_mixed_precision", lambda: bool(options().get("auto_mixed_precision", False)))
-    facts.ask("tf32", lambda: tensorflow.config.experimental.tensor_float_32_execution_enabled())
     return facts.as_group()
 
 
-def describe_xla(tensorflow: Any, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Whether XLA compiles automatically. Functions with `jit_compile` are in the group `placement`."""
+def describe_xla(tensorflow: Any) -> dict[str, Any]:
+    """Whether XLA compiles automatically."""
     facts = Facts()
     facts.ask("auto_jit", lambda: str(tensorflow.config.optimizer.get_jit() or "off"))
-    facts.ask("tf_xla_flags", lambda: _variable(environment, "TF_XLA_FLAGS"))
-    facts.ask("xla_flags", lambda: _variable(environment, "XLA_FLAGS"))
     return facts.as_group()
 
 
@@ -145,7 +121,6 @@ def describe_devices(tensorflow: Any) -> dict[str, Any]:
     facts.ask("physical", lambda: [_device(config, d) for d in config.list_physical_devices()])
     facts.ask("visible", lambda: [device.name for device in config.get_visible_devices()])
     facts.ask("logical", lambda: [device.name for device in config.list_logical_devices()])
-    facts.ask("soft_placement", config.get_soft_device_placement)
     return facts.as_group()
 
 
@@ -153,23 +128,13 @@ def _device(config: Any, device: Any) -> dict[str, Any]:
     facts = Facts()
     facts.values.update(name=device.name, type=device.device_type)
     if device.device_type == "GPU":
-        details = facts.ask("details", lambda: config.experimental.get_device_details(device))
-        if details:
-            capability = details.get("compute_capability")
-            facts.values["details"] = {
-                **details,
-                **({"compute_capability": list(capability)} if capability else {}),
-            }
+        details = config.experimental.get_device_details
+        facts.ask("details", lambda: {"device_name": details(device)["device_name"]})
         facts.ask("memory_growth", lambda: config.experimental.get_memory_growth(device))
-    configured = facts.ask(
+    facts.ask(
         "logical_devices",
         lambda: len(config.get_logical_device_configuration(device) or [device]),
     )
-    if configured is not None and device.device_type == "GPU":
-        limits = [
-            made.memory_limit for made in config.get_logical_device_configuration(device) or []
-        ]
-        facts.values["memory_limits_mb"] = limits
     return facts.as_group()
 
 
@@ -204,18 +169,6 @@ def _sizes(cluster: Mapping[str, Any]) -> dict[str, int]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _of_build(build: Mapping[str, Any], key: str) -> str:
-    if key not in build:
-        raise NoAnswerError("the build info of this TensorFlow has no such field")
-    return str(build[key])
-
-
-def _variable(environment: Mapping[str, str], name: str) -> str:
-    if name not in environment:
-        raise NoAnswerError(f"{name} is not set")
-    return masked_variable(environment[name])
 
 
 def _policy(modules: Mapping[str, Any]) -> dict[str, str]:

@@ -145,16 +145,15 @@ _FALLBACK_MAX_LINKS: Final = 18
 """NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
 
 
-def describe_drivers(nvml: Any) -> dict[str, Any]:
-    """The version of the driver, and the newest CUDA that it supports."""
+def describe_driver(nvml: Any) -> dict[str, Any]:
+    """The version of the driver."""
     facts = Facts()
     facts.ask("driver", lambda: decoded(nvml.nvmlSystemGetDriverVersion()))
-    facts.ask("cuda_of_driver", lambda: cuda_version(nvml.nvmlSystemGetCudaDriverVersion_v2()))
     return facts.as_group()
 
 
 def describe_links(nvml: Any) -> dict[str, Any]:
-    """All GPUs of the host, visible to TensorFlow or not; `bus_id` identifies them."""
+    """All GPUs of the host, visible to TensorFlow or not."""
     facts = Facts()
     facts.ask(
         "gpus",
@@ -170,36 +169,24 @@ def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
     facts = Facts()
     facts.ask_each(
         {
-            "name": lambda: decoded(nvml.nvmlDeviceGetName(handle)),
-            "bus_id": lambda: decoded(nvml.nvmlDeviceGetPciInfo(handle).busId),
             "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
             "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
             "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
             "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-            "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            "nvlinks": lambda: _nvlinks(nvml, handle),
+            "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
         }
     )
     return facts.as_group()
 
 
-def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Active links by the bus id of the other end, a GPU or a switch."""
-    peers: dict[str, int] = {}
-    unknown = 0
+def _active_nvlinks(nvml: Any, handle: Any) -> int:
+    active = 0
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", _FALLBACK_MAX_LINKS)):
         try:
-            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
-                continue
+            active += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
         except nvml.NVMLError as error:
             # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
             if link == 0:
                 raise NoAnswerError(f"no NVLink: {error}") from error
             break
-        try:
-            peer = decoded(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
-        except nvml.NVMLError:
-            unknown += 1
-        else:
-            peers[peer] = peers.get(peer, 0) + 1
-    return {"active": sum(peers.values()) + unknown, "peers": peers}
+    return active

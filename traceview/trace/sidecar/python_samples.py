@@ -54,14 +54,8 @@ class PythonThread(Struct, frozen=True):
 
 
 class PythonRecord(Struct, frozen=True):
-    """The group of the sidecar. `reason`: why there are no samples. `interval_ns`: how often they were due.
+    """The group of the sidecar. `cost_ns`: processor time that the sampling took in the `window_ns` of the profile."""
 
-    `cost_ns`: processor time that the sampling took in the `window_ns` of the profile.
-    """
-
-    reason: str | None
-    interval_ns: RecordedCount | None
-    missed_count: RecordedCount | None
     window_ns: RecordedCount | None
     cost_ns: RecordedCount | None
     threads: tuple[PythonThread, ...]
