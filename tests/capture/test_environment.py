@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from tests.capture.fake_nvml import NvmlModule
-from traceview.capture.sidecar.environment import (
-    EnvironmentListener,
-    describe_cluster,
-    listed_variables,
-)
+from traceview.capture.sidecar.cluster import own_place
+from traceview.capture.sidecar.environment import EnvironmentListener, listed_variables
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
 from traceview.capture.sidecar.gpu_libraries import (
     describe_driver,
@@ -68,36 +65,16 @@ def test_only_listed_variables_are_written_down() -> None:
 
 def test_a_cluster_has_a_role_and_sizes_and_no_addresses() -> None:
     text = (
-        '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}, "chief": "d:1"},'
+        '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}, "chief": ["d:1"]},'
         ' "task": {"type": "worker", "index": "1"}}'
     )
-    found = describe_cluster({"TF_CONFIG": text})
-    assert found == {
-        "is_configured": True,
+    place = own_place({"TF_CONFIG": text})
+    assert place is not None
+    assert place.as_json() == {
         "role": "worker",
         "index": 1,
         "sizes": {"worker": 2, "ps": 1, "chief": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ("", {"is_configured": "TF_CONFIG is not set"}),
-        ("{hunter2", {"is_configured": "TF_CONFIG is not JSON"}),
-        ("[]", {"is_configured": "TF_CONFIG is not a JSON object"}),
-        (
-            "{}",
-            {
-                "role": "TF_CONFIG has no task.type",
-                "index": "TF_CONFIG has no task.index",
-                "sizes": "TF_CONFIG has no cluster",
-            },
-        ),
-    ],
-)
-def test_a_cluster_that_is_not_told(text: str, missing: dict[str, str]) -> None:
-    assert describe_cluster({"TF_CONFIG": text})["missing"] == missing
 
 
 def test_libraries_are_asked_only_if_they_are_loaded(

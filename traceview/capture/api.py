@@ -17,7 +17,7 @@ from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
-from traceview.capture.record.outcome import shortcomings
+from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
@@ -247,16 +247,16 @@ def _watched(
     """Capture the steps that the body reports. `may_be_missed`: it is fine if none of them is in the window,
     and nothing is kept then.
     """
-    watch = StepWatch(settings, say, places=places, listeners=listeners)
+    watch = StepWatch(settings, say, listeners, places=places)
     watch.capture.prepare()
-    is_whole = False
+    end: End = "failed"
     try:
         watch.hooks.install()
         yield watch
-        is_whole = True
+        end = "ended"
     finally:
-        watch.hooks.remove()
-        watch.finish(is_synchronised=is_whole)
+        watch.remove()
+        watch.finish(end)
         is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
         if is_missed and watch.capture.kept is not None:
             # Only the step before the window was recorded.

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceview.capture.sidecar.cluster import PROCESS
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Facts, Sidecar
 
@@ -23,11 +22,7 @@ class JaxEnvironment(EnvironmentListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that does not change."""
         super().opening(sidecar)
-        jax: Any = sys.modules["jax"]
-        sidecar.add("jax", describe(jax))
-        if jax.process_count() > 1:
-            sizes = {PROCESS: jax.process_count()}
-            sidecar.add("cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes})
+        sidecar.add("jax", describe(sys.modules["jax"]))
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""

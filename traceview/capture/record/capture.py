@@ -33,24 +33,18 @@ from traceview.capture.window.step_window import OpenMarker, StepWindow
 class Capture:
     """One profile of a process. `say` gets one line per message for the user.
 
-    `framework`: what the script trains with. `launch`: what all captures below one command have in common.
+    `framework`: what the script trains with. `listeners`: add groups to the sidecar.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        say: Callable[[str], None],
-        listeners: Sequence[WindowListener],
-        framework: Framework,
-        launch: str | None = None,
+        self, settings: Settings, say: Callable[[str], None], framework: Framework
     ) -> None:
         self.settings = settings
-        self._launch = launch
+        self.listeners: list[WindowListener] = []
         self.sidecar = Sidecar()
         self.kept: Kept | None = None
         self._is_prepared = False
         self._say = say
-        self.listeners = [*listeners]
         self._framework = framework
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
@@ -71,7 +65,7 @@ class Capture:
             {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
-                "launch": self._launch,
+                "launch": self.settings.launch,
             },
         )
         if hasattr(os, "sched_getaffinity"):

@@ -6,14 +6,13 @@ The process is asked when the window opens, so that what the script itself has s
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.cluster import ROLE, rank_of
+from traceview.capture.sidecar.cluster import own_place
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
 from traceview.capture.sidecar.gpu_libraries import (
     describe_driver,
@@ -49,7 +48,9 @@ class EnvironmentListener(WindowListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that is known without the driver, so that it is there if the run is killed."""
         sidecar.add("command", describe_command())
-        sidecar.add("cluster", describe_cluster(os.environ))
+        place = own_place(os.environ)
+        if place is not None:
+            sidecar.add("cluster", place.as_json())
         sidecar.add("variables", listed_variables(os.environ))
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
@@ -74,25 +75,6 @@ class EnvironmentListener(WindowListener):
 def describe_command() -> dict[str, Any]:
     """The command lines of Python and of the script, without values that might be credentials."""
     return {"python": masked_arguments(sys.orig_argv), "script": masked_arguments(sys.argv)}
-
-
-def describe_cluster(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Role, index and size of the cluster from TF_CONFIG, or the rank of a launcher; addresses are left out."""
-    facts = Facts()
-    config = facts.find("is_configured", lambda: _tf_config(environment))
-    if config is None:
-        rank = rank_of(environment)
-        if rank is not None:
-            facts.values.update(role=ROLE, index=rank.number)
-            if rank.are_together:
-                facts.values["sizes"] = {ROLE: rank.size}
-        return facts.as_group()
-    facts.values["is_configured"] = True
-    task, cluster = _mapping(config.get("task")), _mapping(config.get("cluster"))
-    facts.ask("role", lambda: _of_task(task, "type"))
-    facts.ask("index", lambda: int(_of_task(task, "index")))
-    facts.ask("sizes", lambda: _sizes(cluster))
-    return facts.as_group()
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -136,39 +118,6 @@ def _device(config: Any, device: Any) -> dict[str, Any]:
         lambda: len(config.get_logical_device_configuration(device) or [device]),
     )
     return facts.as_group()
-
-
-def _tf_config(environment: Mapping[str, str]) -> dict[str, Any]:
-    text = environment.get("TF_CONFIG")
-    if not text:
-        raise NoAnswerError("TF_CONFIG is not set")
-    try:
-        config = json.loads(text)
-    except ValueError as error:
-        # The text itself may hold anything, so it is not quoted.
-        raise NoAnswerError("TF_CONFIG is not JSON") from error
-    if not isinstance(config, dict):
-        raise NoAnswerError("TF_CONFIG is not a JSON object")
-    return config
-
-
-def _of_task(task: Mapping[str, Any], key: str) -> Any:
-    if key not in task:
-        raise NoAnswerError(f"TF_CONFIG has no task.{key}")
-    return task[key]
-
-
-def _sizes(cluster: Mapping[str, Any]) -> dict[str, int]:
-    if not cluster:
-        raise NoAnswerError("TF_CONFIG has no cluster")
-    return {
-        str(role): len(tasks) if isinstance(tasks, list | dict) else 1
-        for role, tasks in cluster.items()
-    }
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _policy(modules: Mapping[str, Any]) -> dict[str, str]:
