@@ -57,12 +57,6 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     _captures[-1].begin()
 
 
-def listen(listener: WindowListener) -> None:
-    """Let a listener of the script add to the sidecar of the capture of this process, if there is one."""
-    if _captures:
-        _captures[-1].listen(listener)
-
-
 def end_first(text: str, begun_s: float) -> None:
     """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
     try:
@@ -122,10 +116,6 @@ class LaunchedCapture(WindowListener):
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
-
-    def listen(self, listener: WindowListener) -> None:
-        """Notify another listener."""
-        self._capture.capture.listeners.append(listener)
 
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""

@@ -13,7 +13,7 @@ import typer
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.demo.injection import Slowdown
+from traceview.capture.demo.run import Slowdown, demo_command
 from traceview.capture.launch.saying import VARIABLE
 from traceview.capture.launch.variable import hang_seconds, switches, windows
 from traceview.capture.record.destination import DEFAULT_OUT
@@ -140,8 +140,6 @@ def capture(
         **switched,
     )
     if script is None:
-        from traceview.capture.demo.run import demo_command
-
         command = demo_command(settings, devices, [Slowdown(kind) for kind in slowdown or ()])
     else:
         from traceview.capture.launch.programs import command_of
