@@ -7,14 +7,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from threading import Event, Lock, get_ident
+from threading import Lock, get_ident
 from types import FrameType, ModuleType
 from typing import Any, Final
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.own_threads import own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
@@ -311,26 +312,28 @@ class FitWatch(WindowListener):
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
-        self._is_over = Event()
+        self._ticker: Ticker | None = None
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin to look."""
         fit = _frame_of_fit()
         if fit is not None:
-            own_thread("fit", self._look, get_ident(), fit).start()
+            self._ticker = Ticker("fit", partial(self._look, get_ident(), fit))
+            self._ticker.start()
 
     def finished(self) -> None:
         """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
-        self._is_over.set()
+        if self._ticker is not None:
+            self._ticker.stop()
 
-    def _look(self, thread: int, fit: FrameType) -> None:
-        while not self._is_over.wait(_INTERVAL_SECONDS):
-            frame = sys._current_frames().get(thread)
-            while frame is not None and frame is not fit:
-                frame = frame.f_back
-            if frame is None:
-                self._ended()
-                return
+    def _look(self, thread: int, fit: FrameType) -> float | None:
+        frame = sys._current_frames().get(thread)
+        while frame is not None and frame is not fit:
+            frame = frame.f_back
+        if frame is not None:
+            return _INTERVAL_SECONDS
+        self._ended()
+        return None
 
 
 def _frame_of_fit() -> FrameType | None:

@@ -13,11 +13,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
 from time import perf_counter, time_ns
 from typing import Any, Final
 
-from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
 from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
@@ -244,40 +243,36 @@ class Sampler:
         """What must not be released before the thread has ended."""
         self._gpus = gpus
         self._is_open = is_open
-        self._stopping = Event()
-        self._thread = own_thread("nvml", self._run)
+        self._listed_s = float("-inf")
+        self._ticker = Ticker("nvml", self._tick)
 
     def start(self) -> None:
         """Take the first sample now."""
-        self._thread.start()
+        self._ticker.start()
 
     def stop(self) -> bool:
         """Take no more samples; False if the thread hangs inside NVML."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_SECONDS)
-        return not self._thread.is_alive()
+        return self._ticker.stop(_STOP_TIMEOUT_SECONDS)
 
-    def _run(self) -> None:
-        block_signals()
+    def _tick(self) -> float | None:
         try:
-            self._sample()
+            return self._sample() if self._is_open() else None
         except Exception as error:
             self.problem = reason_of(error)
+            return None
 
-    def _sample(self) -> None:
-        listed_s = float("-inf")
-        while not self._stopping.is_set() and self._is_open():
-            begun_s = perf_counter()
+    def _sample(self) -> float:
+        """Sample once; seconds until the next time."""
+        begun_s = perf_counter()
+        for gpu in self._gpus:
+            gpu.take()
+        if begun_s - self._listed_s >= _PROCESS_INTERVAL_SECONDS:
+            self._listed_s = begun_s
             for gpu in self._gpus:
-                gpu.take()
-            if begun_s - listed_s >= _PROCESS_INTERVAL_SECONDS:
-                listed_s = begun_s
-                for gpu in self._gpus:
-                    gpu.others.update()
-            thinned = [gpu.thin() for gpu in self._gpus]
-            if any(thinned):
-                self.interval_seconds *= 2
-            spent_s = perf_counter() - begun_s
-            # With a slow driver, half of the time is still left to the script.
-            self._stopping.wait(max(self.interval_seconds - spent_s, self.interval_seconds / 2))
+                gpu.others.update()
+        thinned = [gpu.thin() for gpu in self._gpus]
+        if any(thinned):
+            self.interval_seconds *= 2
+        spent_s = perf_counter() - begun_s
+        # With a slow driver, half of the time is still left to the script.
+        return max(self.interval_seconds - spent_s, self.interval_seconds / 2)
