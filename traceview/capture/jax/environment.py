@@ -39,9 +39,6 @@ class JaxEnvironment(EnvironmentListener):
             if function.calls and not function.is_mark
         ]
         sidecar.add("jax", {"functions": functions})
-        remarks = list(self._steps.remarks())
-        if remarks:
-            sidecar.add("notes", {"steps": remarks})
 
 
 def describe(jax: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -128,31 +128,13 @@ class StepWatch(WindowListener):
         ]
         sidecar.add("steps", {"functions": functions})
         sidecar.add("hooks", {"missing": self.hooks.missing})
-        runs = {callee.name: callee.runs_per_call for callee in callees}
         for function in sidecar.groups.get("placement", {}).get("functions", ()):
-            if runs.get(function["step"], 0) > 1:
-                function["replica_runs"] = runs[function["step"]]
-        notes = [
-            f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in its "
-            "graph"
-            for callee in callees
-            if callee.is_step and callee.runs_per_call > 1
-        ]
-        notes += self._steps_elsewhere()
-        if notes:
-            known = sidecar.groups.get("notes", {}).get("steps", ())
-            sidecar.add("notes", {"steps": [*known, *notes]})
-
-    def _steps_elsewhere(self) -> Iterator[str]:
-        """What step functions other threads called meanwhile, as those of ClusterCoordinator do, one for each worker."""
-        for callee in self.observer.step_functions:
-            count = self.observer.elsewhere_recorded.get(callee.name, 0)
-            if count:
-                times = "once" if count == 1 else f"{count} times"
-                yield (
-                    f"the steps are the calls of {callee.name} by one thread; meanwhile other threads called it {times}, "
-                    "which are steps of the training too, but not counted here"
-                )
+            of_name = [callee for callee in callees if callee.name == function["step"]]
+            runs = max((callee.runs_per_call for callee in of_name), default=0)
+            function.update({"replica_runs": runs} if runs > 1 else {})
+        remarks = [*sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
+        if remarks:
+            sidecar.add("notes", {"steps": remarks})
 
     def finished(self) -> None:
         """Unhook everything: from here on the script runs as without traceview."""

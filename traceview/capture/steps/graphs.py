@@ -54,6 +54,18 @@ def computes_gradients(function: Any) -> bool:
         return False
 
 
+def updates_alone(function: Any) -> bool:
+    """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
+    try:
+        graph = function.graph
+        is_given_data = len(function.inputs) > len(function.captured_inputs)
+        is_of_model = any(variable.trainable for variable in graph.variables)
+        is_update = set(_training_parts(graph, set())) == {"update"}
+    except Exception:  # private parts of TensorFlow
+        return False
+    return is_update and is_of_model and not is_given_data
+
+
 def _training_loops(graph: Any, known: set[str]) -> Iterator[str]:
     for op in graph.get_operations():
         kind = op.type
