@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Facts, Sidecar
+from traceview.capture.sidecar.file import Sidecar, answers
 
 if TYPE_CHECKING:
     from traceview.capture.jax.steps import JaxSteps
@@ -43,8 +43,7 @@ class JaxEnvironment(EnvironmentListener):
 
 def describe(jax: Any) -> dict[str, Any]:
     """The devices of this process, how many processes there are, and settings of numbers."""
-    facts = Facts()
-    facts.ask_each({
+    return answers({
         "backend": jax.default_backend,
         "process_index": jax.process_index,
         "process_count": jax.process_count,
@@ -53,7 +52,6 @@ def describe(jax: Any) -> dict[str, Any]:
         "enable_x64": lambda: bool(jax.config.jax_enable_x64),
         "matmul_precision": lambda: str(jax.config.jax_default_matmul_precision or "default"),
     })  # fmt: skip
-    return facts.as_group()
 
 
 def _device(device: Any) -> dict[str, Any]:

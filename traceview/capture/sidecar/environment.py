@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.sidecar.cluster import own_place
-from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, answers
 from traceview.capture.sidecar.gpu_libraries import (
     describe_driver,
     describe_links,
@@ -47,16 +47,20 @@ class EnvironmentListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that is known without the driver, so that it is there if the run is killed."""
-        sidecar.add("command", describe_command())
+        # Without values that might be credentials.
+        sidecar.add("command", {"script": masked_arguments(sys.argv)})
         place = own_place(os.environ)
         if place is not None:
             sidecar.add("cluster", place.as_json())
         sidecar.add("variables", listed_variables(os.environ))
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
-            sidecar.add("precision", describe_precision(sys.modules))
-            sidecar.add("xla", describe_xla(tensorflow))
-            sidecar.add("devices", describe_devices(tensorflow))
+            config = tensorflow.config
+            sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
+            sidecar.add(
+                "xla", answers({"auto_jit": lambda: str(config.optimizer.get_jit() or "off")})
+            )
+            sidecar.add("devices", describe_devices(config))
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
@@ -72,38 +76,18 @@ class EnvironmentListener(WindowListener):
         sidecar.add("versions", {**versions, **driver, **({"missing": missing} if missing else {})})
 
 
-def describe_command() -> dict[str, Any]:
-    """The command lines of Python and of the script, without values that might be credentials."""
-    return {"python": masked_arguments(sys.orig_argv), "script": masked_arguments(sys.argv)}
-
-
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables in `VARIABLES` that are set."""
     return {name: masked_variable(environment[name]) for name in VARIABLES if name in environment}
 
 
-def describe_precision(modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Keras' default mixed-precision policy."""
-    facts = Facts()
-    facts.ask("policy", lambda: _policy(modules))
-    return facts.as_group()
-
-
-def describe_xla(tensorflow: Any) -> dict[str, Any]:
-    """Whether XLA compiles automatically."""
-    facts = Facts()
-    facts.ask("auto_jit", lambda: str(tensorflow.config.optimizer.get_jit() or "off"))
-    return facts.as_group()
-
-
-def describe_devices(tensorflow: Any) -> dict[str, Any]:
+def describe_devices(config: Any) -> dict[str, Any]:
     """Physical devices, those visible to TensorFlow, and the logical devices made of them."""
-    config = tensorflow.config
-    facts = Facts()
-    facts.ask("physical", lambda: [_device(config, d) for d in config.list_physical_devices()])
-    facts.ask("visible", lambda: [device.name for device in config.get_visible_devices()])
-    facts.ask("logical", lambda: [device.name for device in config.list_logical_devices()])
-    return facts.as_group()
+    return answers({
+        "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
+        "visible": lambda: [device.name for device in config.get_visible_devices()],
+        "logical": lambda: [device.name for device in config.list_logical_devices()],
+    })  # fmt: skip
 
 
 def _device(config: Any, device: Any) -> dict[str, Any]:
@@ -120,7 +104,8 @@ def _device(config: Any, device: Any) -> dict[str, Any]:
     return facts.as_group()
 
 
-def _policy(modules: Mapping[str, Any]) -> dict[str, str]:
+def _policies(modules: Mapping[str, Any]) -> dict[str, str]:
+    """The default mixed-precision policy of each Keras."""
     policies = {}
     for name in ("keras", "tf_keras"):
         module = modules.get(name)

@@ -106,6 +106,13 @@ class Facts:
         return {**self.values, **({"missing": self.missing} if self.missing else {})}
 
 
+def answers(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """A group with a field for each question."""
+    facts = Facts()
+    facts.ask_each(questions)
+    return facts.as_group()
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Replace the content; raises `OSError`."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

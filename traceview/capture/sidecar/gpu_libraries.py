@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.file import Facts, NoAnswerError
+from traceview.capture.sidecar.file import NoAnswerError, answers
 
 _MAPS: Final = Path("/proc/self/maps")
 _LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
@@ -79,21 +79,15 @@ def _check(function: str, status: int) -> None:
 
 def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
     """Versions of the CUDA libraries that this process has loaded, as they report them."""
-    facts = Facts()
-    paths = facts.find("loaded", lambda: _loaded_libraries(maps))
-    if paths is not None:
-        facts.ask_each(
-            {
-                "cuda": lambda: cuda_version(
-                    _reported(paths, "libcudart.so", "cudaRuntimeGetVersion")
-                ),
-                "cudnn": lambda: _cudnn_version(
-                    _function(paths, "libcudnn.so", "cudnnGetVersion")()
-                ),
-                "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
-            }
-        )
-    return facts.as_group()
+    try:
+        paths = _loaded_libraries(maps)
+    except NoAnswerError as reason:
+        return {"missing": {"loaded": str(reason)}}
+    return answers({
+        "cuda": lambda: cuda_version(_reported(paths, "libcudart.so", "cudaRuntimeGetVersion")),
+        "cudnn": lambda: _cudnn_version(_function(paths, "libcudnn.so", "cudnnGetVersion")()),
+        "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
+    })  # fmt: skip
 
 
 def _loaded_libraries(maps: Path) -> list[str]:
@@ -147,36 +141,27 @@ _FALLBACK_MAX_LINKS: Final = 18
 
 def describe_driver(nvml: Any) -> dict[str, Any]:
     """The version of the driver."""
-    facts = Facts()
-    facts.ask("driver", lambda: decoded(nvml.nvmlSystemGetDriverVersion()))
-    return facts.as_group()
+    return answers({"driver": lambda: decoded(nvml.nvmlSystemGetDriverVersion())})
 
 
 def describe_links(nvml: Any) -> dict[str, Any]:
     """All GPUs of the host, visible to TensorFlow or not."""
-    facts = Facts()
-    facts.ask(
-        "gpus",
-        lambda: [
-            _gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
-            for index in range(nvml.nvmlDeviceGetCount())
-        ],
-    )
-    return facts.as_group()
+
+    def gpus() -> list[dict[str, Any]]:
+        count = nvml.nvmlDeviceGetCount()
+        return [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+
+    return answers({"gpus": gpus})
 
 
 def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
-    facts = Facts()
-    facts.ask_each(
-        {
-            "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-            "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-            "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-            "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-            "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
-        }
-    )
-    return facts.as_group()
+    return answers({
+        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+        "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+        "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+        "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
+    })  # fmt: skip
 
 
 def _active_nvlinks(nvml: Any, handle: Any) -> int:
