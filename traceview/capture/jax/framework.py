@@ -40,9 +40,9 @@ class Jax:
         """Open a step marker."""
         return open_marker()
 
-    def synchronise(self) -> int:
-        """Wait until the devices are idle: nanoseconds."""
-        return synchronise()
+    def synchronise(self) -> None:
+        """Wait until the devices are idle."""
+        synchronise()
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, mesh and functions."""
