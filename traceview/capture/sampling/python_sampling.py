@@ -244,6 +244,8 @@ class StackSampler:
 
     def start(self) -> None:
         """Take the first sample now."""
+        # Not in the thread: what it does to begin makes objects.
+        self._hold_garbage()
         self._thread.start()
 
     def stop(self) -> None:
@@ -257,7 +259,6 @@ class StackSampler:
         return self._samples
 
     def _run(self) -> None:
-        self._hold_garbage()
         try:
             while not self._is_stopping and self._is_open():
                 self._round()
