@@ -352,9 +352,11 @@ class StepWindow:
 
     def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
-        if self._edge_s is not None and monotonic() >= self._edge_s:
+        edge_s = self._edge_s
+        if edge_s is not None and monotonic() >= edge_s:
             with self._lock:
-                if self._edge_s is not None and self.state == "recording":
+                # It may have come meanwhile.
+                if self._edge_s == edge_s and self.state == "recording":
                     self._leave_out_last()
                     self._close(is_synchronised=False)
         return _TICK_S

@@ -137,6 +137,7 @@ def capture(
         seconds=seconds_asked,
         step_functions=tuple(step_function or ()),
         on_hang_s=None if on_hang is None else hang_seconds(on_hang),
+        launch=None,
         **switched,
     )
     if script is None:
