@@ -324,8 +324,9 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     assert (code, len(results)) == (3, 1)
     *same, said = run(tmp_path, command, "--steps 10:15 --out logs")
     assert same == [code, results]
+    # TensorFlow logs times and numbers of threads.
     others = [line for line in said.splitlines() if not line.startswith("traceview[")]
-    assert others == err.splitlines()
+    assert re.sub(r"\d+", "", "\n".join(others)) == re.sub(r"\d+", "", err.rstrip("\n"))
     (captured,) = captured_runs(tmp_path)
     assert steps_of(captured) == WINDOW
     if script == PARAMETER_SERVER:
