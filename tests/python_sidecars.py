@@ -88,7 +88,6 @@ def python_group(
         "interval_ns": 1_000_000,
         "window_ns": 300_000_000,
         "cost_ns": 6_000_000,
-        "missed_count": 3,
         "threads": list(threads),
         "stacks": compressed(json.dumps(tables).encode()),
         "samples": compressed(columns),

@@ -23,7 +23,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from traceview.capture.record.framework import framework_of
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.window.ranges import StepRange
@@ -53,8 +52,7 @@ class _Recorded(AbstractContextManager[None]):
 
     def __init__(self, folder: Path) -> None:
         settings = Settings(folder, StepRange.of(range(*WINDOW)))
-        framework = framework_of(os.environ["FRAMEWORK"])
-        self._watch = StepWatch(settings, print, framework=framework)
+        self._watch = StepWatch(settings, print, framework=os.environ["FRAMEWORK"])
 
     def __enter__(self) -> None:
         self._watch.capture.prepare()
@@ -62,7 +60,7 @@ class _Recorded(AbstractContextManager[None]):
 
     def __exit__(self, *_: object) -> None:
         self._watch.hooks.remove()
-        self._watch.finish(is_synchronised=True)
+        self._watch.finish("ended")
 
 
 def run_blocks(train: Callable[[bool, StepClock], None]) -> None:

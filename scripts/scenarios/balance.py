@@ -214,7 +214,7 @@ def throttled_gpu() -> Scenario:
         },
         "findings": findings_truth(["straggler-gpu", "gpu-throttled"]),
     }
-    view = {"source": "nvml", "devices": devices}
+    view = {"devices": devices}
     return Scenario("throttled_gpu", slower.traces, truth, {"host0": {"outside_view": view}})
 
 

@@ -53,35 +53,16 @@ def strategy(*gpus: int, found_by: str = "variables") -> Sidecar:
     }
 
 
-def graph(ops: Mapping[str, int], *, mirrored: int = 6, alone: int = 0) -> Sidecar:
+def graph(ops: Mapping[str, int], *, alone: int = 0) -> Sidecar:
     """The group `placement` of a step whose graph asks for so many ops of each device; `alone`: not mirrored."""
     return {
         "functions": [
             {
                 "step": "train",
                 "name": "train",
-                "traces": 1,
-                "jit_compile": False,
                 "op_count": sum(ops.values()),
                 "ops_per_device": {f"{DEVICE}{device}": count for device, count in ops.items()},
-                "ops_without_device": 0,
-                "ops_per_type": {"MatMul": sum(ops.values())},
-                "variables": {
-                    "per_device": {
-                        f"{DEVICE}GPU:0": {
-                            "count": mirrored + alone,
-                            "bytes": 4 * (mirrored + alone),
-                            "mirrored": mirrored,
-                            "trainable": mirrored + alone,
-                        }
-                    },
-                    "classes": {},
-                    "not_mirrored": {
-                        "count": alone,
-                        "trainable": alone,
-                        "names": [f"dense_{number}/kernel:0" for number in range(alone)],
-                    },
-                },
+                "not_mirrored": alone,
             }
         ]
     }
@@ -139,7 +120,7 @@ def built_outside_the_scope() -> Scenario:
     """The strategy is used, and six variables of the model were made before its scope was entered."""
     sidecar = {
         "strategy": strategy(0, 1),
-        "placement": graph({"GPU:0": 90, "GPU:1": 60}, mirrored=0, alone=6),
+        "placement": graph({"GPU:0": 90, "GPU:1": 60}, alone=6),
     }
     return _one_of_two("built_outside_the_scope", sidecar, "outside_scope")
 
@@ -238,7 +219,6 @@ def gpu_held_by_another() -> Scenario:
     samples = {"t_ns": [0], "memory_total_bytes": [GPU_BYTES]}
     other = {"pid": 7, "memory_bytes": GPU_BYTES * 3 // 4}
     view = {
-        "source": "nvml",
         "devices": [
             {
                 "ordinal": 1,

@@ -130,9 +130,7 @@ BOTH = mirrored("GPU:0", "GPU:1")
             "outside_scope",
             {
                 "strategy": BOTH,
-                "placement": {
-                    "functions": [graph({"GPU:0": 4, "GPU:1": 4}, {"GPU:0": (2, 0)})],
-                },
+                "placement": {"functions": [graph({"GPU:0": 4, "GPU:1": 4}, alone=2)]},
             },
             "2 variables of the step are not mirrored",
         ),

@@ -50,7 +50,7 @@ def of_nvml(*gpus: tuple[str, int]) -> dict[str, Any]:
         {"ordinal": number, "name": model, "sm_clock_max_hz": clock}
         for number, (model, clock) in enumerate(gpus)
     ]
-    return {"outside_view": {"source": "nvml", "devices": devices}}
+    return {"outside_view": {"devices": devices}}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def gpu(ordinal: int = 0, utilization: float | None = 0.5, **changes: Any) -> di
 
 def written(logdir: Path, *devices: Any, trace: CudaTrace | None = None, **group: Any) -> Path:
     path = (trace or busy_trace(0.5)).write(logdir)
-    view = {"source": "nvml", "reason": None, "devices": list(devices), **group}
+    view = {"reason": None, "devices": list(devices), **group}
     side = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
     side.write_text(json.dumps({"schema_version": 1, "outside_view": view}), "utf-8")
     return logdir

@@ -33,9 +33,6 @@ class Nvml(NvmlModule):
 
     NVMLError = NvmlError
     NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-    NVML_PCIE_UTIL_TX_BYTES = 0
-    NVML_PCIE_UTIL_RX_BYTES = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,10 +73,10 @@ class Nvml(NvmlModule):
 
     def device_get_utilization_rates(self, handle: str) -> Any:
         self._count("utilization")
-        return SimpleNamespace(gpu=93, memory=41)
+        return SimpleNamespace(gpu=93)
 
     def device_get_clock_info(self, handle: str, clock: int) -> int:
-        return {self.NVML_CLOCK_SM: 1755, self.NVML_CLOCK_MEM: 3201}[clock]
+        return {self.NVML_CLOCK_SM: 1755}[clock]
 
     def device_get_current_clocks_throttle_reasons(self, handle: str) -> int:
         return 0x4
@@ -89,10 +86,6 @@ class Nvml(NvmlModule):
             self._count("power of the second")
             raise NvmlError("Not Supported")
         return 651_250
-
-    def device_get_pcie_throughput(self, handle: str, counter: int) -> int:
-        self._count("pcie")
-        return {self.NVML_PCIE_UTIL_RX_BYTES: 5000, self.NVML_PCIE_UTIL_TX_BYTES: 70}[counter]
 
     def device_get_compute_running_processes(self, handle: str) -> list[Any]:
         self._count("processes")

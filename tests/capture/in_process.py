@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from traceview.capture.launch.process_capture import ProcessCapture
-from traceview.capture.launch.variable import Request
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
+from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.window.ranges import StepRange
 
@@ -37,8 +36,8 @@ def captured(
 ) -> Done:
     """Run a script as `__main__`, and capture its steps below `out`."""
     done = Done()
-    request = Request(Settings(Path(out), StepRange.parse(steps)), tuple(step_functions))
-    capture = ProcessCapture(request, done.said.append, listeners)
+    settings = Settings(Path(out), StepRange.parse(steps), step_functions=tuple(step_functions))
+    capture = StepWatch(settings, done.said.append, listeners)
     capture.capture.prepare()
     capture.hooks.install()
     capture.start_clocks()
@@ -55,7 +54,7 @@ def captured(
         traceback.print_exc()
         if isinstance(error, KeyboardInterrupt):
             end, done.code = "interrupted", 130
-    capture.end_recording(end)
+    capture.finish(end)
     problem = capture.outcome(end)
     capture.remove()
     done.run = capture.run

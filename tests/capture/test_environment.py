@@ -4,20 +4,16 @@ import ctypes
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.capture.fake_nvml import NvmlModule
-from traceview.capture.sidecar.environment import (
-    EnvironmentListener,
-    describe_cluster,
-    listed_variables,
-)
+from traceview.capture.sidecar.cluster import own_place
+from traceview.capture.sidecar.environment import EnvironmentListener, listed_variables
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
 from traceview.capture.sidecar.gpu_libraries import (
-    describe_drivers,
+    describe_driver,
     describe_links,
     loaded_versions,
     opened_nvml,
@@ -69,36 +65,16 @@ def test_only_listed_variables_are_written_down() -> None:
 
 def test_a_cluster_has_a_role_and_sizes_and_no_addresses() -> None:
     text = (
-        '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}, "chief": "d:1"},'
+        '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}, "chief": ["d:1"]},'
         ' "task": {"type": "worker", "index": "1"}}'
     )
-    found = describe_cluster({"TF_CONFIG": text})
-    assert found == {
-        "is_configured": True,
+    place = own_place({"TF_CONFIG": text})
+    assert place is not None
+    assert place.as_json() == {
         "role": "worker",
         "index": 1,
         "sizes": {"worker": 2, "ps": 1, "chief": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "missing"),
-    [
-        ("", {"is_configured": "TF_CONFIG is not set"}),
-        ("{hunter2", {"is_configured": "TF_CONFIG is not JSON"}),
-        ("[]", {"is_configured": "TF_CONFIG is not a JSON object"}),
-        (
-            "{}",
-            {
-                "role": "TF_CONFIG has no task.type",
-                "index": "TF_CONFIG has no task.index",
-                "sizes": "TF_CONFIG has no cluster",
-            },
-        ),
-    ],
-)
-def test_a_cluster_that_is_not_told(text: str, missing: dict[str, str]) -> None:
-    assert describe_cluster({"TF_CONFIG": text})["missing"] == missing
 
 
 def test_libraries_are_asked_only_if_they_are_loaded(
@@ -156,20 +132,11 @@ class Nvml(NvmlModule):
     def system_get_driver_version(self) -> bytes:
         return b"550.54"
 
-    def system_get_cuda_driver_version_v2(self) -> int:
-        return 12040
-
     def device_get_count(self) -> int:
         return 3
 
     def device_get_handle_by_index(self, index: int) -> int:
         return index
-
-    def device_get_name(self, handle: int) -> str:
-        return "H200"
-
-    def device_get_pci_info(self, handle: int) -> Any:
-        return SimpleNamespace(busId=f"bus {handle}")
 
     def device_get_curr_pcie_link_generation(self, handle: int) -> int:
         return 3
@@ -183,26 +150,20 @@ class Nvml(NvmlModule):
     def device_get_max_pcie_link_width(self, handle: int) -> int:
         raise NvmlError("Not Supported")
 
-    def device_get_memory_info(self, handle: int) -> Any:
-        return SimpleNamespace(total=1 << 30)
-
     def device_get_nv_link_state(self, handle: int, link: int) -> int:
         if handle == 2 or link > 2:
             raise NvmlError("Invalid Argument")
         return int(link < 2)
 
-    def device_get_nv_link_remote_pci_info(self, handle: int, link: int) -> Any:
-        return SimpleNamespace(busId=f"bus {1 - handle}".encode())
-
 
 def test_links_between_gpus() -> None:
     nvml = Nvml()
     found = describe_links(nvml)
-    assert describe_drivers(nvml) == {"driver": "550.54", "cuda_of_driver": "12.4"}
+    assert describe_driver(nvml) == {"driver": "550.54"}
     first, _, third = found["gpus"]
     assert (first["pcie_generation"], first["pcie_width"]) == (3, 8)
     assert first["missing"] == {"pcie_width_max": "NvmlError: Not Supported"}
-    assert first["nvlinks"] == {"active": 2, "peers": {"bus 1": 2}}
+    assert first["nvlinks"] == {"active": 2}
     assert third["missing"]["nvlinks"] == "no NVLink: Invalid Argument"
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.sampling.python_stacks import NOT_ASKED
 
 TRAIN = (
     SCRIPT_START
@@ -466,7 +467,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     assert [f["name"] for f in captured.sidecar["steps"]["functions"] if f["is_step"]] == [
         "evaluate"
     ]
-    assert captured.sidecar["sync"]["is_asked"] is False
+    assert captured.sidecar["python"]["reason"] == NOT_ASKED
 
 
 def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start) -> None:

@@ -19,7 +19,6 @@ from traceview.base.errors import CaptureError
 from traceview.capture.record.destination import KEPT, Destination, NameTakenError
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.sidecar.cluster import Rank, Task, own_place, rank_of
-from traceview.capture.sidecar.environment import describe_cluster
 
 GLOO = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "7"}
 CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
@@ -97,10 +96,12 @@ def test_tf_config_comes_first() -> None:
 
 
 def test_the_sidecar_has_the_rank() -> None:
-    slurm = describe_cluster({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"})
-    assert (slurm["role"], slurm["index"], "sizes" in slurm) == ("rank", 2, False)
-    horovod = describe_cluster({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "8"})
-    assert horovod["sizes"] == {"rank": 8}
+    slurm = own_place({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"})
+    assert slurm is not None
+    assert slurm.as_json() == {"role": "rank", "index": 2}
+    horovod = own_place({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "8"})
+    assert horovod is not None
+    assert horovod.as_json() == {"role": "rank", "index": 2, "sizes": {"rank": 8}}
 
 
 # Whole captures, with a TensorFlow that trains nothing

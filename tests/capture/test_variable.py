@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.variable import Request, option_names, windows
+from traceview.capture.launch.variable import option_names, read, windows, written
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.cli.app import app
@@ -32,38 +32,35 @@ def test_the_variable_takes_the_options_of_the_command() -> None:
 
 
 def test_defaults_are_those_of_the_command() -> None:
-    assert Request.parse("") == Request(Settings(Path("logs"), StepRange(10, 15)))
+    assert read("") == Settings(Path("logs"), StepRange(10, 15))
 
 
-REQUEST = Request(
-    Settings(
-        Path("/some where/lögs"),
-        StepRange(100, 110),
-        is_synchronised=False,
-        run="-a run",
-        is_nvml_sampled=False,
-        is_python_sampled=False,
-    ),
-    ("train step", "--other"),
+EVERYTHING = Settings(
+    Path("/some where/lögs"),
+    StepRange(100, 110),
+    is_synchronised=False,
+    run="-a run",
+    is_nvml_sampled=False,
+    is_python_sampled=False,
+    step_functions=("train step", "--other"),
     on_hang_s=0.25,
     launch="12-ab",
 )
-TIMED = Request(Settings(Path("/logs"), UNDECIDED, seconds=SecondsRange(0.5, 100)))
+TIMED = Settings(Path("/logs"), UNDECIDED, seconds=SecondsRange(0.5, 100))
 
 
-@pytest.mark.parametrize("request_", [REQUEST, TIMED], ids=["everything", "by time"])
-def test_what_is_written_is_read_again(request_: Request) -> None:
-    assert Request.parse(request_.as_variable()) == request_
+@pytest.mark.parametrize("settings", [EVERYTHING, TIMED], ids=["everything", "by time"])
+def test_what_is_written_is_read_again(settings: Settings) -> None:
+    assert read(written(settings)) == settings
 
 
 def test_a_launcher_passes_absolute_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = Request(Settings(Path("logs"), StepRange(1, 2))).as_variable()
+    text = written(Settings(Path("logs"), StepRange(1, 2)))
     os.chdir("/")
-    read = Request.parse(text)
-    assert read.settings.out == tmp_path / "logs"
+    assert read(text).out == tmp_path / "logs"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +80,7 @@ def test_a_launcher_passes_absolute_folders(
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)) as raised:
-        Request.parse(text)
+        read(text)
     assert "\n" not in raised.value.message
 
 

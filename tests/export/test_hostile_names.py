@@ -49,7 +49,7 @@ def hostile(tmp_path: Path) -> tuple[Context, traceview.Report]:
             device,
             name=np.resize(indices, device.count),
             op=np.resize(indices[::-1], device.count),
-            module=np.full_like(device.module, NONE),
+            instruction=np.full_like(device.instruction, NONE),
         ),
         host_columns=replace(host, name=np.resize(indices, host.count), stats=number_stats(host)),
         hosts=tuple(replace(one, name=texts[3]) for one in trace.hosts),

@@ -196,7 +196,7 @@ def test_a_name_made_of_words_of_ours_is_hidden_in_the_whole_report(tmp_path: Pa
         step.kernel(0, 20, 44, name="share", op="loss/share/MatMul:MatMul")
         step.host("$the/step.py:88 share", 1, 19)
     path = trace.write(tmp_path)
-    write_sidecar(path, {"placement": {"functions": [graph({"GPU:0": 5}, {}, name="share")]}})
+    write_sidecar(path, {"placement": {"functions": [graph({"GPU:0": 5}, name="share")]}})
     text = to_json(redacted(analyze(tmp_path, top=None)))
     for name in (': "share"', '"host": "device"', "device.xplane", "loss/", "share/", "step.py"):
         assert name not in text
@@ -326,7 +326,7 @@ def secret_logs(tmp_path: Path) -> Path:
             },
             "xla": {"xla_flags": "--xla_dump_to=/home/mallory/dump"},
             "cluster": {"missing": {"is_configured": "no /home/mallory/tf_config of mallory"}},
-            "placement": {"functions": [graph({"GPU:0": 5}, {"GPU:0": (4, 2)}, name="acme_step")]},
+            "placement": {"functions": [graph({"GPU:0": 5}, name="acme_step", alone=2)]},
         },
     )
     return logs

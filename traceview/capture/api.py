@@ -6,18 +6,20 @@ import atexit
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from threading import Event, Lock, get_ident
+from threading import Lock, get_ident
 from types import FrameType, ModuleType
 from typing import Any, Final
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.own_threads import own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
-from traceview.capture.record.outcome import shortcomings
+from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
@@ -119,9 +121,10 @@ def keras_callback(
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
     callbacks in threads when all of them allow it; this one does not, so that they run one after another.
     `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
-    `capture_steps`; the errors come when `fit` begins. Raises `UsageError` if `every` leaves no steps between two
+    `capture_steps`; `CaptureError` comes when `fit` begins. Raises `UsageError` also if `every` leaves no steps between two
     windows, if `keep` is less than 1, and for `run` together with `every`.
     """
+    settings = _settings(logdir, steps, synchronise, run, nvml, python)
     recurrence = None if every is None else Recurrence(steps, every, keep)
     if recurrence is not None and run is not None:
         raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
@@ -129,43 +132,23 @@ def keras_callback(
         import tensorflow as tf
 
         keras = tf.keras
-    say = _Warnings()
-
-    def watched(
-        out: Path, window: range, listeners: Sequence[WindowListener], may_be_missed: bool
-    ) -> AbstractContextManager[StepWatch]:
-        settings = _settings(out, window, synchronise, run, nvml, python)
-        return _watched(settings, KERAS_EPOCHS, say, listeners, may_be_missed=may_be_missed)
-
     made = type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})
-    return made(logdir, steps, recurrence, watched, say)
+    return made(settings, recurrence, _Warnings())
 
 
 class _StepCapture:
-    """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one.
-
-    `watched` makes the watch of one window, from a folder, its steps, its listeners, and whether it may be missed.
-    """
+    """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one."""
 
     model: Any
 
     def __init__(
-        self,
-        logdir: str | PathLike[str],
-        steps: range,
-        recurrence: Recurrence | None,
-        watched: Callable[
-            [Path, range, Sequence[WindowListener], bool], AbstractContextManager[StepWatch]
-        ],
-        say: Callable[[str], None],
+        self, settings: Settings, recurrence: Recurrence | None, say: Callable[[str], None]
     ) -> None:
         super().__init__()
         self.session: Session | None = None
-        self._logdir = logdir
+        self._settings = settings
         self._out = Path()
-        self._steps = steps
         self._recurrence = recurrence
-        self._watched = watched
         self._say = say
         self._stack = ExitStack()
         self._lock = Lock()
@@ -177,15 +160,17 @@ class _StepCapture:
         self._close()
         atexit.register(self._close)
         # The script may change its working directory before the next window.
-        self._out = Path.cwd() / output_folder(self._logdir)
-        self._begin(self._steps)
+        self._out = Path.cwd() / self._settings.out
+        self._begin(self._settings.steps)
 
-    def _begin(self, window: range, *, may_be_missed: bool = False) -> StepWatch:
+    def _begin(self, steps: StepRange, *, may_be_missed: bool = False) -> StepWatch:
         listeners: list[WindowListener] = [FitWatch(self._close)]
         if self._recurrence is not None:
             listeners.append(self._recurrence)
-        watched = self._watched(self._out, window, listeners, may_be_missed)
-        self._watch = self._stack.enter_context(watched)
+        settings = replace(self._settings, out=self._out, steps=steps)
+        self._watch = self._stack.enter_context(
+            _watched(settings, KERAS_EPOCHS, self._say, listeners, may_be_missed=may_be_missed)
+        )
         self.session = Session(self._watch)
         self._watch.framework.step_objects.add("fit", self.model)
         return self._watch
@@ -206,7 +191,8 @@ class _StepCapture:
         self._close()
         self._watch = None
         try:
-            watch = self._begin(recurrence.next_steps(number, self._count), may_be_missed=True)
+            steps = StepRange.of(recurrence.next_steps(number, self._count))
+            watch = self._begin(steps, may_be_missed=True)
             watch.window.next_number = number
         except TraceviewError as error:
             # The disk is full, for instance; the training goes on.
@@ -247,16 +233,16 @@ def _watched(
     """Capture the steps that the body reports. `may_be_missed`: it is fine if none of them is in the window,
     and nothing is kept then.
     """
-    watch = StepWatch(settings, say, places=places, listeners=listeners)
+    watch = StepWatch(settings, say, listeners, places=places)
     watch.capture.prepare()
-    is_whole = False
+    end: End = "failed"
     try:
         watch.hooks.install()
         yield watch
-        is_whole = True
+        end = "ended"
     finally:
-        watch.hooks.remove()
-        watch.finish(is_synchronised=is_whole)
+        watch.remove()
+        watch.finish(end)
         is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
         if is_missed and watch.capture.kept is not None:
             # Only the step before the window was recorded.
@@ -311,26 +297,28 @@ class FitWatch(WindowListener):
 
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
-        self._is_over = Event()
+        self._ticker: Ticker | None = None
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin to look."""
         fit = _frame_of_fit()
         if fit is not None:
-            own_thread("fit", self._look, get_ident(), fit).start()
+            self._ticker = Ticker("fit", partial(self._look, get_ident(), fit))
+            self._ticker.start()
 
     def finished(self) -> None:
         """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
-        self._is_over.set()
+        if self._ticker is not None:
+            self._ticker.stop()
 
-    def _look(self, thread: int, fit: FrameType) -> None:
-        while not self._is_over.wait(_INTERVAL_SECONDS):
-            frame = sys._current_frames().get(thread)
-            while frame is not None and frame is not fit:
-                frame = frame.f_back
-            if frame is None:
-                self._ended()
-                return
+    def _look(self, thread: int, fit: FrameType) -> float | None:
+        frame = sys._current_frames().get(thread)
+        while frame is not None and frame is not fit:
+            frame = frame.f_back
+        if frame is not None:
+            return _INTERVAL_SECONDS
+        self._ended()
+        return None
 
 
 def _frame_of_fit() -> FrameType | None:

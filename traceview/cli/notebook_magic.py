@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import traceview
 from traceview.base.errors import CaptureError, TraceviewError
-from traceview.capture.launch.process_capture import ProcessCapture
-from traceview.capture.launch.variable import Request
+from traceview.capture.launch.variable import read
 from traceview.capture.record.outcome import End
+from traceview.capture.record.step_watch import StepWatch
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
 from traceview.report.summary import Invocation
@@ -45,7 +45,7 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     """
     __tracebackhide__ = True
     try:
-        capture = ProcessCapture(Request.parse(line), _say)
+        capture = StepWatch(read(line), _say)
         capture.capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError
@@ -62,7 +62,7 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
         end = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         raise
     finally:
-        capture.end_recording(end)
+        capture.finish(end)
         problem = capture.outcome(end)
         capture.remove()
         _show(shell, capture.run, problem)

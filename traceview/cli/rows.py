@@ -199,18 +199,18 @@ def _ops(request: Request) -> Answer:
     )
 
 
-def _layers(request: Request) -> Rows:
+def _layers(request: Request) -> Answer:
     """Each layer of each device with those inside of it, and the lines of Python in it."""
     context, result = request.context, request.context.result(layers.ANALYSIS)
     rows = layers.layer_table(context)
     if isinstance(result, Skipped):
-        return Rows(rows, rows.count, result.reason)
+        return Answer(rows, remark=result.reason)
 
     def sections(_: Table) -> Iterator[doc.Section | None]:
         yield layers.section(request.view, result)
 
     is_whole = not (request.choice.is_made or request.has_chosen)
-    return Rows(rows, rows.count, sections=sections if is_whole else None)
+    return Answer(rows, sections if is_whole else None)
 
 
 def _stages(result: input_topic.Input | None) -> Table:

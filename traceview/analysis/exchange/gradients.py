@@ -245,11 +245,7 @@ def _of_variables(sidecar: Sidecar) -> Iterator[_Reason]:
     strategy = sidecar.environment.strategy
     if "Mirrored" not in (strategy.class_ or "") or (strategy.replicas or 0) < 2:
         return
-    count = sum(
-        graph.variables.not_mirrored.trainable or 0
-        for graph in sidecar.placement.functions
-        if graph.variables is not None
-    )
+    count = sum(graph.not_mirrored or 0 for graph in sidecar.placement.functions)
     if count:
         yield "outside_scope", {"variables": Number(count, "variable")}
 

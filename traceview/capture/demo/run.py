@@ -1,17 +1,31 @@
-"""Makes the command of the demo run; its sidecar says how it was slowed down."""
+"""Makes the command of the demo run."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterable
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from traceview.base.errors import UsageError
-from traceview.capture.demo.injection import Slowdown
 from traceview.capture.record.settings import Settings
+
+
+class Slowdown(str, Enum):
+    """The ways to slow the demo run down; the module `slowdowns` implements them."""
+
+    input = "input"
+    straggler = "straggler"
+    sync = "sync"
+    launch = "launch"
+    retrace = "retrace"
+    checkpoint = "checkpoint"
+    callback = "callback"
+    one_gpu = "one-gpu"
+
 
 _SCRIPT: Final = Path(__file__).with_name("training.py")
 _STEPS_AFTER: Final = 2
@@ -32,8 +46,7 @@ def demo_command(
     """The command that trains a small model on the GPUs, or without GPUs on logical CPU devices.
 
     It runs past the steps `settings.steps`. `devices`: how many, by default all GPUs, or 2 logical devices. `slowdowns`:
-    how to slow it down; the group `demo` of the sidecar says what each one cost. Raises `UsageError` where TensorFlow is
-    missing or slowdowns exclude each other.
+    how to slow it down. Raises `UsageError` where TensorFlow is missing or slowdowns exclude each other.
     """
     chosen = list(dict.fromkeys(slowdowns))
     for pair, reason in _EXCLUDED.items():

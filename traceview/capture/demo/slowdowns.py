@@ -1,20 +1,17 @@
 """Slows a training run down, one function for each way.
 
-Each function makes a common mistake, and tells `INJECTED` how long the devices waited because of it. In place of real work
-(decoding images, a request to a logging service) the host sleeps: that takes the same time on every machine, and leaves
-the cores to the devices.
+Each function makes a common mistake. In place of real work (decoding images, a request to a logging service) the host
+sleeps: that takes the same time on every machine, and leaves the cores to the devices.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
-
-from traceview.capture.demo.injection import INJECTED, Slowdown
 
 DECODE_SECONDS: Final = 0.04
 METRIC_SECONDS: Final = 0.03
@@ -61,14 +58,6 @@ def distributed_unbuffered(strategy: Any, dataset: Any) -> Any:
     return strategy.distribute_datasets_from_function(lambda _: unbuffered, options)
 
 
-def watched_input(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; the injected time is that of waiting for each."""
-    while True:
-        with INJECTED.measured(Slowdown.input):
-            batch = next(batches)
-        yield batch
-
-
 def extra_work() -> Any:
     """`straggler`: the last replica has more to compute in every step, and all others wait for it.
 
@@ -78,24 +67,6 @@ def extra_work() -> Any:
     if tf.get_static_value(context.replica_id_in_sync_group) != context.num_replicas_in_sync - 1:
         return 0.0
     return _rounds()
-
-
-def cost_of_extra_work(device: str) -> Callable[[Any], None]:
-    """Count for each step the shortest time that `extra_work` takes on an otherwise idle device."""
-    alone = tf.function(_rounds)
-    times = []
-    with tf.device(device):
-        for _ in range(6):
-            begun = time.perf_counter_ns()
-            float(alone())
-            times.append(time.perf_counter_ns() - begun)
-    # The first call builds the graph; the shortest was disturbed least.
-    least_ns = min(times[1:])
-
-    def add(_loss: Any) -> None:
-        INJECTED.add(Slowdown.straggler, least_ns)
-
-    return add
 
 
 def _rounds() -> Any:
@@ -109,13 +80,11 @@ def metric_on_host() -> Callable[[Any], None]:
     """`sync`: after every step the host computes a metric from the loss and reads its value.
 
     Reading waits only with asynchronous execution, on CPUs as on GPUs, so `training` switches it on. The devices have
-    finished the step when the metric begins, and get the next one only after the read. So the injected time is that
-    of the metric alone.
+    finished the step when the metric begins, and get the next one only after the read.
     """
 
     def metric(loss: Any) -> Any:
-        with INJECTED.measured(Slowdown.sync):
-            time.sleep(METRIC_SECONDS)
+        time.sleep(METRIC_SECONDS)
         return loss
 
     def read(loss: Any) -> None:
@@ -132,32 +101,20 @@ def metric_on_host() -> Callable[[Any], None]:
 
 def tiny_ops(value: Any) -> Any:
     """`launch`: hundreds of ops on a single number, which are launched one by one without a `tf.function`."""
-    with INJECTED.measured(Slowdown.launch):
-        for _ in range(TINY_OPS):
-            value = value + 0.0
+    for _ in range(TINY_OPS):
+        value = value + 0.0
     return value
 
 
 def traced_again(train_step: TrainStep) -> TrainStep:
-    """`retrace`: the learning rate is a Python number, and each new value traces a new graph.
-
-    The injected time is that of a call that traces, minus that of the call before, which did not.
-    """
+    """`retrace`: the learning rate is a Python number, and each new value traces a new graph."""
     number = 0
-    usual_ns = 0
 
     def step(batch: Any, _learning_rate: Any) -> Any:
-        nonlocal number, usual_ns
-        is_new, decay = number % RETRACED_EVERY == 0, number // RETRACED_EVERY
-        begun = time.perf_counter_ns()
-        loss = train_step(batch, 0.1 * 0.99**decay)
-        took = time.perf_counter_ns() - begun
-        if is_new:
-            INJECTED.add(Slowdown.retrace, took - usual_ns)
-        else:
-            usual_ns = took
+        nonlocal number
+        decay = number // RETRACED_EVERY
         number += 1
-        return loss
+        return train_step(batch, 0.1 * 0.99**decay)
 
     return step
 
@@ -169,13 +126,11 @@ def checkpoint_writer(model: Any, path: str) -> Callable[[Any], None]:
     )
 
     def write(_loss: Any) -> None:
-        with INJECTED.measured(Slowdown.checkpoint):
-            checkpoint.write(path)
+        checkpoint.write(path)
 
     return write
 
 
 def slow_callback(_loss: Any) -> None:
     """`callback`: after every step Python does something else, such as sending metrics to a service."""
-    with INJECTED.measured(Slowdown.callback):
-        time.sleep(CALLBACK_SECONDS)
+    time.sleep(CALLBACK_SECONDS)

@@ -18,8 +18,7 @@ from typing import Any, Final
 import tensorflow as tf
 
 from traceview.capture.demo import slowdowns
-from traceview.capture.demo.injection import INJECTED, InjectionListener, Slowdown
-from traceview.capture.launch.launched_capture import listen
+from traceview.capture.demo.run import Slowdown
 
 FEATURES: Final = 256
 UNITS: Final = 512
@@ -64,7 +63,7 @@ def make_batches(strategy: Any, chosen: set[Slowdown]) -> Iterator[Any]:
         dataset = slowdowns.slow_input(make_dataset(BATCH_PER_REPLICA), replicas)
         if strategy is not None:
             dataset = slowdowns.distributed_unbuffered(strategy, dataset)
-        return slowdowns.watched_input(iter(dataset))
+        return iter(dataset)
     dataset = make_dataset(BATCH_PER_REPLICA * replicas).prefetch(tf.data.AUTOTUNE)
     if strategy is not None:
         dataset = strategy.experimental_distribute_dataset(dataset)
@@ -85,12 +84,10 @@ def make_model() -> Any:
 
 
 def actions_after_step(
-    chosen: set[Slowdown], model: Any, last_device: str, folder: Path
+    chosen: set[Slowdown], model: Any, folder: Path
 ) -> list[Callable[[Any], None]]:
     """Functions to call after each step with its loss."""
     actions: list[Callable[[Any], None]] = []
-    if Slowdown.straggler in chosen:
-        actions.append(slowdowns.cost_of_extra_work(last_device))
     if Slowdown.sync in chosen:
         actions.append(slowdowns.metric_on_host())
     if Slowdown.checkpoint in chosen:
@@ -103,7 +100,6 @@ def actions_after_step(
 def train(options: argparse.Namespace, folder: Path) -> None:
     """Train for `options.steps` steps."""
     chosen = set(options.slowdown)
-    listen(InjectionListener(options.slowdown))
     devices = choose_devices(options.devices)
     strategy = tf.distribute.MirroredStrategy(devices)
     tf.config.experimental.set_synchronous_execution(Slowdown.sync not in chosen)
@@ -143,12 +139,11 @@ def train(options: argparse.Namespace, folder: Path) -> None:
     if Slowdown.retrace in chosen:
         step = slowdowns.traced_again(step)
     batches = make_batches(strategy if is_distributed else None, chosen)
-    after_step = actions_after_step(chosen, model, devices[-1], folder)
+    after_step = actions_after_step(chosen, model, folder)
 
     # A tensor: a new value needs no new graph.
     learning_rate = tf.constant(0.1)
-    for number in range(options.steps):
-        INJECTED.step = number
+    for _ in range(options.steps):
         loss = step(next(batches), learning_rate)
         for action in after_step:
             action(loss)

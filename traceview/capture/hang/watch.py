@@ -22,7 +22,7 @@ from traceview.capture.hang import threads
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import collectives, python_ops
 from traceview.capture.hang.silence import Silence
-from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
@@ -117,7 +117,6 @@ class HangWatch:
     # In the thread
 
     def _run(self) -> None:
-        block_signals()
         try:
             while not self._stop.wait(_TICK_S):
                 self._notice_silence()

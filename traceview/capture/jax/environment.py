@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from traceview.capture.sidecar.cluster import PROCESS
 from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Facts, Sidecar
+from traceview.capture.sidecar.file import Sidecar, answers
 
 if TYPE_CHECKING:
     from traceview.capture.jax.steps import JaxSteps
@@ -23,14 +22,7 @@ class JaxEnvironment(EnvironmentListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that does not change."""
         super().opening(sidecar)
-        with sidecar.timed("jax"):
-            jax: Any = sys.modules["jax"]
-            sidecar.add("jax", describe(jax))
-            if jax.process_count() > 1:
-                sizes = {PROCESS: jax.process_count()}
-                sidecar.add(
-                    "cluster", {"role": PROCESS, "index": jax.process_index(), "sizes": sizes}
-                )
+        sidecar.add("jax", describe(sys.modules["jax"]))
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
@@ -47,15 +39,11 @@ class JaxEnvironment(EnvironmentListener):
             if function.calls and not function.is_mark
         ]
         sidecar.add("jax", {"functions": functions})
-        remarks = list(self._steps.remarks())
-        if remarks:
-            sidecar.add("notes", {"steps": remarks})
 
 
 def describe(jax: Any) -> dict[str, Any]:
     """The devices of this process, how many processes there are, and settings of numbers."""
-    facts = Facts()
-    facts.ask_each({
+    return answers({
         "backend": jax.default_backend,
         "process_index": jax.process_index,
         "process_count": jax.process_count,
@@ -64,7 +52,6 @@ def describe(jax: Any) -> dict[str, Any]:
         "enable_x64": lambda: bool(jax.config.jax_enable_x64),
         "matmul_precision": lambda: str(jax.config.jax_default_matmul_precision or "default"),
     })  # fmt: skip
-    return facts.as_group()
 
 
 def _device(device: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from traceview.capture.jax.hooks import JaxHooks
 from traceview.capture.jax.profiler import JaxProfiler, open_marker, synchronise
 from traceview.capture.jax.steps import JaxSteps
 from traceview.capture.record.profiler import Marker
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.window.step_window import StepWindow
 
 
@@ -40,30 +40,15 @@ class Jax:
         """Open a step marker."""
         return open_marker()
 
-    def synchronise(self) -> int:
-        """Wait until the devices are idle: nanoseconds."""
-        return synchronise()
+    def synchronise(self) -> None:
+        """Wait until the devices are idle."""
+        synchronise()
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, mesh and functions."""
         del say
         assert self._steps is not None
-        return JaxEnvironment(self._steps), _Fetches(self._steps.hooks)
+        return JaxEnvironment(self._steps), self._steps.hooks
 
     def forget(self) -> None:
         """Nothing of the script is kept."""
-
-
-class _Fetches(WindowListener):
-    """Sees, while the profile runs, where the script waits for results."""
-
-    def __init__(self, hooks: JaxHooks) -> None:
-        self._hooks = hooks
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin."""
-        self._hooks.watch_fetches()
-
-    def finished(self) -> None:
-        """End."""
-        self._hooks.leave_fetches()

@@ -51,7 +51,6 @@ class CompiledFunction:
     # What the rest of the capture asks of something that is called.
 
     has_replicas: ClassVar[bool] = False
-    runs_per_call: ClassVar[int] = 1
 
     @property
     def is_train(self) -> bool:

@@ -18,6 +18,7 @@ from threading import local
 from typing import Any, Final, Protocol
 
 from traceview.capture.process.around import After, Before, around
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _PXLA: Final = "jax._src.interpreters.pxla"
 _API: Final = "jax._src.api"
@@ -56,8 +57,12 @@ class _Thread(local):
     depth = 0
 
 
-class JaxHooks:
-    """The hooks of one capture, from `install` to `remove`. `failed`: gets what went wrong in one of them."""
+class JaxHooks(WindowListener):
+    """The hooks of one capture, from `install` to `remove`. `failed`: gets what went wrong in one of them.
+
+    While the profile runs it also sees where the script waits for results: `float(loss)`, `jax.device_get`,
+    `block_until_ready`.
+    """
 
     def __init__(self, executions: Executions, failed: Callable[[Exception], None]) -> None:
         self.missing: list[str] = []
@@ -80,18 +85,18 @@ class JaxHooks:
 
     def remove(self) -> None:
         """Unhook everything: from here on nothing of traceview runs in the script."""
-        self.leave_fetches()
+        self.finished()
         _undo(self._restores)
 
-    def watch_fetches(self) -> None:
-        """Tell from here on where the script waits for results: `float(loss)`, `jax.device_get`, `block_until_ready`."""
+    def opened(self, sidecar: Sidecar) -> None:
+        """Tell from here on where the script waits for results."""
         array, xla = import_module(_ARRAY).ArrayImpl, import_module(_LIBRARIES).xla_client
         put = functools.partial(self._put, self._fetches)
         put(array, "_value", _anything, self._fetched)
         put(array, "block_until_ready", _anything, self._fetched)
         put(xla, "batched_block_until_ready", _anything, self._fetched)
 
-    def leave_fetches(self) -> None:
+    def finished(self) -> None:
         """Tell it no longer."""
         _undo(self._fetches)
 

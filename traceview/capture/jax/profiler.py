@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any, Final
 
 from traceview.base.errors import CaptureError
@@ -69,12 +68,11 @@ class JaxProfiler(OneProfile):
             session.stop()
 
 
-def synchronise() -> int:
-    """Wait until this process's devices have done what was asked of them; nanoseconds it took.
+def synchronise() -> None:
+    """Wait until this process's devices have done what was asked of them.
 
     Every array that is alive is waited for, and every effect such as a callback. Raises `CaptureError` if one failed.
     """
-    begun_ns = perf_counter_ns()
     jax = sys.modules["jax"]
     try:
         jax.effects_barrier()
@@ -84,7 +82,6 @@ def synchronise() -> int:
                 array.block_until_ready()
     except Exception as error:
         raise CaptureError(f"the devices were not synchronised: {error!r}") from error
-    return perf_counter_ns() - begun_ns
 
 
 def _native(module: Any) -> Any:

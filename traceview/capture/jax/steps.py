@@ -9,7 +9,7 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from threading import RLock
 from time import monotonic
@@ -17,15 +17,13 @@ from typing import Any, ClassVar, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
+from traceview.capture.steps.callee import micro_batches
 from traceview.capture.window.step_window import StepWindow
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
 """How the names of annotations begin that mark something else."""
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
-
-_CLEARLY: Final = 2
-"""How many calls of the step there are at least for each of another function, and how many of that, to say so."""
 
 
 class NoEagerSteps:
@@ -60,9 +58,6 @@ class JaxSteps:
     how_to_mark: Final = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
     current: ClassVar[None] = None
     """The call that runs; of those of JAX only the return is seen."""
-    has_moved: ClassVar[bool] = False
-    elsewhere: ClassVar[Mapping[str, int]] = {}
-    elsewhere_recorded: ClassVar[Mapping[str, int]] = {}
     eager: ClassVar[NoEagerSteps] = NoEagerSteps()
 
     @property
@@ -82,17 +77,8 @@ class JaxSteps:
 
     def remarks(self) -> Iterator[str]:
         """What the user should know about what counts as a step."""
-        for step in self.step_functions:
-            for other in self.callees:
-                if (
-                    other.is_update
-                    and not other.is_step
-                    and _CLEARLY <= other.calls * _CLEARLY <= step.calls
-                ):
-                    yield (
-                        f"the steps are the calls of {step.name}; {other.name}, which updates what it is given, ran once for "
-                        f"about {round(step.calls / other.calls)} of them: --step-function {other.name} counts its calls"
-                    )
+        updates = [other for other in self.callees if other.is_update and not other.is_step]
+        return micro_batches(self.step_functions, updates)
 
     # Called by the hooks
 

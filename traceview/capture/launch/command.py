@@ -20,8 +20,9 @@ from typing import Any, Final, NoReturn
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.capture.launch.programs import command_of
 from traceview.capture.launch.saying import VARIABLE
-from traceview.capture.launch.variable import Request, option_names
+from traceview.capture.launch.variable import option_names, read, written
 from traceview.capture.record.destination import Destination, runs_of_launch
+from traceview.capture.record.settings import Settings
 
 STARTUP_FILE: Final = "traceview.pth"
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
@@ -29,12 +30,12 @@ _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")
 """At its start, and so by all programs that it becomes."""
 
 
-def become(command: Sequence[str], request: Request) -> NoReturn:
-    """Let `command` take the place of this process; what trains in or below it captures itself as `request` asks.
+def become(command: Sequence[str], settings: Settings) -> NoReturn:
+    """Let `command` take the place of this process; what trains in or below it captures itself as `settings` ask.
 
     Raises `UsageError` if there is no such command, `CaptureError` if nothing can be written to the folder of the traces.
     """
-    environment = _environment(command, request, os.getpid())
+    environment = _environment(command, settings, os.getpid())
     sys.stdout.flush()
     sys.stderr.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -69,11 +70,11 @@ def become_at_once(words: Sequence[str]) -> None:
     if not rest:
         return
     with suppress(TraceviewError):
-        request = Request.parse(shlex.join(options))
-        become(command_of(rest[0], rest[1:], is_module=is_module), request)
+        settings = read(shlex.join(options))
+        become(command_of(rest[0], rest[1:], is_module=is_module), settings)
 
 
-def run(command: Sequence[str], request: Request) -> tuple[int, list[Path]]:
+def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
     """Run `command` to its end: its exit code, negative for the signal that ended it, and the runs of its processes.
 
     Raises what `become` raises.
@@ -82,7 +83,7 @@ def run(command: Sequence[str], request: Request) -> tuple[int, list[Path]]:
 
     launch = f"0-{_random()}"
     begun_s = time.time()
-    environment = _environment(command, replace(request, launch=launch), 0)
+    environment = _environment(command, replace(settings, launch=launch), 0)
     try:
         process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
@@ -101,7 +102,7 @@ def run(command: Sequence[str], request: Request) -> tuple[int, list[Path]]:
     code = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
-    return code, runs_of_launch(request.settings.out, launch, begun_s)
+    return code, runs_of_launch(settings.out, launch, begun_s)
 
 
 def end_as(code: int) -> NoReturn:
@@ -119,7 +120,7 @@ def end_as(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str, str]:
+def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[str, str]:
     """The environment of the command, after all that can be checked before."""
     if not any(Path(folder, STARTUP_FILE).is_file() for folder in sys.path):
         raise CaptureError(
@@ -134,12 +135,12 @@ def _environment(command: Sequence[str], request: Request, pid: int) -> dict[str
                 f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
                 hint="omit -S, -I and -E for the capture",
             )
-    destination = Destination(request.settings.out)
+    destination = Destination(settings.out)
     destination.prepare()
     destination.clean()
-    if request.launch is None:
-        request = replace(request, launch=f"{pid}-{_random()}")
-    return {**os.environ, VARIABLE: request.as_variable()}
+    if settings.launch is None:
+        settings = replace(settings, launch=f"{pid}-{_random()}")
+    return {**os.environ, VARIABLE: written(settings)}
 
 
 def _random() -> str:

@@ -18,12 +18,13 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.process_capture import ProcessCapture
 from traceview.capture.launch.saying import VARIABLE, is_first, say, write
-from traceview.capture.launch.variable import Request
+from traceview.capture.launch.variable import read
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
 from traceview.capture.record.outcome import End
+from traceview.capture.record.settings import Settings
+from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _LONGEST_WAIT_S = 5.0
@@ -42,7 +43,7 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     other framework is of interest.
     """
     try:
-        request = Request.parse(text)
+        settings = read(text)
     except UsageError as error:
         say(f"{VARIABLE}: {error.message}; nothing is captured")
         if error.hint:
@@ -52,23 +53,17 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
         say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
         say(f"hint: {sys.executable} -m pip install traceview")
         return
-    _captures.append(LaunchedCapture(request, framework, wait_no_more))
+    _captures.append(LaunchedCapture(settings, framework, wait_no_more))
     _captures[-1].begin()
-
-
-def listen(listener: WindowListener) -> None:
-    """Let a listener of the script add to the sidecar of the capture of this process, if there is one."""
-    if _captures:
-        _captures[-1].listen(listener)
 
 
 def end_first(text: str, begun_s: float) -> None:
     """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
     try:
-        request = Request.parse(text)
+        settings = read(text)
     except UsageError:
         return
-    runs = runs_of_launch(request.settings.out, request.launch or "", begun_s)
+    runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
     if len(runs) > 1:
         say(f"{len(runs)} runs were recorded:")
     for run in runs:
@@ -98,16 +93,18 @@ def _name(run: Path) -> None:
 class LaunchedCapture(WindowListener):
     """The capture of this process, or of the child that it becomes by a fork."""
 
-    def __init__(self, request: Request, framework: str, wait_no_more: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, framework: str, wait_no_more: Callable[[], None]
+    ) -> None:
         self.is_prepared = False
-        self._request = request
+        self._settings = settings
         self._framework = framework
         self._wait_no_more = wait_no_more
         self._process = os.getpid()
         self._is_over = False
         self._is_reported = False
         self._is_child = False
-        self._parents: list[ProcessCapture] = []
+        self._parents: list[StepWatch] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
         self._endings: Endings | None = None
@@ -120,16 +117,12 @@ class LaunchedCapture(WindowListener):
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
-    def listen(self, listener: WindowListener) -> None:
-        """Notify another listener."""
-        self._capture.capture.listeners.append(listener)
-
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
         if self._capture.window.next_number:
             return False
         self._is_over = True
-        self._capture.end_recording("ended")
+        self._capture.finish("ended")
         self._capture.remove()
         _captures.remove(self)
         return True
@@ -157,8 +150,8 @@ class LaunchedCapture(WindowListener):
 
     # Inside
 
-    def _new_capture(self) -> ProcessCapture:
-        capture = ProcessCapture(self._request, say, [self], framework=self._framework)
+    def _new_capture(self) -> StepWatch:
+        capture = StepWatch(self._settings, say, [self], framework=self._framework)
         capture.observer.on_begin.append(self._prepare)
         return capture
 
@@ -227,9 +220,9 @@ class LaunchedCapture(WindowListener):
         self._is_over = True
         try:
             if self.is_prepared:
-                self._capture.end_recording(end)
+                self._capture.finish(end)
                 self._report(end)
-            elif self._request.launch is None and _captures[-1:] == [self]:
+            elif self._settings.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
                 say(self._capture.why_nothing(end).message)
             self._capture.remove()

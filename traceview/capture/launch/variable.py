@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -34,58 +33,42 @@ SWITCHES: Final = {
 """What `--without NAME` switches off, and the setting that it unsets."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a process that trains captures.
+def read(text: str) -> Settings:
+    """Read the value of the variable; raises `UsageError` with the reason."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
+    options = vars(_parser().parse_args(words))
+    steps, seconds = windows(options["steps"], options["seconds"])
+    return Settings(
+        options["out"],
+        steps,
+        run=options["run"],
+        seconds=seconds,
+        step_functions=tuple(options["step_function"]),
+        on_hang_s=None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
+        launch=options["launch"],
+        **switches(options["without"]),
+    )
 
-    `on_hang_s`: report if no step ends for that many seconds; None without. `launch`: what all processes below one command
-    have in common: the process that became the command, a dash, and a random word.
-    """
 
-    settings: Settings
-    step_functions: tuple[str, ...] = ()
-    on_hang_s: float | None = None
-    launch: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Request:
-        """Read the value of the variable; raises `UsageError` with the reason."""
-        try:
-            words = shlex.split(text)
-        except ValueError as error:
-            raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
-        options = vars(_parser().parse_args(words))
-        steps, seconds = windows(options["steps"], options["seconds"])
-        settings = Settings(
-            options["out"],
-            steps,
-            run=options["run"],
-            seconds=seconds,
-            **switches(options["without"]),
-        )
-        return cls(
-            settings,
-            tuple(options["step_function"]),
-            None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
-            options["launch"],
-        )
-
-    def as_variable(self) -> str:
-        """The value that `parse` reads as this request, with absolute paths."""
-        settings = self.settings
-        values: dict[str, object] = {
-            "steps": settings.steps if settings.seconds is None else None,
-            "seconds": settings.seconds,
-            "out": Path.cwd() / settings.out,
-            "run": settings.run,
-            "on-hang": None if self.on_hang_s is None else f"{round(self.on_hang_s * 1000)}ms",
-            "launch": self.launch,
-        }
-        words = [f"--{name}={value}" for name, value in values.items() if value is not None]
-        words += [f"--step-function={name}" for name in self.step_functions]
-        off = [name for name, setting in SWITCHES.items() if not getattr(settings, setting)]
-        words += [f"--without={','.join(off)}"] if off else []
-        return shlex.join(words)
+def written(settings: Settings) -> str:
+    """The value that `read` reads as these settings, with absolute paths."""
+    hang_s = settings.on_hang_s
+    values: dict[str, object] = {
+        "steps": settings.steps if settings.seconds is None else None,
+        "seconds": settings.seconds,
+        "out": Path.cwd() / settings.out,
+        "run": settings.run,
+        "on-hang": None if hang_s is None else f"{round(hang_s * 1000)}ms",
+        "launch": settings.launch,
+    }
+    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    words += [f"--step-function={name}" for name in settings.step_functions]
+    off = [name for name, setting in SWITCHES.items() if not getattr(settings, setting)]
+    words += [f"--without={','.join(off)}"] if off else []
+    return shlex.join(words)
 
 
 def windows(steps: str | None, seconds: str | None) -> tuple[StepRange, SecondsRange | None]:

@@ -18,7 +18,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final
 
-from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.process.own_threads import own_thread
 
 ENDINGS: Final = ("SIGTERM", "SIGHUP")
 """Sent by a batch system, and by a connection that is lost."""
@@ -89,7 +89,6 @@ class Endings:
         return ends
 
     def _await_signal(self) -> None:
-        block_signals()
         number = self._native.wait()
         if number:
             self._save(number)

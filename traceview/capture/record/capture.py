@@ -33,30 +33,23 @@ from traceview.capture.window.step_window import OpenMarker, StepWindow
 class Capture:
     """One profile of a process. `say` gets one line per message for the user.
 
-    `framework`: what the script trains with. `launch`: what all captures below one command have in common.
+    `framework`: what the script trains with. `listeners`: add groups to the sidecar.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        say: Callable[[str], None],
-        listeners: Sequence[WindowListener],
-        framework: Framework,
-        launch: str | None = None,
+        self, settings: Settings, say: Callable[[str], None], framework: Framework
     ) -> None:
         self.settings = settings
-        self._launch = launch
+        self.listeners: list[WindowListener] = []
         self.sidecar = Sidecar()
         self.kept: Kept | None = None
         self._is_prepared = False
         self._say = say
-        self.listeners = [*listeners]
         self._framework = framework
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
         self._profiler = framework.profiler(self._note_script)
-        self._sync_ns: dict[str, int] = {}
 
     def prepare(self) -> None:
         """Check all that can be checked before the run; raises `CaptureError`.
@@ -72,13 +65,13 @@ class Capture:
             {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
-                "python": _python(),
-                "launch": self._launch,
+                "launch": self.settings.launch,
             },
         )
-        self.sidecar.add("cores", _cores())
+        if hasattr(os, "sched_getaffinity"):
+            # A quota of a container does not show in it.
+            self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
         self.sidecar.add("window", _asked(self.settings))
-        self.sidecar.add("clock", {"prepared": _clocks()})
         self._write()
         for folder in self._destination.left_behind():
             if has_trace(folder):
@@ -127,16 +120,13 @@ class Capture:
         self._prepare_once()
         self._choice.settle(self.settings.asked, self.sidecar)
         self._notify("opening", self.sidecar)
-        begun_ns = time.perf_counter_ns()
         self._profiler.warm_up()
-        warmed_ns = time.perf_counter_ns()
-        self._synchronise("before")
+        self.synchronise()
         starting = _clocks()
         self._profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
-        self.sidecar.add("profiler", {"warm_up_ns": warmed_ns - begun_ns})
         self.sidecar.add("versions", _versions(self._framework.modules))
         try:
             self.sidecar.write()
@@ -146,8 +136,13 @@ class Capture:
         self._notify("opened", self.sidecar)
 
     def synchronise(self) -> None:
-        """Wait for the devices before the profile stops."""
-        self._synchronise("after")
+        """Wait for the devices, before the profile starts and before it stops."""
+        if not self.settings.is_synchronised:
+            return
+        try:
+            self._framework.synchronise()
+        except CaptureError as error:
+            self._note("profiler", error.message)
 
     def close(self, window: StepWindow) -> None:
         """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
@@ -155,11 +150,9 @@ class Capture:
             self._close(window)
 
     def _close(self, window: StepWindow) -> None:
-        begun_ns = time.perf_counter_ns()
         self.sidecar.add("clock", {"stopped": _clocks()})
         try:
             self._profiler.stop()
-            self.sidecar.add("profiler", {"stop_ns": time.perf_counter_ns() - begun_ns})
             self._keep(window)
         except Exception as error:
             self.sidecar.state = "failed"
@@ -180,21 +173,12 @@ class Capture:
         if not self._is_prepared:
             self.prepare()
 
-    def _synchronise(self, edge: str) -> None:
-        if not self.settings.is_synchronised:
-            return
-        try:
-            self._sync_ns[edge] = self._framework.synchronise()
-        except CaptureError as error:
-            self._note("profiler", error.message)
-
     def _keep(self, window: StepWindow) -> None:
         trace = self._destination.written(self._destination.private / "profile")
         self.sidecar.add("window", window.as_json())
         if window.recorded_s is not None:
             self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
         self.sidecar.add("overhead", window.times().as_json())
-        self.sidecar.add("sync", {"is_asked": self.settings.is_synchronised, "ns": self._sync_ns})
         self._choice.describe(self.sidecar)
         self._notify("closed", self.sidecar, trace)
         # After the listeners, whose failures are among them.
@@ -255,12 +239,6 @@ def _clocks() -> dict[str, int]:
 
 def _python() -> str:
     return ".".join(str(part) for part in sys.version_info[:3])
-
-
-def _cores() -> dict[str, int | None]:
-    """Cores of the machine, and those that this process may run on; a container's quota is not among them."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return {"machine_count": os.cpu_count(), "usable_count": usable}
 
 
 def _versions(names: Sequence[str]) -> dict[str, str | None]:

@@ -66,8 +66,8 @@ class Framework(Protocol):
     def marker(self) -> OpenMarker:
         """Open a step marker now."""
 
-    def synchronise(self) -> int:
-        """Wait until the devices are idle: nanoseconds; raises `CaptureError`."""
+    def synchronise(self) -> None:
+        """Wait until the devices are idle; raises `CaptureError`."""
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """What adds groups to the sidecar."""
@@ -104,9 +104,9 @@ class TensorFlow:
         """Open a step marker."""
         return open_marker()
 
-    def synchronise(self) -> int:
-        """Wait until the devices are idle: nanoseconds."""
-        return synchronise()
+    def synchronise(self) -> None:
+        """Wait until the devices are idle."""
+        synchronise()
 
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""

@@ -56,11 +56,6 @@ def shortcomings(
             f"calls of {len(functions)} functions were counted as steps ({counts}); choose one with "
             "--step-function NAME"
         )
-    if observer is not None and observer.has_moved:
-        yield "another thread than the main one trains; its steps were counted"
-    if observer is not None and functions and observer.elsewhere:
-        calls = ", ".join(f"{name} × {count}" for name, count in observer.elsewhere.items())
-        yield f"calls in other threads were recorded, but not counted as steps: {calls}"
     yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
@@ -121,7 +116,7 @@ def described_calls(observer: Observer) -> str:
 def _has_repeated_call(observer: Observer) -> bool:
     """Whether something was called repeatedly that could be the unrecognized step."""
     calls = [callee.calls for callee in observer.callees]
-    return max([*calls, observer.eager.gradients, *observer.elsewhere.values()], default=0) > 1
+    return max([*calls, observer.eager.gradients], default=0) > 1
 
 
 def _earlier(count: int, window: StepWindow) -> str:

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter_ns
 from types import ModuleType
 from typing import Any, Final
 
@@ -212,15 +211,14 @@ def _unset_concurrent_kernels() -> None:
     os.environ.pop(_CONCURRENT_KERNELS, None)
 
 
-def synchronise() -> int:
-    """Wait until this process's devices are idle; nanoseconds it took.
+def synchronise() -> None:
+    """Wait until this process's devices are idle.
 
     `tf.test.experimental.sync_devices` does this, except in the cluster of a `MultiWorkerMirroredStrategy`: it also asks
     the devices of the other tasks, which always fails (TensorFlow 2.21: `InternalError`, no remote eager worker). There
     its op runs on our own devices only. Raises `CaptureError` where this TensorFlow lacks it (public since 2.12) or
     is not in eager mode.
     """
-    begun = perf_counter_ns()
     tensorflow = sys.modules["tensorflow"]
     try:
         devices = [str(device.name) for device in tensorflow.config.list_logical_devices()]
@@ -230,7 +228,6 @@ def synchronise() -> int:
             _synchronise_own(tensorflow, devices)
     except Exception as error:
         raise CaptureError(f"the devices were not synchronised: {error!r}") from error
-    return perf_counter_ns() - begun
 
 
 def _task_of(device: str) -> str:

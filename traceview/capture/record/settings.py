@@ -13,8 +13,11 @@ from traceview.capture.window.ranges import SecondsRange, StepRange
 class Settings:
     """What to capture.
 
-    `run`: the name of the run, by default that of the cluster, or the time. Raises
-    `UsageError` if it cannot name a folder. With `seconds`, time decides when to record, and `steps` is `UNDECIDED`.
+    `run`: the name of the run, by default that of the cluster, or the time. Raises `UsageError` if it cannot name a folder.
+    With `seconds`, time decides when to record, and `steps` is `UNDECIDED`. `step_functions`: names of the functions whose
+    calls are steps, by default all that compute gradients. `on_hang_s`: report if no step ends for that many seconds.
+    `launch`: what all processes below one command have in common: the process that became the command, a dash, and a random
+    word.
     """
 
     out: Path
@@ -24,6 +27,9 @@ class Settings:
     is_nvml_sampled: bool = True
     is_python_sampled: bool = True
     seconds: SecondsRange | None = None
+    step_functions: tuple[str, ...] = ()
+    on_hang_s: float | None = None
+    launch: str | None = None
 
     @property
     def asked(self) -> StepRange | SecondsRange:

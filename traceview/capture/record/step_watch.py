@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from traceview.base.errors import CaptureError
 from traceview.capture.record.capture import Capture
-from traceview.capture.record.framework import Framework, TensorFlow
+from traceview.capture.record.framework import framework_of
+from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.training_clock import TrainingClock
 from traceview.capture.sampling.machine_load import MachineLoadListener
@@ -19,37 +21,40 @@ from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
+_HANGS = "traceview.capture.hang.watch"
+"""Imported by name: its room knows this one."""
+
 
 class StepWatch(WindowListener):
-    """Captures the steps that `settings` asks for.
+    """Captures the steps of this process that `settings` ask for. `say` gets lines for the user as things happen.
 
-    `places`: what to hook, by default all that could be a step. `step_functions`: names of the functions whose calls
-    are steps, by default all that compute gradients. `counts_on`: steps are still counted when the window has closed. `launch`:
-    what all captures below one command have in common. `framework`: what the script trains with, by default TensorFlow.
+    `places`: what to hook, by default all that could be a step. `framework`: the name of the module that the script trains
+    with.
     """
 
     def __init__(
         self,
         settings: Settings,
         say: Callable[[str], None],
+        listeners: Sequence[WindowListener] = (),
         *,
         places: Sequence[Place] | None = None,
-        step_functions: Iterable[str] = (),
-        listeners: Sequence[WindowListener] = (),
-        counts_on: bool = False,
-        launch: str | None = None,
-        framework: Framework | None = None,
+        framework: str = "tensorflow",
     ) -> None:
-        self.pid = os.getpid()
-        self.is_finished = False
-        self._counts_on = counts_on
-        self.framework: Any = framework or TensorFlow()
-        self.capture = Capture(settings, say, [], self.framework, launch)
+        self._say = say
+        self._hangs: Any = None
+        self._hang_watch: Any = None
+        if settings.on_hang_s is not None:
+            self._hangs = import_module(_HANGS).hang_settings(settings.on_hang_s, say)
+        self.framework: Any = framework_of(framework)
+        self.capture = Capture(settings, say, self.framework)
         self.window = StepWindow(settings.steps, self.capture)
         self.window.seconds = settings.seconds
         self.observer: Observer
         self.hooks: Any
-        self.observer, self.hooks = self.framework.watch(self.window, step_functions, places)
+        self.observer, self.hooks = self.framework.watch(
+            self.window, settings.step_functions, places
+        )
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
             # First, because sampling has to stop when the profile has.
@@ -66,14 +71,45 @@ class StepWatch(WindowListener):
         """The folder of the trace, as soon as the window has closed."""
         return self.capture.kept.run if self.capture.kept else None
 
-    def finish(self, *, is_synchronised: bool) -> None:
+    def start_clocks(self) -> None:
+        """Count the time without a step from now."""
+        self.clock.start()
+        if self._hangs is not None:
+            self._hang_watch = import_module(_HANGS).HangWatch(self._hangs, self, self._say)
+            self._hang_watch.start()
+
+    def finish(self, end: End) -> None:
         """The run has ended: close the window and keep what was recorded."""
-        self.is_finished = True
+        if self._hang_watch is not None:
+            self._hang_watch.stop()
         self.clock.stop()
         self.observer.eager.finish()
-        self.window.finish(is_synchronised=is_synchronised)
+        self.window.finish(is_synchronised=end == "ended")
         self.capture.finish(self.window)
         self.framework.forget()
+
+    def outcome(self, end: End) -> CaptureError | None:
+        """Say what the trace lacks and what recording cost. Returns why there is no trace."""
+        if self.hooks.missing:
+            self._say(f"note: this TensorFlow or Keras lacks {', '.join(self.hooks.missing)}")
+        if self.run is None:
+            return self.why_nothing(end)
+        for line in shortcomings(self.window, self.capture.sidecar, self.observer):
+            self._say(f"note: {line}")
+        if self.window.recorded_s is None:
+            self._say(str(self.window.times()))
+        return None
+
+    def why_nothing(self, end: End) -> CaptureError:
+        """Why there is no trace."""
+        return nothing_captured(self.window, self.observer, end)
+
+    def remove(self) -> None:
+        """Unhook everything."""
+        self.clock.stop()
+        self.hooks.remove()
+
+    # Called by the capture
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""
@@ -90,36 +126,18 @@ class StepWatch(WindowListener):
             }
             for callee in callees
         ]
-        sidecar.add("steps", {"functions": functions, "is_chosen": bool(self.observer.names)})
+        sidecar.add("steps", {"functions": functions})
         sidecar.add("hooks", {"missing": self.hooks.missing})
-        runs = {callee.name: callee.runs_per_call for callee in callees}
         for function in sidecar.groups.get("placement", {}).get("functions", ()):
-            if runs.get(function["step"], 0) > 1:
-                function["replica_runs"] = runs[function["step"]]
-        notes = [
-            f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in its "
-            "graph"
-            for callee in callees
-            if callee.is_step and callee.runs_per_call > 1
-        ]
-        notes += self._steps_elsewhere()
-        if notes:
-            known = sidecar.groups.get("notes", {}).get("steps", ())
-            sidecar.add("notes", {"steps": [*known, *notes]})
-
-    def _steps_elsewhere(self) -> Iterator[str]:
-        """What step functions other threads called meanwhile, as those of ClusterCoordinator do, one for each worker."""
-        for callee in self.observer.step_functions:
-            count = self.observer.elsewhere_recorded.get(callee.name, 0)
-            if count:
-                times = "once" if count == 1 else f"{count} times"
-                yield (
-                    f"the steps are the calls of {callee.name} by one thread; meanwhile other threads called it {times}, "
-                    "which are steps of the training too, but not counted here"
-                )
+            of_name = [callee for callee in callees if callee.name == function["step"]]
+            runs = max((callee.runs_per_call for callee in of_name), default=0)
+            function.update({"replica_runs": runs} if runs > 1 else {})
+        remarks = [*sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
+        if remarks:
+            sidecar.add("notes", {"steps": remarks})
 
     def finished(self) -> None:
         """Unhook everything: from here on the script runs as without traceview."""
         self.clock.stop()
-        if not self._counts_on:
+        if self._hangs is None:
             self.hooks.remove()

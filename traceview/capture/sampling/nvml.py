@@ -13,11 +13,10 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event
 from time import perf_counter, time_ns
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from traceview.capture.process.own_threads import block_signals, own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
 from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
@@ -29,8 +28,7 @@ _IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts 
 class NvmlListener(WindowListener):
     """Samples NVML from the start of the profile to its stop.
 
-    The group holds `source` ("nvml", or None with the `reason`), `window_ns`, `interval_ms`, `sampling_ms` (the time
-    that all questions took) and `devices`, by CUDA's numbers. All times are Unix nanoseconds.
+    The group holds the `reason` where there are no samples, and `devices`, by CUDA's numbers. All times are Unix nanoseconds.
     """
 
     def __init__(
@@ -49,11 +47,10 @@ class NvmlListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Start NVML and find the GPUs, which takes longer than sampling them."""
-        with sidecar.timed("outside_view_opening"):
-            try:
-                self._find_devices()
-            except NoAnswerError as reason:
-                sidecar.add("outside_view", _without_samples(str(reason)))
+        try:
+            self._find_devices()
+        except NoAnswerError as reason:
+            sidecar.add("outside_view", _without_samples(str(reason)))
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
@@ -68,16 +65,15 @@ class NvmlListener(WindowListener):
         if not self._devices or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
             return
-        with sidecar.timed("outside_view"):
-            sampler, self._sampler = self._sampler, None
-            if sampler is None or sampler.stop():
-                with self._stack:
-                    sidecar.add("outside_view", self._describe(sidecar, sampler))
-            else:
-                # The thread is still inside NVML, which must not be used or shut down before it returns.
-                sampler.held = self._stack.pop_all()
-                reason = "NVML stopped answering while the profile ran"
-                sidecar.add("outside_view", _without_samples(reason))
+        sampler, self._sampler = self._sampler, None
+        if sampler is None or sampler.stop():
+            with self._stack:
+                sidecar.add("outside_view", self._describe(sidecar, sampler))
+        else:
+            # The thread is still inside NVML, which must not be used or shut down before it returns.
+            sampler.held = self._stack.pop_all()
+            reason = "NVML stopped answering while the profile ran"
+            sidecar.add("outside_view", _without_samples(reason))
 
     def _find_devices(self) -> None:
         if not self._is_wanted:
@@ -99,12 +95,8 @@ class NvmlListener(WindowListener):
         stopped = clock.get("stopped", {}).get("wall_ns", time_ns())
         problem = sampler.problem if sampler is not None else None
         return {
-            "source": "nvml",
             "reason": None,
             **({"problem": problem} if problem else {}),
-            "window_ns": stopped - started,
-            "interval_ms": round(sampler.interval_seconds * 1000) if sampler is not None else None,
-            "sampling_ms": round(sampler.spent_seconds * 1000) if sampler is not None else None,
             "devices": [
                 _with_samples(device, samples, started, stopped)
                 for device, samples in self._devices
@@ -113,7 +105,7 @@ class NvmlListener(WindowListener):
 
 
 def _without_samples(reason: str) -> dict[str, Any]:
-    return {"source": None, "reason": reason, "devices": []}
+    return {"reason": reason, "devices": []}
 
 
 def _device(
@@ -171,23 +163,6 @@ _PROCESS_INTERVAL_SECONDS: Final = 1.0
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A driver that hangs must not hold up the script; others answer within milliseconds."""
 HZ_PER_MHZ: Final = 1_000_000
-_BYTES_PER_KB: Final = 1000
-
-_FIELDS: Final = (
-    "gpu_utilization_ratio",
-    "memory_utilization_ratio",
-    "memory_used_bytes",
-    "sm_clock_hz",
-    "memory_clock_hz",
-    "throttle_reasons",
-    "power_watts",
-    "pcie_rx_bytes_per_second",
-    "pcie_tx_bytes_per_second",
-)
-
-
-_Questions: TypeAlias = dict[tuple[str, ...], Callable[[], tuple[Any, ...]]]
-"""Questions by the fields that each answers."""
 
 
 class GpuSamples:
@@ -201,27 +176,23 @@ class GpuSamples:
         self.missing: dict[str, str] = {}
         self._nvml = nvml
         self._handle = handle
-        self._columns: dict[str, list[Any]] = {"t_ns": [], **{field: [] for field in _FIELDS}}
-        self._questions: _Questions = {
-            _FIELDS[:2]: self._utilization,
-            _FIELDS[2:3]: lambda: (int(nvml.nvmlDeviceGetMemoryInfo(handle).used),),
-            _FIELDS[3:4]: lambda: (self._clock_hz(nvml.NVML_CLOCK_SM),),
-            _FIELDS[4:5]: lambda: (self._clock_hz(nvml.NVML_CLOCK_MEM),),
-            _FIELDS[5:6]: lambda: (self._throttle_reasons(),),
-            _FIELDS[6:7]: lambda: (nvml.nvmlDeviceGetPowerUsage(handle) / 1000,),
+        self._questions: dict[str, Callable[[], float]] = {
+            "gpu_utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            "memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            "sm_clock_hz": lambda: (
+                int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)) * HZ_PER_MHZ
+            ),
+            "throttle_reasons": self._throttle_reasons,
+            "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         }
-        self._pcie: _Questions = {
-            _FIELDS[7:8]: lambda: (self._throughput(nvml.NVML_PCIE_UTIL_RX_BYTES),),
-            _FIELDS[8:9]: lambda: (self._throughput(nvml.NVML_PCIE_UTIL_TX_BYTES),),
-        }
+        self._columns: dict[str, list[Any]] = {"t_ns": [], **{name: [] for name in self._questions}}
 
-    def take(self, *, with_pcie: bool) -> None:
+    def take(self) -> None:
         """Add one sample."""
         sample: dict[str, Any] = {"t_ns": time_ns()}
-        questions = self._questions | self._pcie if with_pcie else self._questions
-        for fields, question in questions.items():
-            if fields[0] not in self.missing:
-                sample.update(zip(fields, self._answers(fields, question), strict=True))
+        for field, question in self._questions.items():
+            if field not in self.missing:
+                sample[field] = self._answer(field, question)
         for field, column in self._columns.items():
             column.append(sample.get(field))
 
@@ -240,29 +211,19 @@ class GpuSamples:
         length = min(map(len, columns.values()))
         kept = [i for i in range(length) if started_ns <= columns["t_ns"][i] <= stopped_ns]
         samples = {field: [column[i] for i in kept] for field, column in columns.items()}
-        for field in _FIELDS:
+        for field in self._questions:
             if all(value is None for value in samples[field]):
                 del samples[field]
                 self.missing.setdefault(field, "the window closed before it was sampled")
         return samples
 
-    def _answers(
-        self, fields: tuple[str, ...], question: Callable[[], tuple[Any, ...]]
-    ) -> tuple[Any, ...]:
+    def _answer(self, field: str, question: Callable[[], float]) -> float | None:
         try:
             return question()
         except Exception as error:
-            if all(value is None for value in self._columns[fields[0]]):
-                reason = reason_of(error)
-                self.missing.update(dict.fromkeys(fields, reason))
-            return (None,) * len(fields)
-
-    def _utilization(self) -> tuple[float, float]:
-        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
-        return rates.gpu / 100, rates.memory / 100
-
-    def _clock_hz(self, clock: int) -> int:
-        return int(self._nvml.nvmlDeviceGetClockInfo(self._handle, clock)) * HZ_PER_MHZ
+            if all(value is None for value in self._columns[field]):
+                self.missing[field] = reason_of(error)
+            return None
 
     def _throttle_reasons(self) -> int:
         try:
@@ -271,58 +232,47 @@ class GpuSamples:
             # Drivers before 535, and their packages, name the same bits throttle reasons.
             return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
-    def _throughput(self, counter: int) -> int:
-        return int(self._nvml.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _BYTES_PER_KB
-
 
 class Sampler:
     """Samples GPUs from `start` to `stop`, as long as `is_open()`."""
 
     def __init__(self, gpus: Sequence[GpuSamples], is_open: Callable[[], bool]) -> None:
         self.interval_seconds = INTERVAL_SECONDS
-        self.spent_seconds = 0.0
         self.problem: str | None = None
         self.held: object = None
         """What must not be released before the thread has ended."""
         self._gpus = gpus
         self._is_open = is_open
-        self._stopping = Event()
-        self._thread = own_thread("nvml", self._run)
+        self._listed_s = float("-inf")
+        self._ticker = Ticker("nvml", self._tick)
 
     def start(self) -> None:
         """Take the first sample now."""
-        self._thread.start()
+        self._ticker.start()
 
     def stop(self) -> bool:
         """Take no more samples; False if the thread hangs inside NVML."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_SECONDS)
-        return not self._thread.is_alive()
+        return self._ticker.stop(_STOP_TIMEOUT_SECONDS)
 
-    def _run(self) -> None:
-        block_signals()
+    def _tick(self) -> float | None:
         try:
-            self._sample()
+            return self._sample() if self._is_open() else None
         except Exception as error:
             self.problem = reason_of(error)
+            return None
 
-    def _sample(self) -> None:
-        rounds, listed_s = 0, float("-inf")
-        while not self._stopping.is_set() and self._is_open():
-            begun_s = perf_counter()
-            for index, gpu in enumerate(self._gpus):
-                # Reading a PCIe counter takes 20 ms (nvml.h), so each round reads those of one GPU.
-                gpu.take(with_pcie=index == rounds % len(self._gpus))
-            if begun_s - listed_s >= _PROCESS_INTERVAL_SECONDS:
-                listed_s = begun_s
-                for gpu in self._gpus:
-                    gpu.others.update()
-            thinned = [gpu.thin() for gpu in self._gpus]
-            if any(thinned):
-                self.interval_seconds *= 2
-            rounds += 1
-            spent_s = perf_counter() - begun_s
-            self.spent_seconds += spent_s
-            # With a slow driver, half of the time is still left to the script.
-            self._stopping.wait(max(self.interval_seconds - spent_s, self.interval_seconds / 2))
+    def _sample(self) -> float:
+        """Sample once; seconds until the next time."""
+        begun_s = perf_counter()
+        for gpu in self._gpus:
+            gpu.take()
+        if begun_s - self._listed_s >= _PROCESS_INTERVAL_SECONDS:
+            self._listed_s = begun_s
+            for gpu in self._gpus:
+                gpu.others.update()
+        thinned = [gpu.thin() for gpu in self._gpus]
+        if any(thinned):
+            self.interval_seconds *= 2
+        spent_s = perf_counter() - begun_s
+        # With a slow driver, half of the time is still left to the script.
+        return max(self.interval_seconds - spent_s, self.interval_seconds / 2)

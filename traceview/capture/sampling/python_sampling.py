@@ -31,7 +31,7 @@ from threading import get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from traceview.capture.process.own_threads import OWN_THREADS, block_signals, own_thread
+from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
 from traceview.capture.sidecar.file import reason_of
 
@@ -244,6 +244,8 @@ class StackSampler:
 
     def start(self) -> None:
         """Take the first sample now."""
+        # Not in the thread: what it does to begin makes objects.
+        self._hold_garbage()
         self._thread.start()
 
     def stop(self) -> None:
@@ -257,8 +259,6 @@ class StackSampler:
         return self._samples
 
     def _run(self) -> None:
-        self._hold_garbage()
-        block_signals()
         try:
             while not self._is_stopping and self._is_open():
                 self._round()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.sampling.garbage import CollectionClock
-from traceview.capture.sampling.python_sampling import INTERVAL_NS, StackSampler
+from traceview.capture.sampling.python_sampling import StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
 
@@ -25,10 +25,9 @@ NOT_ASKED: Final = "switched off (--without python, or python=False)"
 class PythonListener(WindowListener):
     """Samples Python stacks from the start of the profile to its stop.
 
-    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `missed_count`
-    (rounds that were due and not done), `window_ns`,
-    `cost_ns` (processor time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of
-    files, functions, frames and stacks, and `samples`, three columns. `cpu` is a fourth one. `collections`: the garbage
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
+    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, and `samples`, three columns. `cpu` is a fourth one. `collections`: the garbage
     collections, see `CollectionClock`.
     """
 
@@ -62,12 +61,11 @@ class PythonListener(WindowListener):
         if sampler is None or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
             return
-        with sidecar.timed("python"):
-            sampler.stop()
-            clock = sidecar.groups.get("clock", {})
-            stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
-            described = _described(sampler, max(stopped_ns - self._started_ns, 0))
-            sidecar.add("python", {**described, "collections": self._collections.spans})
+        sampler.stop()
+        clock = sidecar.groups.get("clock", {})
+        stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
+        described = _described(sampler, max(stopped_ns - self._started_ns, 0))
+        sidecar.add("python", {**described, "collections": self._collections.spans})
 
     def finished(self) -> None:
         """Stop where the profile failed."""
@@ -78,13 +76,11 @@ class PythonListener(WindowListener):
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     samples = sampler.samples()
-    due_count = window_ns // INTERVAL_NS
     return {
         "reason": None if samples.t_ns else sampler.problem or "no thread ran code of the script",
         **({"problem": sampler.problem} if sampler.problem else {}),
         "interval_ns": sampler.interval_ns,
         "round_count": sampler.round_count,
-        "missed_count": max(due_count - sampler.round_count, 0),
         "window_ns": window_ns,
         "cost_ns": sampler.cost_ns,
         "threads": [

@@ -62,12 +62,19 @@ class Task:
 class Place:
     """The place of this process. `cluster`: all addresses, as a text that is the same in every process.
 
-    `partners`: the tasks that run the same steps at the same time, this one among them; empty if it is alone.
+    `partners`: the tasks that run the same steps at the same time, this one among them; empty if it is alone. `sizes`: the
+    number of tasks of each role, where they belong together.
     """
 
     task: Task
     cluster: str
     partners: tuple[Task, ...]
+    sizes: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `cluster` of the sidecar, without addresses."""
+        sizes = {"sizes": self.sizes} if self.sizes else {}
+        return {"role": self.task.role, "index": self.task.index, **sizes}
 
 
 def place_of(environment: Mapping[str, str]) -> Place | None:
@@ -79,18 +86,16 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
         config = json.loads(environment.get("TF_CONFIG", ""))
         cluster, task = config["cluster"], config["task"]
         own = Task(str(task["type"]), int(task["index"]))
-        tasks = [
-            Task(str(role), index)
-            for role, addresses in sorted(cluster.items())
-            for index in _indices(addresses)
-        ]
+        indices = {str(role): _indices(cluster[role]) for role in sorted(cluster)}
+        tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
     if own.index < 0 or not {own, *tasks} - {own}:
         return None
     partners = tuple(task for task in tasks if task.role != _EVALUATOR)
     is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
-    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners)
+    sizes = {role: len(numbers) for role, numbers in indices.items()}
+    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
 
 
 def _indices(addresses: Any) -> list[int]:
@@ -182,6 +187,7 @@ def own_place(environment: Mapping[str, str]) -> Place | None:
         Task(ROLE, rank.number),
         f"{rank.size} ranks of {job}",
         partners if rank.are_together and job is not None else (),
+        {ROLE: rank.size} if rank.are_together else {},
     )
 
 
@@ -192,9 +198,8 @@ def _place_in_jax() -> Place | None:
     if state is None or state.client is None or count < _SEVERAL:
         return None
     partners = tuple(Task(PROCESS, number) for number in range(count))
-    return Place(
-        partners[state.process_id], f"{count} processes of {state.coordinator_address}", partners
-    )
+    job = f"{count} processes of {state.coordinator_address}"
+    return Place(partners[state.process_id], job, partners, {PROCESS: count})
 
 
 def _values(environment: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,18 +6,16 @@ The process is asked when the window opens, so that what the script itself has s
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.cluster import ROLE, rank_of
-from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.sidecar.cluster import own_place
+from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, answers
 from traceview.capture.sidecar.gpu_libraries import (
-    describe_drivers,
+    describe_driver,
     describe_links,
     loaded_versions,
     opened_nvml,
@@ -49,57 +47,33 @@ class EnvironmentListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that is known without the driver, so that it is there if the run is killed."""
-        with sidecar.timed("environment"):
-            sidecar.add("command", describe_command())
-            sidecar.add("cluster", describe_cluster(os.environ))
-            sidecar.add("variables", listed_variables(os.environ))
-            tensorflow = sys.modules.get("tensorflow")
-            if tensorflow is not None:
-                sidecar.add("versions", built_versions(tensorflow))
-                sidecar.add("precision", describe_precision(tensorflow, sys.modules))
-                sidecar.add("xla", describe_xla(tensorflow, os.environ))
-                sidecar.add("devices", describe_devices(tensorflow))
+        # Without values that might be credentials.
+        sidecar.add("command", {"script": masked_arguments(sys.argv)})
+        place = own_place(os.environ)
+        if place is not None:
+            sidecar.add("cluster", place.as_json())
+        sidecar.add("variables", listed_variables(os.environ))
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow is not None:
+            config = tensorflow.config
+            sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
+            sidecar.add(
+                "xla", answers({"auto_jit": lambda: str(config.optimizer.get_jit() or "off")})
+            )
+            sidecar.add("devices", describe_devices(config))
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
-        with sidecar.timed("drivers"):
-            versions = loaded_versions()
-            try:
-                with opened_nvml() as nvml:
-                    drivers = describe_drivers(nvml)
-                    sidecar.add("links", describe_links(nvml))
-            except NoAnswerError as reason:
-                sidecar.add("links", {"missing": {"gpus": str(reason)}})
-                drivers = {"missing": {"driver": str(reason)}}
-            groups = (sidecar.groups.get("versions", {}), versions, drivers)
-            missing = {k: v for group in groups for k, v in group.get("missing", {}).items()}
-            sidecar.add(
-                "versions", {**versions, **drivers, **({"missing": missing} if missing else {})}
-            )
-
-
-def describe_command() -> dict[str, Any]:
-    """The command lines of Python and of the script, without values that might be credentials."""
-    return {"python": masked_arguments(sys.orig_argv), "script": masked_arguments(sys.argv)}
-
-
-def describe_cluster(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Role, index and size of the cluster from TF_CONFIG, or the rank of a launcher; addresses are left out."""
-    facts = Facts()
-    config = facts.find("is_configured", lambda: _tf_config(environment))
-    if config is None:
-        rank = rank_of(environment)
-        if rank is not None:
-            facts.values.update(role=ROLE, index=rank.number)
-            if rank.are_together:
-                facts.values["sizes"] = {ROLE: rank.size}
-        return facts.as_group()
-    facts.values["is_configured"] = True
-    task, cluster = _mapping(config.get("task")), _mapping(config.get("cluster"))
-    facts.ask("role", lambda: _of_task(task, "type"))
-    facts.ask("index", lambda: int(_of_task(task, "index")))
-    facts.ask("sizes", lambda: _sizes(cluster))
-    return facts.as_group()
+        versions = loaded_versions()
+        try:
+            with opened_nvml() as nvml:
+                driver = describe_driver(nvml)
+                sidecar.add("links", describe_links(nvml))
+        except NoAnswerError as reason:
+            sidecar.add("links", {"missing": {"gpus": str(reason)}})
+            driver = {"missing": {"driver": str(reason)}}
+        missing = {**versions.get("missing", {}), **driver.get("missing", {})}
+        sidecar.add("versions", {**versions, **driver, **({"missing": missing} if missing else {})})
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -107,118 +81,31 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: masked_variable(environment[name]) for name in VARIABLES if name in environment}
 
 
-def built_versions(tensorflow: Any) -> dict[str, Any]:
-    """What this TensorFlow was built with; the libraries that run may differ."""
-    facts = Facts()
-    build = facts.find("build", lambda: dict(tensorflow.sysconfig.get_build_info()))
-    facts.ask("tensorflow_git", lambda: tensorflow.version.GIT_VERSION)
-    if build is not None:
-        facts.ask("is_cuda_build", lambda: build.get("is_cuda_build"))
-        for field, key in {"cuda_build": "cuda_version", "cudnn_build": "cudnn_version"}.items():
-            facts.ask(field, partial(_of_build, build, key))
-    return facts.as_group()
-
-
-def describe_precision(tensorflow: Any, modules: Mapping[str, Any]) -> dict[str, Any]:
-    """Keras' default mixed-precision policy, TensorFlow's automatic mixed precision, and TF32."""
-    facts = Facts()
-    facts.ask("policy", lambda: _policy(modules))
-    options = tensorflow.config.optimizer.get_experimental_options
-    facts.ask("auto_mixed_precision", lambda: bool(options().get("auto_mixed_precision", False)))
-    facts.ask("tf32", lambda: tensorflow.config.experimental.tensor_float_32_execution_enabled())
-    return facts.as_group()
-
-
-def describe_xla(tensorflow: Any, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Whether XLA compiles automatically. Functions with `jit_compile` are in the group `placement`."""
-    facts = Facts()
-    facts.ask("auto_jit", lambda: str(tensorflow.config.optimizer.get_jit() or "off"))
-    facts.ask("tf_xla_flags", lambda: _variable(environment, "TF_XLA_FLAGS"))
-    facts.ask("xla_flags", lambda: _variable(environment, "XLA_FLAGS"))
-    return facts.as_group()
-
-
-def describe_devices(tensorflow: Any) -> dict[str, Any]:
+def describe_devices(config: Any) -> dict[str, Any]:
     """Physical devices, those visible to TensorFlow, and the logical devices made of them."""
-    config = tensorflow.config
-    facts = Facts()
-    facts.ask("physical", lambda: [_device(config, d) for d in config.list_physical_devices()])
-    facts.ask("visible", lambda: [device.name for device in config.get_visible_devices()])
-    facts.ask("logical", lambda: [device.name for device in config.list_logical_devices()])
-    facts.ask("soft_placement", config.get_soft_device_placement)
-    return facts.as_group()
+    return answers({
+        "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
+        "visible": lambda: [device.name for device in config.get_visible_devices()],
+        "logical": lambda: [device.name for device in config.list_logical_devices()],
+    })  # fmt: skip
 
 
 def _device(config: Any, device: Any) -> dict[str, Any]:
     facts = Facts()
     facts.values.update(name=device.name, type=device.device_type)
     if device.device_type == "GPU":
-        details = facts.ask("details", lambda: config.experimental.get_device_details(device))
-        if details:
-            capability = details.get("compute_capability")
-            facts.values["details"] = {
-                **details,
-                **({"compute_capability": list(capability)} if capability else {}),
-            }
+        details = config.experimental.get_device_details
+        facts.ask("details", lambda: {"device_name": details(device)["device_name"]})
         facts.ask("memory_growth", lambda: config.experimental.get_memory_growth(device))
-    configured = facts.ask(
+    facts.ask(
         "logical_devices",
         lambda: len(config.get_logical_device_configuration(device) or [device]),
     )
-    if configured is not None and device.device_type == "GPU":
-        limits = [
-            made.memory_limit for made in config.get_logical_device_configuration(device) or []
-        ]
-        facts.values["memory_limits_mb"] = limits
     return facts.as_group()
 
 
-def _tf_config(environment: Mapping[str, str]) -> dict[str, Any]:
-    text = environment.get("TF_CONFIG")
-    if not text:
-        raise NoAnswerError("TF_CONFIG is not set")
-    try:
-        config = json.loads(text)
-    except ValueError as error:
-        # The text itself may hold anything, so it is not quoted.
-        raise NoAnswerError("TF_CONFIG is not JSON") from error
-    if not isinstance(config, dict):
-        raise NoAnswerError("TF_CONFIG is not a JSON object")
-    return config
-
-
-def _of_task(task: Mapping[str, Any], key: str) -> Any:
-    if key not in task:
-        raise NoAnswerError(f"TF_CONFIG has no task.{key}")
-    return task[key]
-
-
-def _sizes(cluster: Mapping[str, Any]) -> dict[str, int]:
-    if not cluster:
-        raise NoAnswerError("TF_CONFIG has no cluster")
-    return {
-        str(role): len(tasks) if isinstance(tasks, list | dict) else 1
-        for role, tasks in cluster.items()
-    }
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _of_build(build: Mapping[str, Any], key: str) -> str:
-    if key not in build:
-        raise NoAnswerError("the build info of this TensorFlow has no such field")
-    return str(build[key])
-
-
-def _variable(environment: Mapping[str, str], name: str) -> str:
-    if name not in environment:
-        raise NoAnswerError(f"{name} is not set")
-    return masked_variable(environment[name])
-
-
-def _policy(modules: Mapping[str, Any]) -> dict[str, str]:
+def _policies(modules: Mapping[str, Any]) -> dict[str, str]:
+    """The default mixed-precision policy of each Keras."""
     policies = {}
     for name in ("keras", "tf_keras"):
         module = modules.get(name)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
@@ -33,13 +31,6 @@ class Sidecar:
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""
         self.groups[group] = {**self.groups.get(group, {}), **values}
-
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Note in the group `listener_cost_ns` how long the body takes."""
-        begun_ns = perf_counter_ns()
-        yield
-        self.add("listener_cost_ns", {part: perf_counter_ns() - begun_ns})
 
     def as_json(self) -> dict[str, Any]:
         """The whole object."""
@@ -113,6 +104,13 @@ class Facts:
     def as_group(self) -> dict[str, Any]:
         """The fields, and `missing` unless it is empty."""
         return {**self.values, **({"missing": self.missing} if self.missing else {})}
+
+
+def answers(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """A group with a field for each question."""
+    facts = Facts()
+    facts.ask_each(questions)
+    return facts.as_group()
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.file import Facts, NoAnswerError
+from traceview.capture.sidecar.file import NoAnswerError, answers
 
 _MAPS: Final = Path("/proc/self/maps")
 _LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
@@ -79,21 +79,15 @@ def _check(function: str, status: int) -> None:
 
 def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
     """Versions of the CUDA libraries that this process has loaded, as they report them."""
-    facts = Facts()
-    paths = facts.find("loaded", lambda: _loaded_libraries(maps))
-    if paths is not None:
-        facts.ask_each(
-            {
-                "cuda": lambda: cuda_version(
-                    _reported(paths, "libcudart.so", "cudaRuntimeGetVersion")
-                ),
-                "cudnn": lambda: _cudnn_version(
-                    _function(paths, "libcudnn.so", "cudnnGetVersion")()
-                ),
-                "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
-            }
-        )
-    return facts.as_group()
+    try:
+        paths = _loaded_libraries(maps)
+    except NoAnswerError as reason:
+        return {"missing": {"loaded": str(reason)}}
+    return answers({
+        "cuda": lambda: cuda_version(_reported(paths, "libcudart.so", "cudaRuntimeGetVersion")),
+        "cudnn": lambda: _cudnn_version(_function(paths, "libcudnn.so", "cudnnGetVersion")()),
+        "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
+    })  # fmt: skip
 
 
 def _loaded_libraries(maps: Path) -> list[str]:
@@ -145,61 +139,39 @@ _FALLBACK_MAX_LINKS: Final = 18
 """NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
 
 
-def describe_drivers(nvml: Any) -> dict[str, Any]:
-    """The version of the driver, and the newest CUDA that it supports."""
-    facts = Facts()
-    facts.ask("driver", lambda: decoded(nvml.nvmlSystemGetDriverVersion()))
-    facts.ask("cuda_of_driver", lambda: cuda_version(nvml.nvmlSystemGetCudaDriverVersion_v2()))
-    return facts.as_group()
+def describe_driver(nvml: Any) -> dict[str, Any]:
+    """The version of the driver."""
+    return answers({"driver": lambda: decoded(nvml.nvmlSystemGetDriverVersion())})
 
 
 def describe_links(nvml: Any) -> dict[str, Any]:
-    """All GPUs of the host, visible to TensorFlow or not; `bus_id` identifies them."""
-    facts = Facts()
-    facts.ask(
-        "gpus",
-        lambda: [
-            _gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
-            for index in range(nvml.nvmlDeviceGetCount())
-        ],
-    )
-    return facts.as_group()
+    """All GPUs of the host, visible to TensorFlow or not."""
+
+    def gpus() -> list[dict[str, Any]]:
+        count = nvml.nvmlDeviceGetCount()
+        return [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
+
+    return answers({"gpus": gpus})
 
 
 def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
-    facts = Facts()
-    facts.ask_each(
-        {
-            "name": lambda: decoded(nvml.nvmlDeviceGetName(handle)),
-            "bus_id": lambda: decoded(nvml.nvmlDeviceGetPciInfo(handle).busId),
-            "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-            "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-            "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-            "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-            "memory_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            "nvlinks": lambda: _nvlinks(nvml, handle),
-        }
-    )
-    return facts.as_group()
+    return answers({
+        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+        "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+        "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+        "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
+    })  # fmt: skip
 
 
-def _nvlinks(nvml: Any, handle: Any) -> dict[str, Any]:
-    """Active links by the bus id of the other end, a GPU or a switch."""
-    peers: dict[str, int] = {}
-    unknown = 0
+def _active_nvlinks(nvml: Any, handle: Any) -> int:
+    active = 0
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", _FALLBACK_MAX_LINKS)):
         try:
-            if not nvml.nvmlDeviceGetNvLinkState(handle, link):
-                continue
+            active += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
         except nvml.NVMLError as error:
             # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
             if link == 0:
                 raise NoAnswerError(f"no NVLink: {error}") from error
             break
-        try:
-            peer = decoded(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId)
-        except nvml.NVMLError:
-            unknown += 1
-        else:
-            peers[peer] = peers.get(peer, 0) + 1
-    return {"active": sum(peers.values()) + unknown, "peers": peers}
+    return active

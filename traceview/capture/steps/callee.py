@@ -8,6 +8,7 @@ too, the call only prepared this batch.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, Final, Literal, NamedTuple
@@ -97,6 +98,21 @@ def name_of_concrete(function: Any) -> str:
     name = function.name
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     return re.sub(r"^__inference_(.+?)_\d+$", r"\1", text)
+
+
+_CLEARLY: Final = 2
+"""How many calls of the step there are at least for each of another function, and how many of that, to say so."""
+
+
+def micro_batches(steps: Iterable[Any], updates: Iterable[Any]) -> Iterator[str]:
+    """A line for each function that updates variables and ran less often than a step. Both have a name and `calls`."""
+    for step in steps:
+        for update in updates:
+            if _CLEARLY <= update.calls * _CLEARLY <= step.calls:
+                yield (
+                    f"the steps are the calls of {step.name}; {update.name}, which updates variables, ran once for about "
+                    f"{step.calls // update.calls} of them: --step-function {update.name} counts its calls"
+                )
 
 
 class _Call(NamedTuple):

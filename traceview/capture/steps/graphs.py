@@ -1,10 +1,9 @@
-"""Counts the ops in the graph of a step function, by type and requested device, and finds a training loop in it."""
+"""Counts the ops in the graph of a step function by requested device, and finds a training loop in it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 _LOOPS: Final = {
@@ -30,28 +29,11 @@ _GRADIENT_SCOPE: Final = "gradient_tape/"
 _UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 
 
-@dataclass(frozen=True)
-class OpCounts:
-    """Ops of one graph and of those it calls; the body of a loop counts once, and so do both sides of a branch.
+def count_ops(graph: Any) -> Counter[str]:
+    """The ops of a graph and of those it calls by requested device, "" where none is requested.
 
-    `devices`: by requested device, "" where none is requested; an op without one has that of its call.
+    An op without one has that of its call. The body of a loop counts once, and so do both sides of a branch.
     """
-
-    devices: Counter[str]
-    types: Counter[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """The fields of the sidecar."""
-        return {
-            "op_count": self.types.total(),
-            "ops_per_device": {d: n for d, n in sorted(self.devices.items()) if d},
-            "ops_without_device": self.devices.get("", 0),
-            "ops_per_type": dict(self.types.most_common()),
-        }
-
-
-def count_ops(graph: Any) -> OpCounts:
-    """Count the ops of a graph and of the functions it calls."""
     return _count(graph, {})
 
 
@@ -70,6 +52,18 @@ def computes_gradients(function: Any) -> bool:
         return "gradient" in _training_parts(function.graph, set())
     except Exception:  # private parts of TensorFlow
         return False
+
+
+def updates_alone(function: Any) -> bool:
+    """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
+    try:
+        graph = function.graph
+        is_given_data = len(function.inputs) > len(function.captured_inputs)
+        is_of_model = any(variable.trainable for variable in graph.variables)
+        is_update = set(_training_parts(graph, set())) == {"update"}
+    except Exception:  # private parts of TensorFlow
+        return False
+    return is_update and is_of_model and not is_given_data
 
 
 def _training_loops(graph: Any, known: set[str]) -> Iterator[str]:
@@ -98,23 +92,19 @@ def _training_parts(graph: Any, known: set[str]) -> Iterator[str]:
                 yield from _training_parts(graph._get_function(name).graph, known)
 
 
-def _count(graph: Any, known: dict[str, OpCounts]) -> OpCounts:
+def _count(graph: Any, known: dict[str, Counter[str]]) -> Counter[str]:
     devices: Counter[str] = Counter()
-    types: Counter[str] = Counter()
     for op in graph.get_operations():
         kind, device = op.type, op.device
         devices[device] += 1
-        types[kind] += 1
         for name in called(op, kind):
             if name not in known:
                 # Also ends a recursion.
-                known[name] = OpCounts(Counter(), Counter())
+                known[name] = Counter()
                 known[name] = _count(graph._get_function(name).graph, known)
-            inner = known[name]
-            types.update(inner.types)
-            for inner_device, count in inner.devices.items():
+            for inner_device, count in known[name].items():
                 devices[inner_device or device] += count
-    return OpCounts(devices, types)
+    return devices
 
 
 def called(op: Any, kind: str) -> Iterator[str]:

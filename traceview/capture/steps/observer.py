@@ -11,7 +11,8 @@ Where calls of step functions in several threads overlap in time, the steps are 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from threading import Lock, current_thread, get_ident, main_thread
 from threading import enumerate as threads
@@ -24,11 +25,12 @@ from traceview.capture.steps.callee import (
     Callee,
     CallsBetween,
     Kind,
+    micro_batches,
     name_of,
     name_of_concrete,
 )
 from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
-from traceview.capture.steps.graphs import computes_gradients
+from traceview.capture.steps.graphs import computes_gradients, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.window.step_window import StepWindow
@@ -41,13 +43,13 @@ _END_OF_DATA: Final = ("OutOfRangeError",)
 class Call:
     """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
 
-    __slots__ = ("callee", "count", "is_between", "is_elsewhere", "thread", "was_step")
+    __slots__ = ("callee", "count", "is_between", "thread", "was_step")
 
     def __init__(self, callee: Callee, count: int, thread: int) -> None:
         self.callee = callee
         self.count = count
         self.thread = thread
-        self.was_step = self.is_between = self.is_elsewhere = False
+        self.was_step = self.is_between = False
 
 
 class Nested:
@@ -92,12 +94,8 @@ class Observer:
         """What each thread has called, by the thread."""
         self.callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
-        self.elsewhere: dict[str, int] = {}
-        """Calls of step functions that overlapped with a step of another thread, by name."""
-        self.elsewhere_recorded: dict[str, int] = {}
-        """Those of them that ended while the window was open."""
-        self.has_moved = False
-        """Whether the first step ran in another thread than the main one."""
+        self._elsewhere: Counter[str] = Counter()
+        """Calls of step functions in the window that overlapped with a step of another thread, by name."""
         self.began_s: float | None = None
         """When training began, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
@@ -231,8 +229,6 @@ class Observer:
                 self.between.end(window)
                 self.inputs.given(given)
             self.inputs.step_begins()
-        else:
-            call.is_elsewhere = True
         self.open[ident] = callee
         return call
 
@@ -252,11 +248,10 @@ class Observer:
             callee.step_count += call.count
             if self._first is None:
                 self._first = call.thread
-                self.has_moved = call.thread != self._main
             self._last = call.thread
             window.end(callee.name, call.count)
         elif callee.is_step:
-            self._count_elsewhere(callee.name)
+            self._elsewhere[callee.name] += window.state == "recording"
         elif call.is_between:
             self.between.returned(callee.between_name)
             # Its input was not that of a step, which has not begun.
@@ -289,11 +284,6 @@ class Observer:
         for thread, running in list(self.open.items()):
             if running is callee and thread != ident and self._only is None:
                 self._only = thread
-
-    def _count_elsewhere(self, name: str) -> None:
-        self.elsewhere[name] = self.elsewhere.get(name, 0) + 1
-        if self.window.state == "recording":
-            self.elsewhere_recorded[name] = self.elsewhere_recorded.get(name, 0) + 1
 
     # Inside of calls
 
@@ -408,7 +398,34 @@ class Observer:
             lines.append(f"GradientTape.gradient outside any function × {eager}")
         return lines
 
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step, one line each."""
+        steps = self.step_functions
+        if self._first not in (None, self._main):
+            yield "another thread than the main one trains; its steps were counted"
+        for callee in steps:
+            if callee.runs_per_call > 1:
+                yield (
+                    f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
+                    "its graph"
+                )
+        for name, count in self._elsewhere.items():
+            if count and steps:
+                times = "once" if count == 1 else f"{count} times"
+                yield (
+                    f"the steps are those of one thread; meanwhile other threads called {name} {times}, which are steps of "
+                    "the training too, but not counted here"
+                )
+        updates = [
+            callee for callee in self.callees if not callee.is_step and self._updates(callee)
+        ]
+        yield from micro_batches(steps, updates)
+
     # Inside
+
+    def _updates(self, callee: Callee) -> bool:
+        functions = self.steps.functions(callee.name)
+        return any(updates_alone(traces(function)[-1]) for function in functions)
 
     def _count_eager_step(self) -> bool:
         callee = self._by_name.get(EAGER_STEP)

@@ -1,13 +1,12 @@
-"""Describes which device the graph of each step function requests, and which device holds its variables.
+"""Describes which device the graph of each step function requests, and the variables that it trains.
 
 This shows, before any kernel runs, that all ops of a graph request one device, or that variables were created outside
-`strategy.scope()`, so that one device holds them for all. Groups `strategy`, `batch`, `training` and `placement`.
+`strategy.scope()`, so that one device holds them for all. Groups `strategy`, `batch`, `training`, `placement` and `graphs`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +20,6 @@ from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.steps.strategy import describe_batch, describe_strategy, find_strategies
 
-_MOST_NAMES: Final = 20
-"""Enough to recognize the layers; a model may have thousands of variables."""
 _FEWEST_DEVICES: Final = 2
 
 
@@ -35,18 +32,17 @@ class PlacementListener(WindowListener):
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
-        with sidecar.timed("placement"):
-            calls = sidecar.groups.get("window", {}).get("calls", ())
-            names = list(dict.fromkeys(call["function"] for call in calls))
-            try:
-                for group, values in describe_steps(names, self._steps, self._inputs).items():
-                    sidecar.add(group, values)
-            finally:
-                self._inputs.forget()
-            single = {call["function"] for call in calls if call["count"] == 1}
-            loops = list(_looping(sidecar.groups["placement"]["functions"], single))
-            if loops:
-                sidecar.add("notes", {"steps": loops})
+        calls = sidecar.groups.get("window", {}).get("calls", ())
+        names = list(dict.fromkeys(call["function"] for call in calls))
+        try:
+            for group, values in describe_steps(names, self._steps, self._inputs).items():
+                sidecar.add(group, values)
+        finally:
+            self._inputs.forget()
+        single = {call["function"] for call in calls if call["count"] == 1}
+        loops = list(_looping(sidecar.groups["placement"]["functions"], single))
+        if loops:
+            sidecar.add("notes", {"steps": loops})
 
 
 def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) -> Iterator[str]:
@@ -114,14 +110,15 @@ def _step_functions(name: str, steps: StepObjects) -> list[Any]:
 def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, Any]:
     facts = Facts()
     facts.ask("name", lambda: str(function._name))
-    facts.ask("traces", lambda: len(traces(function)))
     facts.ask("traced_by", lambda: what_differs(traces(function)))
-    facts.values["jit_compile"] = bool(getattr(function, "_jit_compile", None))
     counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
     if counts is not None:
-        facts.values.update(counts.as_json())
+        facts.values["op_count"] = counts.total()
+        facts.values["ops_per_device"] = {name: counts[name] for name in sorted(counts) if name}
         facts.values["training_loop"] = training_loop(traces(function)[-1].graph)
-    facts.ask("variables", lambda: _describe_variables(list(uses)))
+    facts.ask(
+        "not_mirrored", lambda: sum(use.is_trainable for use in uses if use.container is None)
+    )
     return facts.as_group()
 
 
@@ -199,30 +196,6 @@ def _container(variable: Any) -> Any:
     return None
 
 
-def _describe_variables(uses: list[VariableUse]) -> dict[str, Any]:
-    devices: dict[str, dict[str, int]] = {}
-    for use in uses:
-        device = devices.setdefault(
-            use.variable.device, {"count": 0, "bytes": 0, "mirrored": 0, "trainable": 0}
-        )
-        device["count"] += 1
-        device["bytes"] += use.size
-        device["mirrored"] += use.container is not None
-        device["trainable"] += use.is_trainable
-    alone = [use for use in uses if use.container is None]
-    owners = {id(use.owner): use.owner for use in uses}.values()
-    classes = Counter(type(owner).__name__ for owner in owners)
-    return {
-        "per_device": dict(sorted(devices.items())),
-        "classes": dict(classes.most_common()),
-        "not_mirrored": {
-            "count": len(alone),
-            "trainable": sum(use.is_trainable for use in alone),
-            "names": sorted(str(use.variable.name) for use in alone)[:_MOST_NAMES],
-        },
-    }
-
-
 def _accumulation(steps: StepObjects) -> dict[str, int]:
     """The steps over which the optimizer of a Keras model accumulates gradients, where it does."""
     for model in steps.models():
@@ -238,19 +211,13 @@ def _describe_training(uses: list[VariableUse], *, has_functions: bool) -> dict[
     `gradient_bytes` are those of dense gradients; the sparse gradient of an embedding is smaller.
     """
     facts = Facts()
-    fields = ("parameters", "parameter_bytes", "gradient_bytes", "trainable_variables")
     if not has_functions:
-        facts.missing = dict.fromkeys(fields, "no graph of a step function was found")
+        reason = "no graph of a step function was found"
+        facts.missing = dict.fromkeys(("parameters", "gradient_bytes"), reason)
         return facts.as_group()
     trainable = {id(use.owner): use for use in uses if use.is_trainable}.values()
-    facts.ask_each(
-        {
-            "trainable_variables": lambda: len(trainable),
-            "parameters": lambda: sum(use.count for use in trainable),
-            "parameter_bytes": lambda: sum(use.size for use in trainable),
-            "gradient_bytes": lambda: sum(use.size for use in trainable),
-        }
-    )
+    facts.ask("parameters", lambda: sum(use.count for use in trainable))
+    facts.ask("gradient_bytes", lambda: sum(use.size for use in trainable))
     return facts.as_group()
 
 

@@ -64,8 +64,7 @@ def _describe(facts: Facts, strategy: Any) -> None:
         extended, "_communication_options", None
     )
     # 0: TensorFlow chooses.
-    facts.ask("bytes_per_pack", lambda: _of_options(options, "bytes_per_pack"))
-    facts.ask("implementation", lambda: str(_of_options(options, "implementation")))
+    facts.ask("bytes_per_pack", lambda: getattr(options, "bytes_per_pack", None))
 
 
 def _cross_device_ops(extended: Any) -> Any:
@@ -81,12 +80,6 @@ def _packs(operations: Any) -> int:
         if hasattr(operations, name):
             return int(getattr(operations, name))
     raise NoAnswerError(f"{type(operations).__name__} packs by bytes")
-
-
-def _of_options(options: Any, name: str) -> Any:
-    if options is None or not hasattr(options, name):
-        raise NoAnswerError("the cross-device ops have no such option")
-    return getattr(options, name)
 
 
 def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:

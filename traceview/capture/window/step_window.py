@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import RLock
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal, Protocol
 
 from traceview.base.errors import TraceviewError
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sidecar.secrets import masked_message
-from traceview.capture.window.edge_timeout import EdgeTimeout
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.capture.window.recorded_calls import (
     Evaluation,
@@ -33,6 +33,8 @@ State = Literal["waiting", "recording", "closed"]
 _EDGE_TIMEOUT_NS: Final = 1_000_000_000
 _EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
+_TICK_S: Final = 0.1
+"""How exactly that time is known."""
 
 
 class OpenMarker(Protocol):
@@ -87,7 +89,11 @@ class StepWindow:
         self._opened_ns: int | None = None
         self._is_traced = False
         self._marker: OpenMarker | None = None
-        self._edge_timeout = EdgeTimeout(self._edge_timed_out)
+        self._edge_s: float | None = None
+        """Until when the edge step is waited for, by the monotonic clock."""
+        # Starting a thread takes 0.2 ms, and tens of milliseconds when all cores are busy. So it starts before the first
+        # recorded step, which does not pay for it.
+        self._ticker = Ticker("edge-timeout", self._look_for_edge)
         self._lock = RLock()
         self._pace = StepPace()
         self._is_late = False
@@ -102,7 +108,7 @@ class StepWindow:
         self._begun_ns = self._clock_ns()
         if self.next_number < self.steps.first or self.state == "closed":
             return
-        self._edge_timeout.cancel()
+        self._edge_s = None
         if self.state == "waiting" and self.steps.overlaps(self.next_number, 1):
             # No step before it could be an edge.
             self._open()
@@ -118,7 +124,7 @@ class StepWindow:
         ahead = self._largest_count = max(count, self._largest_count)
         if number + 2 * ahead <= self.steps.first or self.state == "closed":
             return
-        self._edge_timeout.cancel()
+        self._edge_s = None
         if self.state == "waiting":
             self._prepare(number, ahead)
         self._mark()
@@ -270,7 +276,7 @@ class StepWindow:
                 return
             if self._attempt(self._recording.open):
                 self.state = "recording"
-                self._edge_timeout.prepare()
+                self._ticker.start()
             else:
                 # Another profile was running: when ours starts at last, its first step is the edge.
                 self._is_late = True
@@ -342,14 +348,18 @@ class StepWindow:
 
     def _wait_for_edge(self) -> None:
         longest_ns = _EDGE_TIMEOUT_STEPS * self._pace.longest_ns(self.calls)
-        self._edge_timeout.start(max(_EDGE_TIMEOUT_NS, longest_ns) / 1e9)
+        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, longest_ns) / 1e9
 
-    def _edge_timed_out(self) -> None:
+    def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
-        with self._lock:
-            if self._edge_timeout.is_running and self.state == "recording":
-                self._leave_out_last()
-                self._close(is_synchronised=False)
+        edge_s = self._edge_s
+        if edge_s is not None and monotonic() >= edge_s:
+            with self._lock:
+                # It may have come meanwhile.
+                if self._edge_s == edge_s and self.state == "recording":
+                    self._leave_out_last()
+                    self._close(is_synchronised=False)
+        return _TICK_S
 
     def _leave_out_last(self) -> None:
         """Nothing shows where the last call ends; if it is the only one, it is better than nothing."""
@@ -359,7 +369,7 @@ class StepWindow:
             last.is_edge = True
 
     def _close(self, *, is_synchronised: bool = True) -> None:
-        self._edge_timeout.cancel()
+        self._edge_s = None
         if is_synchronised and self.state == "recording":
             # Not under the lock: if the devices never come, the profile can still be stopped from another thread.
             self._attempt(self._recording.synchronise)
@@ -367,7 +377,7 @@ class StepWindow:
             if self.state != "recording":
                 return
             self.state = "closed"
-            self._edge_timeout.stop()
+            self._ticker.stop()
             if self._opened_ns is not None:
                 self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
                 if self.calls:

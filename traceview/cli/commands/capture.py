@@ -13,9 +13,9 @@ import typer
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.demo.injection import Slowdown
+from traceview.capture.demo.run import Slowdown, demo_command
 from traceview.capture.launch.saying import VARIABLE
-from traceview.capture.launch.variable import Request, hang_seconds, switches, windows
+from traceview.capture.launch.variable import hang_seconds, switches, windows
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
@@ -132,30 +132,29 @@ def capture(
         steps=steps_asked,
         run=run,
         seconds=seconds_asked,
+        step_functions=tuple(step_function or ()),
+        on_hang_s=None if on_hang is None else hang_seconds(on_hang),
+        launch=None,
         **switched,
     )
-    on_hang_s = None if on_hang is None else hang_seconds(on_hang)
-    asked = Request(settings, tuple(step_function or ()), on_hang_s)
     if script is None:
-        from traceview.capture.demo.run import demo_command
-
         command = demo_command(settings, devices, [Slowdown(kind) for kind in slowdown or ()])
     else:
         from traceview.capture.launch.programs import command_of
 
         command = command_of(script, arguments or [], is_module=module)
     if analyze or demo:
-        _run(command, asked)
+        _run(command, settings)
     from traceview.capture.launch.command import become
 
-    become(command, asked)
+    become(command, settings)
 
 
-def _run(command: list[str], request: Request) -> NoReturn:
+def _run(command: list[str], settings: Settings) -> NoReturn:
     """Run a command, print the reports of the runs below it, and end as it ended."""
     from traceview.capture.launch.command import end_as, run
 
-    code, runs = run(command, request)
+    code, runs = run(command, settings)
     _name(runs)
     if not runs and code == 0:
         # The process that trains has said why.

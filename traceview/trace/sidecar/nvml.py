@@ -24,14 +24,10 @@ class NvmlSamples(Struct, frozen=True):
 
     t_ns: tuple[int, ...]
     gpu_utilization_ratio: tuple[float | None, ...]
-    memory_utilization_ratio: tuple[float | None, ...]
     memory_used_bytes: tuple[int | None, ...]
     sm_clock_hz: tuple[int | None, ...]
-    memory_clock_hz: tuple[int | None, ...]
     throttle_reasons: tuple[int | None, ...]
     power_watts: tuple[float | None, ...]
-    pcie_rx_bytes_per_second: tuple[int | None, ...]
-    pcie_tx_bytes_per_second: tuple[int | None, ...]
 
     def shares(self, column: tuple[float | None, ...]) -> list[tuple[int, float]]:
         """Time and value of the known ratios of a column; empty if the column and the times differ in length."""
@@ -64,7 +60,6 @@ class NvmlGpu(Struct, frozen=True):
     """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
 
     ordinal: RecordedCount | None
-    bus_id: str | None
     name: str | None
     samples: NvmlSamples
     sm_clock_max_hz: RecordedCount | None
@@ -75,10 +70,7 @@ class NvmlGpu(Struct, frozen=True):
 
 
 class NvmlRecord(Struct, frozen=True):
-    """The samples of all GPUs. `source`: nvml, or None for the `reason`; `window_ns`: duration of the profile."""
+    """The samples of all GPUs; `reason`: why there are none."""
 
-    source: str | None
     reason: str | None
-    window_ns: RecordedCount | None
-    interval_ms: RecordedCount | None
     devices: tuple[NvmlGpu, ...]

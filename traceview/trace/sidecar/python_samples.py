@@ -55,15 +55,12 @@ class PythonThread(Struct, frozen=True):
 
 
 class PythonRecord(Struct, frozen=True):
-    """The group of the sidecar. `reason`: why there are no samples. `interval_ns`: how often they were due.
+    """The group of the sidecar.
 
     `cost_ns`: processor time that the sampling took in the `window_ns` of the profile. `collections`: start, length and
     generation of each long garbage collection.
     """
 
-    reason: str | None
-    interval_ns: RecordedCount | None
-    missed_count: RecordedCount | None
     window_ns: RecordedCount | None
     cost_ns: RecordedCount | None
     threads: tuple[PythonThread, ...]

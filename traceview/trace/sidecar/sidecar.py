@@ -85,7 +85,6 @@ class Sidecar(Struct, frozen=True):
 
 
 class _Window(Struct, frozen=True):
-    asked: tuple[RecordedCount, ...]
     edge_steps: tuple[RecordedCount, ...]
     cut_steps: tuple[RecordedCount, ...]
     steps_per_call: tuple[RecordedCount, ...]
