@@ -69,8 +69,8 @@ PLANE_EVENT_METADATA: Final = 4
 _CONTENT: Final = 2
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_THREADS: Final = 8
-_THREADED_BYTES: Final = 1 << 20
-"""A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
+_THREADED_BYTES: Final = 1 << 24
+"""A smaller file is read whole, and decoded in less time than threads lose by taking turns at Python's lock."""
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -180,7 +180,7 @@ class _Reader:
             part = np.empty(end - begin, dtype=np.uint8)
             self.data.read_into(part.data, begin)
             return part.data
-        return self.data[begin:end]
+        return memoryview(self.data)[begin:end]
 
     def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
         """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""

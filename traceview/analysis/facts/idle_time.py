@@ -9,13 +9,13 @@ from itertools import chain
 from msgspec import Struct
 
 from traceview.analysis.facts.python import HostPython, python_of_hosts
-from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.base.intervals import Int64Array
+from traceview.analysis.facts.selection import Selection
 from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.host.gap_evidence import ManyEvidence
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
+from traceview.trace.windows import StepBounds
 
 
 class IdleAttribution(Struct, frozen=True, eq=False):
@@ -23,8 +23,6 @@ class IdleAttribution(Struct, frozen=True, eq=False):
 
     gaps: Mapping[int, Gaps]
     states: Mapping[int, HostStates]
-    causes_of_steps: Mapping[int, Int64Array]
-    """By device index: idle picoseconds by cause and step, int64 `[causes, steps of the host]`."""
     python: Mapping[int, HostPython]
     """Only of hosts whose stacks were sampled."""
     evidence: Mapping[int, ManyEvidence]
@@ -35,18 +33,16 @@ def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
     """The gaps of every device whose host recorded device events."""
     states: dict[int, HostStates] = {}
     found: dict[int, Gaps] = {}
-    of_steps: dict[int, Int64Array] = {}
     for host, window in selection.windows.items():
         devices = trace.devices_of_host[host]
         if not devices or host not in trace.hosts_with_device_events:
             continue
         states[host] = HostStates(trace, host)
-        bounds = step_bounds(selection.steps[host])
-        find = partial(gaps_of_device, trace, window=window, steps=bounds, states=states[host])
+        steps = StepBounds.of(selection.steps[host])
+        find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
         # With the first device is made what all of them need.
         made = chain((find(devices[0]),), for_devices(trace, find, devices[1:]))
-        for device, own in zip(devices, made, strict=True):
-            found[device], of_steps[device] = own, own.of_steps(*bounds)
+        found |= zip(devices, made, strict=True)
     gaps = {device: found[device] for device in sorted(found)}
     evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
-    return IdleAttribution(gaps, states, of_steps, python_of_hosts(trace, states), evidence)
+    return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)

@@ -23,6 +23,7 @@ from traceview.base.intervals import BoolArray, Int64Array, largest_between, pla
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -184,12 +185,12 @@ class InputSupply(Struct, frozen=True, eq=False):
 
 def input_supplies(context: Run) -> Mapping[int, InputSupply]:
     """What the pipelines of each host with an iterator deliver, by index."""
-    trace, selection, idle = context.trace, context.selection, context.input_idle
+    trace, selection, gaps = context.trace, context.selection, context.idle.gaps
     made: dict[int, InputSupply] = {}
     for host in selection.windows:
         pipelines = pipelines_of(trace, selection, host)
         if pipelines.calls.row.size or pipelines.waits.row.size:
-            of_host = [idle[device] for device in trace.devices_of_host[host] if device in idle]
+            of_host = [gaps[device] for device in trace.devices_of_host[host] if device in gaps]
             made[host] = _supply(trace, selection, pipelines, of_host)
     return made
 
@@ -221,7 +222,7 @@ def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
 
 
 def _supply(
-    trace: Trace, selection: Selection, pipelines: HostPipelines, input_idle: Sequence[Int64Array]
+    trace: Trace, selection: Selection, pipelines: HostPipelines, gaps: Sequence[Gaps]
 ) -> InputSupply:
     host = pipelines.host
     window, slowest = selection.windows[host], pipelines.slowest
@@ -229,7 +230,9 @@ def _supply(
     waited = of_steps
     if any(trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]):
         # What the thread waits while the devices have work costs nothing.
-        waited = np.max(input_idle, axis=0) if input_idle else None
+        steps = step_bounds(selection.steps[host])
+        idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
+        waited = np.max(idle, axis=0) if idle else None
     is_used = [step.excluded is None for step in selection.steps[host]]
     waits = [] if waited is None else waited[np.array(is_used, dtype=np.bool_)].tolist()
     waited_ps = wait_ps if waited is of_steps else None if waited is None else int(waited.sum())

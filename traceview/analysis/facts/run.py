@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Any, TypeVar
 
 from traceview.analysis.facts.activity import DeviceActivity, activities
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import Selection
-from traceview.base.intervals import Int64Array
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
-from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of
 
@@ -98,12 +96,6 @@ class Run:
     def idle(self) -> IdleAttribution:
         """Every gap of every device with its cause."""
         return self.once(idle_time)
-
-    @property
-    def input_idle(self) -> Mapping[int, Int64Array]:
-        """By device index: the idle picoseconds with cause input in each step of its host."""
-        by_device = self.idle.causes_of_steps
-        return {device: causes[Cause.INPUT] for device, causes in by_device.items()}
 
     @property
     def collectives(self) -> Collectives:
