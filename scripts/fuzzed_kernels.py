@@ -298,11 +298,6 @@ def _attributed_spans(choice: Random) -> tuple[Any, ...]:
     )
 
 
-def _summed_spans(choice: Random) -> tuple[Any, ...]:
-    arguments = _attributed_spans(choice)
-    return *sweeps_reference.attributed_spans(*arguments), arguments[1], _CAUSES
-
-
 def _labelled(choice: Random) -> tuple[Any, ...]:
     count = choice.choice((_count(choice), _count(choice), 700))
     most = choice.choice((2, 5, 400))
@@ -311,12 +306,6 @@ def _labelled(choice: Random) -> tuple[Any, ...]:
         for _ in range(2)
     )
     return first, second, np.array([choice.randrange(3) for _ in range(count)], dtype=np.uint8)
-
-
-def _grouped(choice: Random) -> tuple[Any, ...]:
-    count = choice.choice((1, 5, 256))
-    codes = [choice.randrange(count) for _ in range(_count(choice))]
-    return np.array(codes, dtype=np.uint8), count
 
 
 def _codes_of(choice: Random) -> tuple[Any, ...]:
@@ -356,9 +345,7 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "layered": _layered,
     "walked": _walked,
     "attributed_spans": _attributed_spans,
-    "summed_spans": _summed_spans,
     "labelled": _labelled,
-    "grouped": _grouped,
     "codes_of": _codes_of,
     "lines_of": _lines_of,
 }

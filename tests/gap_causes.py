@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps
+from traceview.trace.model import Step
 
 
 def causes_of_gaps(gaps: Gaps) -> npt.NDArray[np.int64]:
     """The time of each whole gap with each cause, int64 `[causes, gaps]`."""
     result = np.zeros((len(Cause), gaps.count), dtype=np.int64)
-    for cause, (pieces, lengths) in gaps.by_cause.items():
-        np.add.at(result[cause], gaps.gap[pieces], lengths)
+    spans = gaps.idle_spans
+    np.add.at(result, (spans.cause, gaps.gap[spans.piece]), spans.end_ps - spans.start_ps)
     return result
+
+
+def causes_of_steps(gaps: Gaps, steps: Sequence[Step]) -> npt.NDArray[np.int64]:
+    """The idle time of each step with each cause, int64 `[causes, steps]`."""
+    bounds = [step.start_ps for step in steps], [step.end_ps for step in steps]
+    return np.stack([gaps.spans_with(cause).within(*bounds) for cause in Cause])

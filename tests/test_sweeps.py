@@ -187,7 +187,7 @@ def codes_of(draw: st.DrawFn) -> _Call:
 
 
 @st.composite
-def labels_and_groups(draw: st.DrawFn) -> _Call:
+def row_labels(draw: st.DrawFn) -> _Call:
     spread = draw(st.sampled_from((2, 60)))
     # Many rows, so that the table of labels grows.
     row = st.tuples(st.integers(-1, spread), st.integers(-1, spread), st.integers(0, 2))
@@ -195,7 +195,7 @@ def labels_and_groups(draw: st.DrawFn) -> _Call:
     if draw(st.booleans()):
         rows += [(number % 70, number // 70, number % 3) for number in range(2500)]
     keys = columns(rows, "i4", "i4", "u1")
-    return lambda sweeps: (*sweeps.labelled(*keys), *sweeps.grouped(keys[2], 3))
+    return lambda sweeps: sweeps.labelled(*keys)
 
 
 @st.composite
@@ -253,7 +253,7 @@ def plain(found: Any) -> Any:
     "calls",
     [
         covered_before, places, merged, last_open, touching, clearest, overlapping, tables_of_ids, earliest, totals, in_both,
-        lines_of, codes_of, labels_and_groups, gaps_between, late_until, cut, exclusive, layered,
+        lines_of, codes_of, row_labels, gaps_between, late_until, cut, exclusive, layered,
     ],
 )  # fmt: skip
 @given(data=st.data())
@@ -429,19 +429,10 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
         for moment in range(idle["late_end"][number], last):
             cause_of[moment] = _PEER if moment in idle["peers"] and _YIELDS[wait] else wait
     expected_spans = []
-    expected: dict[int, dict[int, int]] = {}
     for piece, (low, high) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         for moment in range(low, high):
             cause = cause_of[moment]
             if moment == low or cause != cause_of[moment - 1]:
                 expected_spans.append((moment, cause, piece))
-            of_cause = expected.setdefault(cause, {})
-            of_cause[piece] = of_cause.get(piece, 0) + 1
     assert [column.dtype for column in spans] == [np.int64, np.uint8, np.int32]
     assert list(zip(*(column.tolist() for column in spans), strict=True)) == expected_spans
-    by_cause = sweeps.summed_spans(*spans, end, _CAUSES)
-    assert list(by_cause) == sorted(expected)
-    for cause, (pieces, lengths) in by_cause.items():
-        assert (pieces.dtype, lengths.dtype) == (np.int32, np.int64)
-        assert pieces.tolist() == list(expected[cause])
-        assert lengths.tolist() == list(expected[cause].values())

@@ -40,7 +40,7 @@ def compared(logdir: str, run: str | None, top: int) -> tuple[Trace, str, list[C
     xprof_module()
     with terminable():
         trace = load(place, run=run)
-        asked = ask(choose_run(find_runs(place), run))
+        asked = ask(choose_run(find_runs(place), run)[0])
     context = Context(trace, select(trace), Options(top=0))
     rows = compare(
         report_of(context, window="auto", steps=None),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,22 @@ def test_a_worker_that_stops_ends_the_command(cluster: Cluster, tmp_path: Path) 
     _, said = process.communicate(timeout=60)
     assert process.returncode == WorkerError.exit_code
     assert said.decode().startswith(f"traceview: error: the worker {worker_of(said)} has not")
+
+
+def test_workers_are_looked_after_while_others_go_on(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    def look(*_: object) -> bool:
+        looked.append(True)
+        return True
+
+    # A second passes from one look at the clock to the next.
+    monkeypatch.setattr(reading, "monotonic", count().__next__)
+    monkeypatch.setattr(reading, "_check_answers", look)
+    loaded_by(two_workers, write_hosts(tmp_path, 6))
+    assert looked
 
 
 def worker_of(said: bytes) -> str:

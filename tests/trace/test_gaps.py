@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line, Stats
-from tests.gap_causes import causes_of_gaps
+from tests.gap_causes import causes_of_gaps, causes_of_steps
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.facts.selection import select, step_bounds
+from traceview.analysis.facts.selection import select
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
@@ -274,9 +274,8 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     assert (gaps.end_ps / US).tolist() == [189, 201]
     assert (gaps.gap.tolist(), gaps.step.tolist()) == ([0, 0], [0, 1])
     # The host was late by launching, in the first step; what was queued in the second counts as that too.
-    assert (gaps.by_cause[Cause.LAUNCH][1] / US).tolist() == [88, 12]
-    of_steps = gaps.of_steps(*step_bounds(trace.steps_by_host[0].steps))
-    assert (of_steps[Cause.LAUNCH] / US).tolist() == [88, 12]
+    steps = trace.steps_by_host[0].steps
+    assert (causes_of_steps(gaps, steps)[Cause.LAUNCH] / US).tolist() == [88, 12]
     pieces, whole = gaps.idle_spans, cause_spans(gaps, np.arange(1))
     assert pieces.piece.tolist() == [0, 1]
     assert (pieces.start_ps.tolist(), pieces.end_ps.tolist()) == (
@@ -285,7 +284,7 @@ def test_gaps_are_cut_by_steps_and_their_causes_are_not(tmp_path: Path) -> None:
     )
     assert (whole.start_ps / US).tolist() + (whole.end_ps / US).tolist() == [101, 201]
     assert pieces.cause.tolist() == [*whole.cause.tolist()] * 2 == [Cause.LAUNCH] * 2
-    assert len(trace.steps_by_host[0].steps) == 2
+    assert len(steps) == 2
 
 
 def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
@@ -295,8 +294,8 @@ def test_steps_that_overlap_each_have_their_idle_time(tmp_path: Path) -> None:
     steps.add("1", 150 * US, 160 * US)
     steps.add("2", 170 * US, 300 * US)
     trace, found = loaded(small.trace, tmp_path)
-    of_steps = found.gaps[0].of_steps(*step_bounds(trace.steps_by_host[0].steps))
-    assert (of_steps.sum(axis=0) / US).tolist() == [80, 10, 30]
+    causes_of = causes_of_steps(found.gaps[0], trace.steps_by_host[0].steps)
+    assert (causes_of.sum(axis=0) / US).tolist() == [80, 10, 30]
     assert found.gaps[0].step.tolist() == [0, 1, 0, 2, 2]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scripts.cuda_trace import MS, CudaTrace, Line, Stats
+from tests.gap_causes import causes_of_gaps
 from traceview.analysis.facts.idle_time import attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -55,7 +56,7 @@ class Recording:
         self.trace.write(folder)
         trace = load(folder)
         gaps = attribute_idle_time(trace, select(trace)).gaps[0]
-        total = gaps.total_ps
+        total = causes_of_gaps(gaps).sum(axis=1)
         return {cause.key: round(total[cause] / MS, 1) for cause in Cause if total[cause] >= MS / 9}
 
 

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
-from tests.gap_causes import causes_of_gaps
+from tests.gap_causes import causes_of_gaps, causes_of_steps
 from tests.oracle import run_answer
 from traceview.analysis.facts.idle_time import attribute_idle_time
-from traceview.analysis.facts.selection import select, step_bounds
+from traceview.analysis.facts.selection import select
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
 
@@ -225,7 +225,7 @@ def test_every_gap_is_as_the_oracle_says(recording: Recording) -> None:
             (gap["start_ps"], gap["duration_ps"], gap["causes"], gap["step"])
             for gap in sorted(expected["gaps"], key=lambda gap: int(gap["start_ps"]))
         ]
-        of_steps = gaps.of_steps(*step_bounds(steps))
+        of_steps = causes_of_steps(gaps, steps)
         assert [(step.number, by_cause(of_steps[:, i])) for i, step in enumerate(steps)] == [
             (step["number"], step["causes"]) for step in expected["steps"]
         ]

@@ -35,3 +35,30 @@ def test_without_threads_calls_are_made_here(
         assert result() is result() is None
         assert start(get_ident)() == get_ident()
     assert made == [1]
+
+
+def test_a_call_is_made_once_where_few_threads_may_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Thread.start
+    started: list[Thread] = []
+    made: list[int] = []
+
+    def few(self: Thread) -> None:
+        started.append(self)
+        if len(started) > 1:
+            refuse()
+        begin(self)
+
+    monkeypatch.setattr(Thread, "start", few)
+    with started_threads() as start:
+        results = [start(made.append, number) for number in range(200)]
+        assert [result() for result in results] == [None] * 200
+    assert sorted(made) == [*range(200)]
+
+
+def test_an_error_of_a_call_is_raised_where_its_result_is_asked_for() -> None:
+    with started_threads() as start:
+        result = start(int, "none")
+        with pytest.raises(ValueError, match="none"):
+            result()

@@ -28,6 +28,9 @@ _SURELY_PER_ROW: Final = 2
 _SPARSE_PER_ROW: Final = 64
 """A table of more places per row takes longer to look through than it takes to sort the rows."""
 
+_FEW_IDS: Final = 128
+"""So many are sorted in less time than a table is made."""
+
 _COUNTABLE: Final = tuple(map(np.dtype, (np.uint8, np.int16, np.int32, np.int64)))
 _PACKED_BITS: Final = 62
 """Of the 63 that an int64 has without its sign, less one to spare."""
@@ -198,6 +201,8 @@ class _Table(NamedTuple):
 
 def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
     """The ids as marks in a table; None if sorting them takes less time than that, or less memory."""
+    if ids.size <= _FEW_IDS:
+        return None
     countable = _countable(ids) if ids.dtype.itemsize < 8 or ids.dtype.kind == "i" else None
     if countable is None:
         # An unsigned number of 64 bits may be none of int64.

@@ -49,6 +49,8 @@ class IntervalSet(Struct, frozen=True, eq=False):
 
     def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
         """Covered time inside each `[start, end)`."""
+        if not self.start.size:
+            return np.zeros(np.broadcast(start, end).shape, dtype=np.int64)
         return self.before(end) - self.before(start)
 
     def gaps(self, start: int, end: int) -> tuple[Int64Array, Int64Array]:

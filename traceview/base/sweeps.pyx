@@ -1084,49 +1084,6 @@ def attributed_spans(
     return starts, span_causes, numbers
 
 
-def summed_spans(
-    const int64_t[::1] start,
-    const uint8_t[::1] cause,
-    const int32_t[::1] piece,
-    const int64_t[::1] piece_end,
-    int64_t causes,
-):
-    """How long the spans of `attributed_spans` are: by cause the pieces with it, int32, and how long they have it, int64."""
-    cdef int64_t i, last, until, kind, filling, spans = start.shape[0]
-    counts, latest = np.zeros(causes, dtype=np.int64), np.empty(causes, dtype=np.int64)
-    found, lengths = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
-    cdef int64_t[::1] count = counts, seen = latest, length = lengths
-    cdef int32_t[::1] number = found
-    # First what there is of each cause is counted, then it is written.
-    for filling in range(2):
-        latest[:] = -1
-        with nogil:
-            for i in range(spans):
-                kind = cause[i]
-                # What a piece has of a cause in several spans is one entry, the last of that cause.
-                if seen[kind] != piece[i]:
-                    seen[kind] = piece[i]
-                    if filling:
-                        number[count[kind]] = piece[i]
-                        length[count[kind]] = 0
-                    count[kind] += 1
-                if filling:
-                    until = start[i + 1] if i + 1 < spans and piece[i + 1] == piece[i] else piece_end[piece[i]]
-                    length[count[kind] - 1] += until - start[i]
-        if not filling:
-            bounds = np.append(0, np.cumsum(counts))
-            found = np.empty(bounds[causes], dtype=np.int32)
-            lengths = np.empty(bounds[causes], dtype=np.int64)
-            number, length = found, lengths
-            counts[:] = bounds[:causes]
-    limits = bounds.tolist()
-    return {
-        kind: (found[limits[kind]:limits[kind + 1]], lengths[limits[kind]:limits[kind + 1]])
-        for kind in range(causes)
-        if limits[kind] < limits[kind + 1]
-    }
-
-
 def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] third):
     """Number the distinct rows of three columns as they first occur: the number of each row, and where each begins.
 
@@ -1173,30 +1130,6 @@ def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] t
                         place = <int64_t> ((<uint64_t> place + 1) & mask)
                     slot[place] = <int32_t> number
     return label, rows[:count].copy()
-
-
-def grouped(const uint8_t[:] codes, int64_t count):
-    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`.
-
-    int64 `[codes]` and `[count + 1]`.
-    """
-    cdef int64_t i, total, before = 0, size = codes.shape[0]
-    found, begins = np.empty(size, dtype=np.int64), np.zeros(count + 1, dtype=np.int64)
-    cdef int64_t[::1] place = found, begin = begins
-    with nogil:
-        for i in range(size):
-            begin[codes[i]] += 1
-        for i in range(count + 1):
-            total = begin[i]
-            begin[i] = before
-            before += total
-        for i in range(size):
-            place[begin[codes[i]]] = i
-            begin[codes[i]] += 1
-        for i in range(count, 0, -1):
-            begin[i] = begin[i - 1]
-        begin[0] = 0
-    return found, begins
 
 
 def codes_of(object[::1] values, dict known):

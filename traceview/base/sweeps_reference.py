@@ -468,25 +468,6 @@ def _ends(start: _Int64Array, span: npt.NDArray[np.integer], end: _Int64Array) -
     return result
 
 
-def summed_spans(
-    start: _Int64Array,
-    cause: npt.NDArray[np.uint8],
-    piece: npt.NDArray[np.int32],
-    piece_end: _Int64Array,
-    causes: int,
-) -> dict[int, tuple[npt.NDArray[np.int32], _Int64Array]]:
-    """How long the spans of `attributed_spans` are: by cause the pieces with it, int32, and how long they have it, int64."""
-    length = _ends(start, piece, piece_end) - start
-    by_cause = {}
-    for kind in range(causes):
-        total = np.zeros(piece_end.size, dtype=np.int64)
-        np.add.at(total, piece[cause == kind], length[cause == kind])
-        pieces = np.flatnonzero(total)
-        if pieces.size:
-            by_cause[kind] = pieces.astype(np.int32), total[pieces]
-    return by_cause
-
-
 def labelled(
     first: npt.NDArray[np.int32], second: npt.NDArray[np.int32], third: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.int32], _Int64Array]:
@@ -503,12 +484,6 @@ def labelled(
     label = np.empty(order.size, dtype=np.int32)
     label[order] = number[np.cumsum(begins) - 1]
     return label, begin[by_row].astype(np.int64, copy=False)
-
-
-def grouped(codes: npt.NDArray[np.uint8], count: int) -> tuple[_Int64Array, _Int64Array]:
-    """The places of each of the codes 0 to `count` - 1, ascending; those of code c stand from `begin[c]` to `begin[c + 1]`."""
-    found = np.argsort(codes, kind="stable").astype(np.int64, copy=False)
-    return found, np.append(0, np.cumsum(np.bincount(codes, minlength=count)))
 
 
 def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]:

@@ -100,7 +100,7 @@ def _size(path: Location, run: str | None) -> str:
     from traceview.trace.reading.locate import choose_run, find_runs
 
     try:
-        chosen = choose_run(find_runs(path), run)
+        chosen, _ = choose_run(find_runs(path), run)
         return numbers.size(sum(file.stat().st_size for file in chosen.paths))
     except (TraceviewError, OSError):
         return ""

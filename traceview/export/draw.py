@@ -125,9 +125,6 @@ def host_tracks(
     rows = host_rows(trace, selection, host)
     category = labels.add("host")
     correlation = columns.stat("correlation_id")
-    known = np.zeros(columns.count, dtype=np.bool_)
-    known[correlation.row] = True
-    correlation_id = correlation.dense(columns.count, 0)
     bounds = np.searchsorted(columns.line[rows], np.arange(len(trace.lines) + 1))
     for line in np.flatnonzero(np.diff(bounds)).tolist():
         of_line = rows[bounds[line] : bounds[line + 1]]
@@ -136,7 +133,9 @@ def host_tracks(
             end_ps=columns.end_ps[of_line],
             name=columns.name[of_line].astype(np.int64),
             category=np.full(of_line.size, category, dtype=np.int64),
-            arguments=(Argument("correlation_id", correlation_id[of_line], known[of_line]),),
+            arguments=(
+                Argument("correlation_id", correlation.at(of_line, 0), correlation.has(of_line)),
+            ),
             launches=arrows.at(of_line),
         )
         yield from tracks_of(_line_name(trace, line), "thread", slices, nests=True)
@@ -184,9 +183,7 @@ def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]
     state, step = columns.state[rows].astype(np.int64), columns.step[rows]
     names = labels.ids(look.words for look in STATES.values())
     numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
-    event = columns.event[rows]
-    op = np.append(trace.device_columns.op, NONE)[event]
-    name = np.append(trace.device_columns.name, NONE)[event]
+    op, name = trace.device_columns.names_at(columns.event[rows])
     slices = Slices(
         start_ps=columns.start_ps[rows],
         end_ps=columns.start_ps[rows] + columns.duration_ps[rows],

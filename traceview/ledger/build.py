@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -39,7 +38,7 @@ from traceview.trace.host.gaps import Gaps, IdleSpans
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.strategy.collectives import Collectives
-from traceview.trace.windows import Window
+from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
@@ -75,6 +74,11 @@ class _Spans(NamedTuple):
         return _Spans(*columns)
 
 
+def _joined(*parts: _Spans) -> _Spans:
+    """Spans one after another."""
+    return _Spans(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
 def build_ledger(
     trace: Trace,
     windows: Mapping[int, Window],
@@ -85,9 +89,12 @@ def build_ledger(
 ) -> Ledger:
     """The ledger of a run. `windows`, `steps`, `states`: by host; `gaps`: the idle time by device."""
     every: list[Step] = []
-    bounds: dict[int, _Bounds] = {}
+    bounds: dict[int, StepBounds] = {}
     for host in windows:
-        bounds[host] = _Bounds.of(steps.get(host, ()), len(every))
+        of_host = StepBounds.of(steps.get(host, ()))
+        # Steps are numbered over all hosts.
+        number = np.where(of_host.step == NONE, NONE, of_host.step + len(every)).astype(np.int32)
+        bounds[host] = StepBounds(of_host.time, number)
         every += steps.get(host, ())
     waits = _Waits(trace, collectives)
     columns = _Growing(
@@ -97,8 +104,9 @@ def build_ledger(
 
     def segments_of(device: int) -> _Segments:
         host = trace.device_list[device].host
-        layers = [*_busy(trace, device, waits), _idle(trace, gaps[device], states[host], waits)]
-        return _merged(layers, windows[host], bounds[host])
+        busy, begin = _busy(trace, device, waits)
+        idle = _idle(trace, gaps[device], states[host], waits)
+        return _merged(busy, begin, idle, windows[host], bounds[host])
 
     devices = tuple(gaps)
     for device, segments in zip(devices, for_devices(trace, segments_of, devices), strict=True):
@@ -132,22 +140,6 @@ class _Growing:
         return self._columns.chosen(slice(0, self._count))
 
 
-class _Bounds(NamedTuple):
-    """Where steps begin and end: the sorted, distinct instants, and the step before the first and after each of them."""
-
-    time: Int64Array
-    step: Int32Array
-
-    @classmethod
-    def of(cls, steps: Sequence[Step], offset: int) -> _Bounds:
-        """The bounds of the steps of a host, of which the first has the number `offset`; of several the last begun."""
-        start = np.array([step.start_ps for step in steps], dtype=np.int64)
-        end = np.array([step.end_ps for step in steps], dtype=np.int64)
-        time = sorted_unique(np.concatenate((start, end)))
-        step = np.append(NONE, nesting(start, end).innermost(time))
-        return cls(time, np.where(step == NONE, NONE, step + offset).astype(np.int32))
-
-
 class _Segments(NamedTuple):
     """Segments of a device in time order: each a part of the span of a number, in a step."""
 
@@ -171,12 +163,21 @@ class _Segments(NamedTuple):
         return own
 
 
-def _merged(layers: Sequence[_Spans], window: Window, bounds: _Bounds) -> _Segments:
-    """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps."""
-    begin = np.cumsum([0, *(layer.start.size for layer in layers)])
-    spans = _Spans(*(np.concatenate(column) for column in zip(*layers, strict=True)))
+def _merged(
+    busy: _Spans, begin: Int64Array, idle: _Spans, window: Window, bounds: StepBounds
+) -> _Segments:
+    """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps.
+
+    `begin`: where the layers of busy spans begin, and their number. The last layer is that of idle ones.
+    """
+    spans = _joined(busy, idle)
     start, duration, number, place = SWEEPS.layered(
-        spans.start, spans.end, begin, bounds.time, window.start_ps, window.end_ps
+        spans.start,
+        spans.end,
+        np.append(begin, spans.start.size),
+        bounds.time,
+        window.start_ps,
+        window.end_ps,
     )
     return _Segments(spans, start, duration, number, bounds.step[place])
 
@@ -190,8 +191,11 @@ def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns
 # What a device does
 
 
-def _busy(trace: Trace, device: int, waits: _Waits) -> list[_Spans]:
-    """What a device does, by activity; of several events of one the one that began first has an instant."""
+def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]:
+    """What a device does, by layer, where each layer begins, and how many spans there are.
+
+    Of several events of one activity the one that began first has an instant.
+    """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     start, end, number, begin = SWEEPS.exclusive(
         columns.start_ps[own], columns.duration_ps[own], _layers(trace, device), len(_LAYERS)
@@ -208,10 +212,13 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> list[_Spans]:
         np.where(op == NONE, columns.name[row], op),
         row.astype(np.int32),
     )
-    layers = [spans.between(low, high) for low, high in pairwise(begin.tolist())]
     place = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
-    layers[place] = waits.split(device, layers[place])
-    return layers
+    low, high = begin[place : place + 2].tolist()
+    if low < high:
+        split = waits.split(device, spans.between(low, high))
+        spans = _joined(spans.between(0, low), split, spans.between(high, row.size))
+        begin[place + 1 :] += split.start.size - (high - low)
+    return spans, begin
 
 
 def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
@@ -299,6 +306,8 @@ class _Waits:
         Of several collectives that run at an instant it is that of the one that began last.
         """
         rows = np.flatnonzero((columns.state == State.DEVICE_WAIT) & (columns.activity != IDLE))
+        if not rows.size:
+            return
         own = self._rows_of(device)
         running = nesting(self._start[own], self._end[own]).innermost(columns.start_ps[rows])
         last = np.append(self._last[own], NONE)[running]

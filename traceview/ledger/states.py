@@ -44,7 +44,7 @@ class State(IntEnum):
     @property
     def key(self) -> str:
         """The name of the state in JSON, options and columns."""
-        return self.name.lower()
+        return KEYS[self]
 
 
 class Meaning(Struct, frozen=True):
@@ -196,7 +196,7 @@ MEANINGS: Final[dict[State, Meaning]] = {
     ),
 }
 
-KEYS: Final = tuple(state.key for state in State)
+KEYS: Final = tuple(state.name.lower() for state in State)
 _OF_WORK: Final = (State.COMPUTE, State.COMMUNICATION, State.D2H, State.D2D)
 IDLE_STATES: Final = tuple(state for state in State if state not in _OF_WORK)
 """The states that a device can be in while it does nothing."""

@@ -21,6 +21,8 @@ class CollectivePeers(Struct, frozen=True, eq=False):
     def of(self, device: int) -> IntervalSet:
         """When devices other than this one were in a collective."""
         own = slice(*np.searchsorted(self.alone_device, [device, device + 1]).tolist())
+        if own.start == own.stop:
+            return self.any
         return difference(self.any, union(self.alone_start_ps[own], self.alone_end_ps[own]))
 
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
@@ -47,12 +46,25 @@ UNKNOWN_BYTES: Final = -1
 _THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
+class _Numbers(dict[bytes, int]):
+    """The number of each name; one that is new gets the next, and comes at the end of `names`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[bytes] = []
+
+    def __missing__(self, name: bytes) -> int:
+        number = self[name] = len(self.names)
+        self.names.append(name)
+        return number
+
+
 class Names:
     """Every distinct name of a trace, once. Names stay bytes until shown: they need not be valid UTF-8."""
 
     def __init__(self) -> None:
-        self._index: dict[bytes, int] = {}
-        self._values: list[bytes] = []
+        self._index = _Numbers()
+        self._values = self._index.names
         self._texts: dict[int, str] = {}
         self._every: dict[Callable[[bytes], object], npt.NDArray[Any]] = {}
 
@@ -69,31 +81,19 @@ class Names:
         return Names.of, (self._values,)
 
     @classmethod
-    def of(cls, values: list[bytes]) -> Names:
+    def of(cls, values: Iterable[bytes]) -> Names:
         """A table of these distinct names."""
         names = cls()
-        names._values = values
-        names._index = {name: index for index, name in enumerate(values)}
+        names.add_all(values)
         return names
 
     def add(self, name: bytes) -> int:
         """The index of `name`, new or known."""
-        index = self._index.setdefault(name, len(self._values))
-        if index == len(self._values):
-            self._values.append(name)
-        return index
+        return self._index[name]
 
     def add_all(self, names: Iterable[bytes]) -> Int32Array:
         """The indices of `names`, int32, in their order."""
-        index, values = self._index, self._values
-        found = []
-        for name in names:
-            place = index.get(name)
-            if place is None:
-                place = index[name] = len(values)
-                values.append(name)
-            found.append(place)
-        return np.array(found, dtype=np.int32)
+        return np.fromiter(map(self._index.__getitem__, names), np.int32)
 
     def read(self, indices: npt.NDArray[np.integer], reads: Callable[[bytes], T]) -> list[T]:
         """What a function reads from each of these names."""
@@ -111,8 +111,8 @@ class Names:
     def every(self, reads: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
         """What a function of a module reads from each name, by index: once, for hosts have the same names."""
         known = self._every.get(reads)
-        if known is None or known.size != len(self._values):
-            known = np.fromiter(map(reads, self._values), dtype, len(self._values))
+        if known is None or known.size != len(self):
+            known = np.fromiter(map(reads, self), dtype, len(self))
             self._every[reads] = known
         return known
 
@@ -122,18 +122,12 @@ class Names:
         """Which of `indices` are names that match; each distinct name is asked once, `NONE` never matches."""
         known = unique_ids(indices)
         known = known[known != NONE]
-        is_match = np.zeros(len(self._values) + 1, dtype=np.bool_)
+        is_match = np.zeros(len(self) + 1, dtype=np.bool_)
         is_match[known] = list(map(bool, self.read(known, matches)))
         result: BoolArray = is_match[indices]
         return result
 
-    def are(self, wanted: Iterable[bytes]) -> BoolArray:
-        """Which names are in `wanted`, by index."""
-        result = np.zeros(len(self._values), dtype=np.bool_)
-        result[[self._index[name] for name in wanted if name in self._index]] = True
-        return result
-
-    def matching(self, indices: Int32Array, wanted: Iterable[bytes]) -> BoolArray:
+    def matching(self, indices: npt.NDArray[np.integer], wanted: Iterable[bytes]) -> BoolArray:
         """Which of `indices` are names in `wanted`."""
         ids = [self._index[name] for name in wanted if name in self._index]
         result: BoolArray = is_in(indices, ids)
@@ -296,10 +290,19 @@ def threads(lines: Sequence[LineInfo]) -> Int32Array:
     return thread
 
 
-def _rows_equal_to(column: npt.NDArray[np.integer], value: int) -> slice:
-    """The rows of a sorted column that have a value. Another type of number would convert the whole column."""
-    key = column.dtype.type(value)
-    return slice(int(column.searchsorted(key)), int(column.searchsorted(key, side="right")))
+class _Rows:
+    """The rows with each value of a sorted column of numbers from 0 on; looked up for every device and line."""
+
+    def __init__(self, column: npt.NDArray[np.integer]) -> None:
+        count = int(column[-1]) + 1 if column.size else 0
+        # Another type of number would convert the whole column.
+        first = column.searchsorted(np.arange(count, dtype=column.dtype))
+        self._first: list[int] = [*first.tolist(), column.size]
+
+    def of(self, value: int) -> slice:
+        """The rows with a value; none where it does not occur, or is `NONE`."""
+        last = len(self._first) - 1
+        return slice(self._first[min(max(value, 0), last)], self._first[min(value + 1, last)])
 
 
 class Ends(Struct, frozen=True, eq=False):
@@ -368,7 +371,18 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
     def rows_of(self, device: int) -> slice:
         """The rows of one device; they are contiguous and sorted by start."""
-        return _rows_equal_to(self.device, device)
+        return self._rows.of(device)
+
+    @cached_property
+    def _rows(self) -> _Rows:
+        return _Rows(self.device)
+
+    def names_at(self, rows: Int32Array) -> tuple[Int32Array, Int32Array]:
+        """The op and the name of the events at some rows, `NONE` where a row is `NONE`."""
+        known = rows != NONE
+        op, name = np.full((2, rows.size), NONE, dtype=np.int32)
+        op[known], name[known] = self.op[rows[known]], self.name[rows[known]]
+        return op, name
 
 
 class HostStat(Struct, frozen=True, eq=False):
@@ -395,12 +409,6 @@ class HostStat(Struct, frozen=True, eq=False):
         bounds = np.array([rows.start, rows.stop], dtype=self.stored_row.dtype)
         first, last = np.searchsorted(self.stored_row, bounds).tolist()
         return HostStat(self.stored_row[first:last], self.stored_value[first:last])
-
-    def dense(self, count: int, default: int) -> Int64Array:
-        """One value per host event, `default` where it has none."""
-        column = np.full(count, default, dtype=np.int64)
-        column[self.row] = self.value
-        return column
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
@@ -440,11 +448,19 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
 
     def rows_of_host(self, host: int) -> slice:
         """The rows of one host; they are contiguous."""
-        return _rows_equal_to(self.host, host)
+        return self._rows_by_host.of(host)
+
+    @cached_property
+    def _rows_by_host(self) -> _Rows:
+        return _Rows(self.host)
 
     def rows_of(self, line: int) -> slice:
         """The rows of one line; they are contiguous."""
-        return _rows_equal_to(self.line, line)
+        return self._rows_by_line.of(line)
+
+    @cached_property
+    def _rows_by_line(self) -> _Rows:
+        return _Rows(self.line)
 
     def stat(self, key: str) -> HostStat:
         """A stat by its key; empty where no event has it."""
@@ -489,19 +505,6 @@ class Step(Struct, frozen=True):
         return self.end_ps - self.start_ps
 
 
-class StoredStep(Struct, frozen=True):
-    """A step that the writer of the file derived for one device and stored on its `Steps` line."""
-
-    host: int
-    number: int
-    start_ps: int
-    end_ps: int
-
-    def shifted(self, offset_ps: int) -> StoredStep:
-        """The same step on a clock that is `offset_ps` ahead."""
-        return replace(self, start_ps=self.start_ps + offset_ps, end_ps=self.end_ps + offset_ps)
-
-
 class HostSteps(Struct, frozen=True):
     """The steps of one host in time order.
 
@@ -521,9 +524,8 @@ class HostSteps(Struct, frozen=True):
 class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
-    `device_list`: devices by the index that columns use; of one kind by host and number. `stored_steps`: steps that the writer of the file
-    derived. `shared_rows`: host rows of ops of a CPU-only run that no replica owns. `instructions`: those of XLA programs
-    that events ran.
+    `device_list`: devices by the index that columns use; of one kind by host and number. `shared_rows`: host rows of ops of
+    a CPU-only run that no replica owns. `instructions`: those of XLA programs that events ran.
     """
 
     hosts: tuple[Host, ...]
@@ -532,7 +534,6 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     names: Names
     device_columns: DeviceColumns
     host_columns: HostColumns
-    stored_steps: tuple[StoredStep, ...]
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
     instructions: tuple[Instruction, ...]
@@ -559,7 +560,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         entry = self.device_list[device]
         return self.hosts[entry.host].name, self.device_key(device), entry.ordinal
 
-    @property
+    @cached_property
     def hosts_with_device_events(self) -> frozenset[int]:
         """The hosts whose tracer recorded an event of any device."""
         return frozenset(self.device_list[i].host for i in unique_ids(self.device_columns.device))

@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.errors import UsageError
-from traceview.base.intervals import BoolArray, Int64Array, places
+from traceview.base.ids import sorted_unique
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
 from traceview.trace.model import NONE, HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
@@ -31,6 +32,25 @@ class StepRange(Struct, frozen=True):
     def __str__(self) -> str:
         first = "" if self.first is None else self.first
         return f"{first}:{'' if self.last is None else self.last}"
+
+
+class StepBounds(Struct, frozen=True, eq=False):
+    """Where steps of a host begin and end, sorted, int64 `[n]`, and the index of the step before the first, and after each.
+
+    `step`, int32 `[n + 1]`: of several the last begun; `NONE` outside of steps.
+    """
+
+    time: Int64Array
+    step: Int32Array
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> StepBounds:
+        """The bounds of some steps of a host."""
+        start = np.array([step.start_ps for step in steps], dtype=np.int64)
+        end = np.array([step.end_ps for step in steps], dtype=np.int64)
+        time = sorted_unique(np.concatenate((start, end)))
+        step = np.append(NONE, nesting(start, end).innermost(time))
+        return cls(time, step.astype(np.int32))
 
 
 class Window(Struct, frozen=True):

@@ -165,8 +165,8 @@ _COPY_KINDS: Final = {
 _MEMSET = re.compile(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?", re.IGNORECASE)
 
 
-_KEPT_NAMES: Final = 1 << 12
-"""The devices of a host run the same kernels."""
+_KEPT_NAMES: Final = 1 << 14
+"""The devices of a host, and hosts, run the same."""
 
 
 @lru_cache(_KEPT_NAMES)
@@ -278,6 +278,7 @@ _COMPILATION = re.compile(
 )
 
 
+@lru_cache(_KEPT_NAMES)
 def is_compilation(name: bytes) -> bool:
     """Whether a host event is compilation by XLA, autotuning or module loading; ops and Python frames are not."""
     return b"/" not in name and not name.startswith(b"$") and bool(_COMPILATION.search(name))

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from threading import Event
+from threading import Event, Lock
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -78,8 +78,8 @@ _HLO_PROTO: Final = b"Hlo Proto"
 _CONTENT: Final = 2
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_THREADS: Final = 8
-_THREADED_BYTES: Final = 1 << 20
-"""A smaller file is decoded in less time than threads take to start and `concurrent.futures` to import."""
+_THREADED_BYTES: Final = 1 << 24
+"""A smaller file is read whole, and decoded in less time than threads lose by taking turns at Python's lock."""
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -191,7 +191,7 @@ class _Reader:
             part = np.empty(end - begin, dtype=np.uint8)
             self.data.read_into(part.data, begin)
             return part.data
-        return self.data[begin:end]
+        return memoryview(self.data)[begin:end]
 
     def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
         """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""
@@ -481,20 +481,30 @@ def started_threads() -> Iterator[Start]:
     All threads start before the first call needs memory: one that finds none left ends before it can say that it has
     started, and Python waits for ever (CPython 3.10 to 3.13, `Thread.start`).
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     count = min(_MOST_THREADS, 1 + (os.cpu_count() or 1))
     pool = ThreadPoolExecutor(count)
     all_started = Event()
 
     def start(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+        made: Future[Any] = Future()
+        turn = Lock()
+
+        def make() -> None:
+            if turn.acquire(blocking=False):
+                try:
+                    made.set_result(call(*arguments))
+                except BaseException as error:
+                    made.set_exception(error)
+
         try:
             # Threads allocate memory as this one does.
-            return pool.submit(copy_context().run, call, *arguments).result
+            pool.submit(copy_context().run, make)
         except RuntimeError:
-            # No threads may be started, in a container for instance.
-            result = call(*arguments)
-            return lambda: result
+            # No further thread may be started, in a container for instance. One that is there may have the call all the same.
+            make()
+        return made.result
 
     # A thread that waits takes no other call, so each of these starts one.
     with suppress(RuntimeError):

@@ -21,7 +21,7 @@ class Stat(NamedTuple):
     value: StatValue
 
 
-class EventMetadata(NamedTuple):
+class EventMetadata(Struct, frozen=True):
     """The metadata that all events of one id share."""
 
     name: bytes

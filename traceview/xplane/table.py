@@ -24,7 +24,6 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
-_NO_INDEX: Final = np.empty(0, dtype=np.int32)
 
 ABSOLUTE_STAMP_NS: Final = 10**15
 """Line stamps from here on are Unix times; smaller stamps are relative to the start of the profile."""
@@ -36,8 +35,9 @@ _NO_STATS: Final = (
 )
 _DOUBLE: Final = int(ValueKind.DOUBLE)
 _REF: Final = int(ValueKind.REF)
-_NUMBERS: Final = np.array((ValueKind.INT64, ValueKind.UINT64, _DOUBLE), dtype=np.uint8)
-_TEXTS: Final = np.array((ValueKind.STR, ValueKind.BYTES, _REF), dtype=np.uint8)
+_NUMBERS: Final = (ValueKind.INT64, ValueKind.UINT64, ValueKind.DOUBLE)
+_IS_NUMBER: Final = np.array([kind in _NUMBERS for kind in range(_REF + 1)], dtype=np.bool_)
+_IS_TEXT: Final = np.array([kind >= ValueKind.STR for kind in range(_REF + 1)], dtype=np.bool_)
 
 
 class Ints(Struct, frozen=True, eq=False):
@@ -59,6 +59,9 @@ class Texts(Struct, frozen=True, eq=False):
     event: Int64Array
     index: Int32Array
     texts: tuple[bytes, ...]
+
+
+_NO_TEXTS: Final = Texts(_NO_STATS[0], np.empty(0, dtype=np.int32), ())
 
 
 class PlaneTable(Struct, frozen=True, eq=False, dict=True):
@@ -89,13 +92,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         return int(self.start_ps.size)
 
     def _entries(
-        self, key: str, kinds: npt.NDArray[np.uint8]
+        self, key: str, is_wanted: BoolArray
     ) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
-        """The events, kinds and values of the stats of this key, of these kinds."""
+        """The events, kinds and values of the stats of this key, of the wanted kinds."""
         event, kind, value = self._every(key)
         if not event.size:
             return _NO_STATS
-        matching: BoolArray = is_in(kind, kinds)
+        matching: BoolArray = is_wanted[kind]
         if matching.all():
             return event, kind, value
         return event[matching], kind[matching], value[matching]
@@ -109,12 +112,19 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     def _slot_of(self) -> dict[str, int]:
         return {key: slot for slot, key in enumerate(self.plane.spellings)}
 
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the stats that events have, of their own or in their metadata."""
+        counts = np.diff(self._stats.bounds).tolist()
+        keys = zip(self.plane.spellings, counts, strict=True)
+        return [key for key, count in keys if count or self._metadata_stats(key)]
+
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
 
         Values of `COUNT_STATS` that no count has are left out.
         """
-        event, kind, values = self._entries(key, _NUMBERS)
+        event, kind, values = self._entries(key, _IS_NUMBER)
         is_double = kind == _DOUBLE
         if is_double.any():
             numbers = values.view(np.float64)
@@ -131,9 +141,14 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             return ints
         return Ints(ints.event[is_count], ints.value[is_count])
 
-    def rows_with(self, key: str) -> Int64Array:
-        """Indices of the events with a stat of this key, of any kind; repeated if an event has several."""
-        return self._every(key)[0]
+    def has(self, key: str) -> BoolArray:
+        """Which events have a stat of this key, of any kind, of their own or in their metadata."""
+        found = np.zeros(self.count, dtype=np.bool_)
+        found[self._every(key)[0]] = True
+        shared = self._metadata_stats(key)
+        if shared:
+            found |= is_in(self._metadata, list(shared))
+        return found
 
     def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
         """Add the stats in the metadata, for events without a stat of their own."""
@@ -147,18 +162,22 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
-        of, kind, value = self._entries(key, _TEXTS)
+        of, kind, value = self._entries(key, _IS_TEXT)
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if not of.size and not shared:
-            return Texts(of, _NO_INDEX, ())
+            return _NO_TEXTS
+        texts: list[bytes] = []
+        rows: list[Int64Array] = []
+        indices: list[Int64Array] = []
         is_ref = kind == _REF
-        ids, ref_index = unique_inverse(value[is_ref])
-        texts = [self.plane.stat_names.get(int(i), b"") for i in ids]
-        contents, content_index = self._contents(value[~is_ref])
-        rows = [of[is_ref], of[~is_ref]]
-        indices = [ref_index, content_index + len(texts)]
-        texts += contents
+        for chosen, read in ((is_ref, self._references), (~is_ref, self._contents)):
+            if chosen.any():
+                found, index = read(value[chosen])
+                rows.append(of[chosen])
+                indices.append(index + len(texts))
+                texts += found
         if shared:
+            # For events without a stat of their own.
             of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
             index_of = {i: len(texts) + n for n, i in enumerate(shared)}
             texts += shared.values()
@@ -168,6 +187,11 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             )
         event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
         return Texts(event, index.astype(np.int32), tuple(texts))
+
+    def _references(self, ids: Int64Array) -> tuple[list[bytes], Int64Array]:
+        """The names of the plane with these ids, each once, and which one each id has."""
+        used, index = unique_inverse(ids)
+        return [self.plane.stat_names.get(id_, b"") for id_ in used.tolist()], index
 
     def _contents(self, places: Int64Array) -> tuple[list[bytes], Int64Array]:
         """The distinct texts at places in `_texts`, in the order in which they first occur, and which one each place has."""
@@ -315,8 +339,14 @@ def _stamp(line: Line, absolute_origin_ns: int) -> int:
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
     """Index of each event's name, and the names; events without metadata are named `<unknown>`."""
-    known = np.array(sorted(plane.event_metadata), dtype=np.int64)
-    names = [_display_name(plane, int(i)) for i in known]
+    listed = sorted(plane.event_metadata)
+    known = np.array(listed, dtype=np.int64)
+    # On TPU planes the name is a whole HLO expression and the display name its op.
+    is_tpu = plane.kind is PlaneKind.TPU
+    names = [
+        (is_tpu and event.display_name) or event.name
+        for event in map(plane.event_metadata.__getitem__, listed)
+    ]
     if known.size and is_dense(known):
         index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
         index_of[known] = np.arange(known.size, dtype=np.int32)
@@ -330,9 +360,3 @@ def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes,
     if (index == known.size).any():
         names.append(b"<unknown>")
     return index, tuple(names)
-
-
-def _display_name(plane: Plane, metadata_id: int) -> bytes:
-    metadata = plane.event_metadata[metadata_id]
-    # On TPU planes the name is a whole HLO expression and the display name its op.
-    return (plane.kind is PlaneKind.TPU and metadata.display_name) or metadata.name

@@ -9,12 +9,13 @@ from itertools import chain
 from msgspec import Struct
 
 from traceview.analysis.facts.python import HostPython, python_of_hosts
-from traceview.analysis.facts.selection import Selection, step_bounds
+from traceview.analysis.facts.selection import Selection
 from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.host.gap_evidence import ManyEvidence
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
+from traceview.trace.windows import StepBounds
 
 
 class IdleAttribution(Struct, frozen=True, eq=False):
@@ -37,8 +38,8 @@ def attribute_idle_time(trace: Trace, selection: Selection) -> IdleAttribution:
         if not devices or host not in trace.hosts_with_device_events:
             continue
         states[host] = HostStates(trace, host)
-        bounds = step_bounds(selection.steps[host])
-        find = partial(gaps_of_device, trace, window=window, steps=bounds, states=states[host])
+        steps = StepBounds.of(selection.steps[host])
+        find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
         # With the first device is made what all of them need.
         made = chain((find(devices[0]),), for_devices(trace, find, devices[1:]))
         found |= zip(devices, made, strict=True)

@@ -231,7 +231,7 @@ def _supply(
     if any(trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]):
         # What the thread waits while the devices have work costs nothing.
         steps = step_bounds(selection.steps[host])
-        idle = [of_device.of_steps(*steps)[Cause.INPUT] for of_device in gaps]
+        idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
         waited = np.max(idle, axis=0) if idle else None
     is_used = [step.excluded is None for step in selection.steps[host]]
     waits = [] if waited is None else waited[np.array(is_used, dtype=np.bool_)].tolist()

@@ -19,8 +19,7 @@ from msgspec import Struct
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, difference, union
-from traceview.trace.host.host_evidence import joined_spans
-from traceview.trace.host.state_timeline import intersection
+from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.trace.windows import Window
 

@@ -157,14 +157,18 @@ _Waits = tuple[int | None, Mapping[int, int], int | None]
 
 def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
     """What is known of the wait of a host; no wait in the window where nothing is."""
-    trace, ledger = context.trace, context.ledger
-    devices = [device for device in ledger.devices if trace.device_list[device].host == host]
+    waited = context.once(_input_ps)
+    devices = [device for device in context.trace.devices_of_host[host] if device in waited]
     if not devices:
         return None, dict(enumerate(supply.wait_of_steps or ())), supply.wait_ps
-    waited = ledger.by_device(ledger.rows(states=(State.INPUT,), devices=devices))
     most = max(devices, key=lambda device: waited[device])
-    of_steps = ledger.states_of_steps(most)[State.INPUT]
+    of_steps = context.ledger.states_of_steps(most)[State.INPUT]
     return most, dict(enumerate(of_steps.tolist())), waited[most]
+
+
+def _input_ps(context: Context) -> dict[int, int]:
+    """How long each device waits for input."""
+    return context.ledger.by_device(context.ledger.rows(states=(State.INPUT,)))
 
 
 def _host(context: Context, host: int, supply: InputSupply) -> InputHost:

@@ -161,9 +161,7 @@ def _idle(ledger: Ledger, device: int) -> Slices:
     """The idle segments of a device, each named after the event that ended it."""
     own = ledger.columns.chosen(ledger.rows_of(device))
     rows = np.flatnonzero(own.activity == IDLE)
-    columns, after = ledger.trace.device_columns, own.event[rows]
-    op = np.append(columns.op, np.int32(NONE))[after]
-    kernel = np.append(columns.name, np.int32(NONE))[after]
+    op, kernel = ledger.trace.device_columns.names_at(own.event[rows])
     start, length = own.start_ps[rows], own.duration_ps[rows]
     class_ps = np.zeros((len(KEYS), rows.size), dtype=np.int64)
     class_ps[own.state[rows], np.arange(rows.size)] = length

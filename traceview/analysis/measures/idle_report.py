@@ -313,11 +313,9 @@ def python_lines(context: Context, part: ChosenGaps) -> list[PythonLine | None]:
 def activity_names(trace: Trace, rows: Int32Array) -> tuple[list[str | None], Int64Array]:
     """Names, and the one of each device event: its op, or its kernel without one; None without an event."""
     columns, text = trace.device_columns, trace.names.text
-    no_text = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-    no_text[NONE] = True
-    no_text[:-1] = trace.names.are([b""])
-    op, name = np.append(columns.op, NONE)[rows], np.append(columns.name, NONE)[rows]
-    distinct, index = unique_inverse(np.where(no_text[op], name, op))
+    op, name = columns.names_at(rows)
+    has_no_text = (op == NONE) | trace.names.matching(op, [b""])
+    distinct, index = unique_inverse(np.where(has_no_text, name, op))
     return [text(number) for number in distinct.tolist()], index
 
 

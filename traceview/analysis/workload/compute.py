@@ -22,6 +22,7 @@ from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
+from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.op_phase import Phase, phases_of
@@ -175,12 +176,20 @@ def _longest(by_type: Mapping[str, int]) -> list[str]:
 
 def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
     """Time by type of op; "" where none was recorded."""
+    types, of_label = context.once(_types_of_labels)
+    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
+    return {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
+
+
+def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
+    """The types of ops, "" where none was recorded, and int64 the place of that of each label."""
     names = context.trace.once(op_names)
-    by_type: dict[str, int] = {}
-    for op, ps in _time_by_op(context, by_label).items():
-        type_ = names.ops[int(names.of_name[op])][1] or ""
-        by_type[type_] = by_type.get(type_, 0) + ps
-    return by_type
+    place_of: dict[str, int] = {}
+    place = [place_of.setdefault(type_ or "", len(place_of)) for _, type_ in names.ops]
+    of_label: Int64Array = np.array(place, dtype=np.int64)[
+        names.of_name[context.once(_op_of_label)]
+    ]
+    return tuple(place_of), of_label
 
 
 def _time_by_op(context: Context, by_label: Int64Array) -> dict[int, int]:
@@ -467,9 +476,9 @@ _FACTORING: Final = re.compile(
 
 def _factoring_labels(context: Context, device: int) -> BoolArray:
     """Which labels are ops that factor, invert or solve matrices; what never changes is computed once, whatever it is."""
-    names, op = context.trace.once(op_names), context.once(_op_of_label)
-    is_type = [_FACTORING.fullmatch(type_ or "") is not None for _, type_ in names.ops]
-    marks: BoolArray = np.array(is_type, dtype=np.bool_)[names.of_name[op]]
+    types, of_label = context.once(_types_of_labels)
+    factors = [_FACTORING.fullmatch(type_) is not None for type_ in types]
+    marks: BoolArray = np.array(factors, dtype=np.bool_)[of_label]
     return marks & ~_constant_labels(context, device)
 
 

@@ -65,7 +65,7 @@ def show_run(viewer: str, source: Source, port: int | None) -> None:
     from traceview.export.viewers import check_tensorboard, xprof_module
     from traceview.trace.reading.locate import choose_run, find_runs
 
-    chosen = choose_run(find_runs(source.logdir), source.run)
+    chosen, _ = choose_run(find_runs(source.logdir), source.run)
     if viewer == "tensorboard":
         check_tensorboard()
     else:

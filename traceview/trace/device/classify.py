@@ -6,6 +6,8 @@ strings, last by the host call that issued it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -14,6 +16,7 @@ from msgspec.structs import asdict
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.device.instructions import InstructionNumbers
+from traceview.trace.device.op_phase import KEPT_NAMES
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
@@ -76,11 +79,10 @@ def _gpu_activity(
         ],
         dtype=np.bool_,
     )
-    kind_of_name = np.array([name_kind(name) for name in table.names], dtype=np.uint8)
+    kind_of_name = np.fromiter(map(name_kind, table.names), np.uint8, len(table.names))
     kind = kind_of_name.take(table.name)
     correlation = table.ints("correlation_id")
     has_correlation = _present(table, correlation.event)
-    has_kernel_details = _present(table, table.texts("kernel_details").event)
     memcpy, memset = table.texts("memcpy_details"), table.texts("memset_details")
     has_memcpy = _present(table, memcpy.event)
     kind = np.where(has_memcpy & (kind == NameKind.COMPUTE), NameKind.COPY, kind).astype(np.uint8)
@@ -88,18 +90,20 @@ def _gpu_activity(
     busy = (
         counts.take(table.line)
         & (kind != NameKind.NEVER_BUSY)
-        & ~_present(table, table.rows_with("not_activity"))
-        & (named_by_kind | has_correlation | has_kernel_details)
+        & ~table.has("not_activity")
+        & (named_by_kind | has_correlation | table.has("kernel_details"))
     )
     size = np.full(table.count, UNKNOWN_BYTES, dtype=np.int64)
     host_memory = np.full(table.count, HostMemory.UNKNOWN, dtype=np.uint8)
     for texts in (memcpy, memset):
+        if not texts.texts:
+            continue
         details = [parse_details(text) for text in texts.texts]
         sizes = [details_bytes(d) for d in details]
         of_text = np.array([UNKNOWN_BYTES if s is None else s for s in sizes], dtype=np.int64)
-        size[texts.event] = of_text[texts.index] if of_text.size else UNKNOWN_BYTES
+        size[texts.event] = of_text[texts.index]
         memories = np.array([details_host_memory(d) for d in details], dtype=np.uint8)
-        host_memory[texts.event] = memories[texts.index] if memories.size else HostMemory.UNKNOWN
+        host_memory[texts.event] = memories[texts.index]
         directions = np.array([details_direction(d) for d in details], dtype=np.uint8)
         neutral = kind[texts.event] == NameKind.COPY
         if neutral.any():
@@ -191,16 +195,15 @@ def _ops(table: PlaneTable, names: Names) -> Int32Array:
     op = np.full(table.count, NONE, dtype=np.int32)
     for key in ("annotation", "level_0", "hlo_op", "tf_op"):
         texts = table.texts(key)
-        kept = [_op_text(text) for text in texts.texts]
-        ids = np.full(len(kept), NONE, dtype=np.int32)
-        ids[np.array(list(map(bool, kept)), dtype=np.bool_)] = names.add_all(filter(None, kept))
-        if ids.size:
+        if texts.texts:
+            kept = list(map(_op_text, texts.texts))
+            ids = np.full(len(kept), NONE, dtype=np.int32)
+            ids[np.fromiter(map(bool, kept), np.bool_, len(kept))] = names.add_all(
+                filter(None, kept)
+            )
             name = ids.take(texts.index)
             is_op = name != NONE
-            if is_op.all():
-                op[texts.event] = name
-            else:
-                op[texts.event[is_op]] = name[is_op]
+            op[texts.event[is_op]] = name[is_op]
     return op
 
 
@@ -219,7 +222,9 @@ def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) 
     return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 
 
+@lru_cache(KEPT_NAMES)
 def _op_text(text: bytes) -> bytes:
+    """The op in a text, empty without one."""
     text = text.split(b"#", 1)[0]
     return b"" if text.startswith(b"XlaModule:") else text
 

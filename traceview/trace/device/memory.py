@@ -39,7 +39,7 @@ def most_held(host: HostColumns, names: Names, device: Device, window: Window) -
     if device.memory_held_bytes is None:
         return None
     allocator = host.stat("allocator_name").among(host.rows_of_host(device.host))
-    rows = allocator.row[names.are([b"GPU_%d_bfc" % device.ordinal])[allocator.value]]
+    rows = allocator.row[names.matching(allocator.value, [b"GPU_%d_bfc" % device.ordinal])]
     allocated = host.stat("bytes_allocated").at(rows, -1)
     rows, allocated = rows[allocated >= 0], allocated[allocated >= 0]
     start = host.start_ps[rows]

@@ -104,18 +104,18 @@ def uses_variable(type_: bytes) -> bool:
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
-def phases_of(trace: Recording) -> npt.NDArray[np.uint8]:
+def phases_of(recording: Recording) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
-    return trace.once(_phases)
+    return recording.once(_phases)
 
 
-def _phases(trace: Recording) -> npt.NDArray[np.uint8]:
-    columns = trace.device_columns
+def _phases(recording: Recording) -> npt.NDArray[np.uint8]:
+    columns = recording.device_columns
     used = unique_ids(columns.op)
     used = used[used != NONE]
     # The last entry is that of `NONE`.
-    of_name = np.full(len(trace.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
-    of_name[used] = trace.names.read(used, phase_of)
+    of_name = np.full(len(recording.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
+    of_name[used] = recording.names.read(used, phase_of)
     phase = of_name[columns.op]
     phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
     phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION

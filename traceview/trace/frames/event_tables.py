@@ -78,8 +78,6 @@ def host_events(trace: Trace, rows: Int64Array | None = None) -> Table:
     columns = trace.host_columns
     rows = np.arange(columns.count) if rows is None else rows
     correlation = columns.stat("correlation_id")
-    missing = np.ones(columns.count, dtype=np.bool_)
-    missing[correlation.row] = False
     host = columns.host[rows]
     return table(
         "host_events",
@@ -89,7 +87,7 @@ def host_events(trace: Trace, rows: Int64Array | None = None) -> Table:
         named("name", columns.name[rows], trace.names),
         whole("start_ps", columns.start_ps[rows]),
         whole("duration_ps", columns.duration_ps[rows]),
-        whole("correlation_id", correlation.dense(columns.count, 0)[rows], missing[rows]),
+        whole("correlation_id", correlation.at(rows, 0), ~correlation.has(rows)),
         step_column(trace, host.astype(np.int64), columns.start_ps[rows]),
     )
 

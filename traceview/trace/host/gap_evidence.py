@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
+from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, nesting, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import ByStart
@@ -49,19 +49,6 @@ NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
-class HostEvidence(Struct, frozen=True):
-    """One host event, with the names of the events around it on its thread, outermost first, its own last."""
-
-    row: int
-    thread: str
-    stack: tuple[str, ...]
-
-    @property
-    def event(self) -> str:
-        """The name of the event."""
-        return self.stack[-1]
-
-
 class Surroundings(Struct, frozen=True):
     """What a thread recorded around a span: names of events, None without any; all None without a thread.
 
@@ -88,21 +75,6 @@ def surroundings_of(
     rows = (inside, states.last_before(thread, start_ps), states.first_after(thread, end_ps))
     names = (None if row == NONE else trace.names.text(int(columns.name[row])) for row in rows)
     return Surroundings(trace.lines[thread].name, *names)
-
-
-def evidence_at(trace: Trace, states: HostStates, row: int) -> HostEvidence:
-    """A host event as evidence."""
-    columns = trace.host_columns
-    line, start_ps = int(columns.line[row]), int(columns.start_ps[row])
-    around = states.open_in(int(states.thread[line]), start_ps, start_ps + 1)
-    # Events open at that moment, up to the event itself.
-    is_outer = (columns.start_ps[around] <= start_ps) & (
-        columns.end_ps[around] >= columns.end_ps[row]
-    )
-    outer = around[is_outer & (around != row)]
-    outer = outer[np.lexsort((-columns.end_ps[outer], columns.start_ps[outer]))]
-    names = [trace.names.text(int(name)) or "" for name in columns.name[[*outer.tolist(), row]]]
-    return HostEvidence(row, trace.lines[line].name, tuple(names))
 
 
 class ManyEvidence:
@@ -136,9 +108,12 @@ class ManyEvidence:
         return result
 
     def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
-        """The distinct stacks at some rows, as `HostEvidence.stack`, and which one each row has."""
-        distinct, _, place_of_row = unique_first(rows)
-        names, is_shared = self._outer_names(distinct)
+        """The distinct stacks at some rows, and which one each row has.
+
+        A stack has the names of the events around one on its thread, outermost first, and its own last.
+        """
+        distinct, place_of_row = unique_inverse(rows)
+        names = self._outer_names(distinct)
         index = labels(*names.T)
         _, first, _ = unique_first(index)
         text = self._trace.names.text
@@ -146,30 +121,20 @@ class ManyEvidence:
             tuple(text(name) or "" for name in names[place].tolist() if name != NONE)
             for place in first.tolist()
         ]
-        for place in np.flatnonzero(is_shared).tolist():
-            # Of events with the same bounds each is around the other.
-            index[place] = len(stacks)
-            stacks.append(evidence_at(self._trace, self._states, int(distinct[place])).stack)
         return stacks, index[place_of_row]
 
-    def _outer_names(self, rows: Int64Array) -> tuple[Int32Array, BoolArray]:
-        """The names around each row and its own, `NONE` before them, int32 `[rows, depth]`; and whose bounds others have."""
+    def _outer_names(self, rows: Int64Array) -> Int32Array:
+        """The names around each row and its own, `NONE` before them, int32 `[rows, depth]`."""
         columns, states = self._trace.host_columns, self._states
         chains: list[Int64Array] = []
-        is_shared = np.zeros(rows.size, dtype=np.bool_)
         thread = states.thread[columns.line[rows]]
         for number in unique_ids(thread).tolist():
             chosen = np.flatnonzero(thread == number)
             own = sorted_unique(np.concatenate((states.rows_of_thread(number), rows[chosen])))
             nest = nesting(columns.start_ps[own], columns.end_ps[own])
-            place = np.searchsorted(own, rows[chosen])
-            same = (nest.start[1:] == nest.start[:-1]) & (nest.end[1:] == nest.end[:-1])
-            has_same = np.zeros(own.size, dtype=np.bool_)
-            has_same[nest.order[1:][same]] = has_same[nest.order[:-1][same]] = True
-            is_shared[chosen] = has_same[place]
             end_ps = columns.end_ps[rows[chosen]]
             depth = 0
-            above = nest.parent[place]
+            above = nest.parent[np.searchsorted(own, rows[chosen])]
             while (above != NONE).any():
                 if depth == len(chains):
                     chains.append(np.full(rows.size, NONE, dtype=np.int64))
@@ -179,7 +144,7 @@ class ManyEvidence:
                 above = np.where(above == NONE, NONE, nest.parent[above])
                 depth += 1
         names = np.stack([*reversed(chains), rows], axis=1)
-        return np.where(names == NONE, NONE, columns.name[names]), is_shared
+        return np.where(names == NONE, NONE, columns.name[names])
 
     def _found(
         self,

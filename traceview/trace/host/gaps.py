@@ -40,15 +40,15 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.base.ids import sorted_unique, unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
 from traceview.trace.model import NONE, Trace
-from traceview.trace.windows import Window
+from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.planes import ActivityClass
 
 LATENCY_PS: Final = 20 * PS_PER_US
@@ -140,16 +140,11 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         end_ps[goes_on] = start_ps[goes_on + 1]
         return IdleSpans(start_ps, end_ps, self.span_cause, piece)
 
-    @cached_property
-    def by_cause(self) -> dict[int, tuple[Int32Array, Int64Array]]:
-        """For each cause that occurs the pieces with it, int32, and how long they have it, int64.
-
-        The causes of a piece sum to its length.
-        """
-        summed: dict[int, tuple[Int32Array, Int64Array]] = SWEEPS.summed_spans(
-            self.span_start_ps, self.span_cause, self.span_piece, self.end_ps, len(Cause)
-        )
-        return summed
+    def spans_with(self, cause: Cause) -> IntervalSet:
+        """When the device is idle for a cause."""
+        spans = self.idle_spans
+        is_cause = spans.cause == cause
+        return union(spans.start_ps[is_cause], spans.end_ps[is_cause])
 
     @cached_property
     def longest_steps(self) -> Int32Array:
@@ -163,24 +158,6 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         result: Int32Array = self.step[rows[np.append(True, gap[1:] != gap[:-1])]]
         return result
 
-    @property
-    def total_ps(self) -> Int64Array:
-        """Time by cause, int64 `[causes]`."""
-        result = np.zeros(len(Cause), dtype=np.int64)
-        for cause, (_, lengths) in self.by_cause.items():
-            result[cause] = lengths.sum()
-        return result
-
-    def of_steps(self, start: Int64Array, end: Int64Array) -> Int64Array:
-        """Idle time by cause and step, int64 `[causes, steps]`; the gaps must have been cut at these bounds."""
-        result = np.zeros((len(Cause), start.size), dtype=np.int64)
-        first, last = np.searchsorted(self.start_ps, [start, end])
-        for cause, (pieces, lengths) in self.by_cause.items():
-            before = np.append(0, np.cumsum(lengths))
-            number = pieces.astype(np.int64)
-            result[cause] = before[places(number, last)] - before[places(number, first)]
-        return result
-
 
 def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Until when the host was late in the gaps of these numbers, and from when on that was up to `Gaps.thread`; int64 both.
@@ -188,7 +165,7 @@ def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array
     In most gaps it was not late, and few gaps are asked for, so it is found anew.
     """
     start, end = gaps.spans_of(chosen)
-    if Cause.NO_WORK in gaps.by_cause:
+    if (gaps.span_cause == Cause.NO_WORK).any():
         return start, start
     late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
     handed_over = late_end.copy()
@@ -224,11 +201,11 @@ def gaps_of_device(
     trace: Trace,
     device: int,
     window: Window,
-    steps: tuple[Int64Array, Int64Array],
+    steps: StepBounds,
     states: HostStates,
 ) -> Gaps:
-    """The gaps of a device in its host's window; `steps`: starts and ends of the steps in it, in time order."""
-    return _Finder(trace, device, window, states).gaps(*steps)
+    """The gaps of a device in its host's window; `steps`: the bounds of the steps in it."""
+    return _Finder(trace, device, window, states).gaps(steps)
 
 
 class _Finder:
@@ -239,11 +216,9 @@ class _Finder:
         self._states = states
         self._rows = trace.device_columns.rows_of(device)
 
-    def gaps(self, step_start: Int64Array, step_end: Int64Array) -> Gaps:
+    def gaps(self, steps: StepBounds) -> Gaps:
         gap_start, gap_end, before, after = self._between()
-        bounds = sorted_unique(np.concatenate((step_start, step_end)))
-        start, end, gap, place = SWEEPS.cut(gap_start, gap_end, bounds)
-        step_after = nesting(step_start, step_end).innermost(bounds)
+        start, end, gap, place = SWEEPS.cut(gap_start, gap_end, steps.time)
         caller = self._states.caller
         thread = np.full(gap_start.size, caller, dtype=np.int32)
         span_start: Int64Array
@@ -280,7 +255,7 @@ class _Finder:
             start_ps=start,
             end_ps=end,
             gap=gap,
-            step=np.append(NONE, step_after)[place].astype(np.int32),
+            step=steps.step[place],
             span_start_ps=span_start,
             span_cause=span_cause,
             span_piece=span_piece,
@@ -314,21 +289,22 @@ class _Finder:
         return gap_start, gap_end, before, after
 
     def _is_unused(self) -> bool:
-        columns, rows = self._trace.device_columns, self._rows
-        start, end = columns.start_ps[rows], columns.end_ps[rows]
-        first, last = self._window.start_ps, self._window.end_ps
-        inside = (start < last) & ((end > first) | (start >= first))
-        inside &= columns.class_[rows] <= ActivityClass.COLLECTIVE
-        return not bool(inside.any())
+        columns, rows, window = self._trace.device_columns, self._rows, self._window
+        inside = SWEEPS.overlapping(
+            columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
+        )
+        return not bool((columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any())
 
     def _handed_over(
         self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
     ) -> tuple[Int64Array, Int32Array]:
         """From when on another thread than the caller counts in the host-late part of each gap, and which."""
-        handed_over, thread = late_end.copy(), thread.copy()
         late = np.flatnonzero(
             (launch != NONE) & (late_end > gap_start) & (thread != self._states.caller)
         )
+        if not late.size:
+            return late_end, thread
+        handed_over, thread = late_end.copy(), thread.copy()
         since, thread[late] = self._states.handed_over(launch[late])
         handed_over[late] = np.clip(since, gap_start[late], late_end[late])
         return handed_over, thread

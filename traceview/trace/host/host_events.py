@@ -19,6 +19,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Interval
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.correlation import ProducerConsumerLinks
 from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.host.state_timeline import NEVER
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (
@@ -387,6 +388,8 @@ class HostEvents:
         return result
 
     def _spans(self, rows: Int64Array) -> IntervalSet:
+        if not rows.size:
+            return NEVER
         return union(self._columns.start_ps[rows], self._columns.end_ps[rows])
 
     @cached_property
@@ -455,7 +458,7 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
     """
     thread, columns = trace.thread_of_line, trace.host_columns
     lines = np.flatnonzero(trace.host_of_line == host).tolist()
-    calls = columns.stat("correlation_id").row
+    calls = columns.stat("correlation_id").among(columns.rows_of_host(host)).stored_row
     count_of_line = np.bincount(columns.line[calls], minlength=thread.size)
     alone = np.bincount(thread, minlength=thread.size)
     drivers: list[int] = []
@@ -469,7 +472,7 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
     drivers = [line for line in drivers if count_of_line[line] >= _FEWEST_CALLS]
     if not drivers:
         return thread
-    is_frame = trace.names.where(np.arange(len(trace.names)), is_python_frame)
+    is_frame = trace.names.every(is_python_frame, np.bool_)
     open_: list[tuple[int, int, IntervalSet]] = []
     for line in others:
         rows = columns.rows_of(line)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -14,11 +15,10 @@ from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import Int64Array, IntervalSet, places, union
-from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import HostEvents, among
-from traceview.trace.host.state_timeline import Layer, without_holes
+from traceview.trace.host.state_timeline import NEVER, Layer, joined_spans, without_holes
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
@@ -105,7 +105,7 @@ class HostEvidence(HostEvents):
             for cause, kind in STRONG
         }
         if not self._has_queue:
-            strong[Cause.H2D] = self._spans(rows[:0])
+            strong[Cause.H2D] = NEVER
         strong[Cause.COMPILE] = joined_spans(
             (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
         )
@@ -135,8 +135,10 @@ class HostEvidence(HostEvents):
         """These events by kind, ascending: those of the model, and those of the input pipeline."""
         count = len(HostNameKind)
         codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
-        places_, begin = SWEEPS.grouped(codes, 2 * count)
-        by_code = np.split(rows[places_], begin[1:-1])
+        order = np.argsort(codes, kind="stable")
+        begin = np.append(0, np.cumsum(np.bincount(codes, minlength=2 * count)))
+        in_order = rows[order]
+        by_code = [in_order[low:high] for low, high in pairwise(begin.tolist())]
         return by_code[:count], by_code[count:]
 
     def _launches_among(self, rows: Int64Array) -> Int64Array:
@@ -176,10 +178,8 @@ class HostEvidence(HostEvents):
 
     def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls that traced a `tf.function`, up to where they run the traced graph."""
-        columns, calls = self._columns, self._stat("tf_function_call")
-        is_traced = self._trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))
-        traced = among(calls.row[is_traced], rows)
-        runs = self._call_rows
+        columns, runs = self._columns, self._call_rows
+        traced = among(self._traced_calls, rows)
         end = columns.end_ps[traced].copy()
         for index, row in enumerate(traced.tolist()):
             inside = (
@@ -190,12 +190,19 @@ class HostEvidence(HostEvents):
             end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
         return union(columns.start_ps[traced], end)
 
+    @cached_property
+    def _traced_calls(self) -> Int64Array:
+        """Calls of this host that traced a `tf.function`."""
+        calls = self._stat("tf_function_call")
+        is_traced = self._trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))
+        return calls.row[is_traced]
+
     def _prepared(self, rows: Int64Array) -> IntervalSet:
         """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
         columns = self._columns
         copies = among(self.copies_of_constants, rows)
         if not copies.size:
-            return self._spans(copies)
+            return NEVER
         spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
         copied = columns.start_ps[copies]
         copied = copied[spoken.within(copied, copied + 1) == 0]
@@ -245,12 +252,3 @@ def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
     if len(filled) < 2:
         return filled[0] if filled else np.empty(0, dtype=np.int64)
     return np.sort(np.concatenate(filled))
-
-
-def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:
-    """The union of several sets."""
-    empty = np.empty(0, dtype=np.int64)
-    parts = (union(empty, empty), *parts)
-    return union(
-        np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
-    )

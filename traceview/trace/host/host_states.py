@@ -64,13 +64,13 @@ from traceview.trace.host.host_evidence import (
     STRONG,
     Evidence,
     HostEvidence,
-    joined_spans,
 )
 from traceview.trace.host.state_timeline import (
     Layer,
     StateTimeline,
     complement,
     intersection,
+    joined_spans,
     stacked,
     without_holes,
 )
@@ -178,12 +178,10 @@ class HostStates(HostEvidence):
         strong[0] = (Cause.INPUT, joined_spans((strong[0][1], self._async_input)))
         return Evidence(
             strong=tuple(strong),
-            launch=joined_spans(evidence.launch for evidence in threads_),
-            host_ops=joined_spans(evidence.host_ops for evidence in threads_),
-            pipeline=joined_spans(evidence.pipeline for evidence in threads_),
-            scheduling=joined_spans(evidence.scheduling for evidence in threads_),
-            other=joined_spans(evidence.other for evidence in threads_),
-            unlisted=joined_spans(evidence.unlisted for evidence in threads_),
+            **{
+                kind: joined_spans(getattr(evidence, kind) for evidence in threads_)
+                for kind in ("launch", "host_ops", "pipeline", "scheduling", "other", "unlisted")
+            },
         )
 
     @cached_property

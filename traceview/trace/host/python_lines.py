@@ -173,17 +173,6 @@ class PythonLines:
             for line, other, ps in runs
         ]
 
-    def time_by_state(
-        self, thread: int, start_ps: Int64Array, end_ps: Int64Array
-    ) -> dict[PythonState, int]:
-        """How long a thread did what in spans, in picoseconds that its samples stand for."""
-        time: Counter[PythonState] = Counter()
-        spans = union(start_ps, end_ps)
-        rows, times, _ = self._time_by_sample(self._rows_of(thread), spans.start, spans.end)
-        for row, time_ps in zip(rows.tolist(), times.tolist(), strict=True):
-            time[self._state(row)] += time_ps
-        return dict(time)
-
     def lock_kept(self, thread: int) -> IntervalSet:
         """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
         rows = self._rows_of(thread)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from traceview.trace.host.cause import Cause
 
 _FOREVER: Final = 1 << 61
 """Later than any event; twice as much still fits into int64."""
+NEVER: Final = union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+"""No time at all."""
 Layer = tuple[Cause, IntervalSet]
 
 
@@ -79,11 +81,21 @@ def without_holes(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
     return union(intervals.start[np.append(True, keeps)], intervals.end[np.append(keeps, True)])
 
 
+def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:
+    """The union of several sets."""
+    filled = [part for part in parts if part.start.size]
+    if len(filled) < 2:
+        return filled[0] if filled else NEVER
+    return union(
+        np.concatenate([part.start for part in filled]),
+        np.concatenate([part.end for part in filled]),
+    )
+
+
 def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     """The time that both sets cover."""
     if not first.start.size or not second.start.size:
-        empty = np.empty(0, dtype=np.int64)
-        return union(empty, empty)
+        return NEVER
     edges = sorted_unique(np.concatenate((first.start, first.end, second.start, second.end)))
     start, end = edges[:-1], edges[1:]
     inside = (first.within(start, end) > 0) & (second.within(start, end) > 0)

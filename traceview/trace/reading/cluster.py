@@ -250,12 +250,13 @@ def _check_versions(client: Client, address: str) -> None:
 
 
 def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterator[Future]:
-    """The futures as they end. Raises `WorkerError` if the scheduler or all workers are gone."""
+    """The futures as they end. Raises `WorkerError` if the scheduler, a worker that is needed or all workers are gone."""
     from distributed import CancelledError, wait
     from distributed import TimeoutError as LateError
 
     pending = set(futures)
     lonely_since = None
+    looked_at = monotonic()
     while pending:
         ended: set[Future] = set()
         try:
@@ -263,10 +264,13 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
                 ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
         except (CancelledError, OSError):
             raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
-        has_workers = bool(ended) or _check_answers(client, address)
         pending -= ended
         yield from ended
-        lonely_since = None if has_workers else lonely_since or monotonic()
+        # Also while others go on: what a stopped worker has in work would be waited for at the end.
+        if monotonic() - looked_at >= _LOOK_SECONDS:
+            has_workers = _check_answers(client, address)
+            looked_at = monotonic()
+            lonely_since = None if has_workers else lonely_since or looked_at
         if lonely_since and monotonic() - lonely_since > PATIENCE_SECONDS:
             raise WorkerError(
                 "the cluster has no workers any more",

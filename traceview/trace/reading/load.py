@@ -14,7 +14,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.timing import stage
 from traceview.store.address import location_of
 from traceview.trace.model import MOST_DEVICES, TOO_MANY_DEVICES, Problem, SourceFile, Trace
-from traceview.trace.reading.locate import RunFiles, chosen_run, find_runs, host_of
+from traceview.trace.reading.locate import RunFiles, choose_run, find_runs, host_of
 from traceview.trace.reading.merge import merged
 from traceview.trace.reading.part import HostFile, Part, read_host
 from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
@@ -46,7 +46,7 @@ def load(
     Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
     """
     runs = find_runs(location_of(path))
-    chosen, passed_over = chosen_run(runs, run)
+    chosen, passed_over = choose_run(runs, run)
     problems = [
         Problem(
             "newer-run-unreadable",

@@ -251,18 +251,13 @@ class PassedOver(Struct, frozen=True):
     reason: str
 
 
-def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> RunFiles:
-    """The run called `name`, else the newest readable run.
+def choose_run(
+    runs: tuple[RunFiles, ...], name: str | None
+) -> tuple[RunFiles, tuple[PassedOver, ...]]:
+    """The run called `name`, else the newest readable run, and the unreadable runs that are newer by their names.
 
     Raises `TraceFormatError` if there are several runs and none is readable.
     """
-    return chosen_run(runs, name)[0]
-
-
-def chosen_run(
-    runs: tuple[RunFiles, ...], name: str | None
-) -> tuple[RunFiles, tuple[PassedOver, ...]]:
-    """The same, and the unreadable runs that are newer by their names."""
     if name is not None:
         chosen = [run for run in runs if name in (run.name, run.directory.name)]
         if len(chosen) == 1:

@@ -94,11 +94,6 @@ class _Merger:
             for host, recording in enumerate(recordings)
             for line in recording.lines
         )
-        self._stored_steps = tuple(
-            replace(step, host=host).shifted(self._offset_ps[host])
-            for host, recording in enumerate(recordings)
-            for step in recording.stored_steps
-        )
         self._shared_rows = np.concatenate(
             [
                 recording.shared_rows + first
@@ -118,7 +113,6 @@ class _Merger:
             names=self._names,
             device_columns=self._device_columns(),
             host_columns=self._host_columns(),
-            stored_steps=self._stored_steps,
             shared_rows=self._shared_rows,
             collective_calls=self._collective_calls(),
             instructions=tuple(self._instructions),

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
-from traceview.base.ids import in_order
+from traceview.base.ids import in_order, is_in
 from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
@@ -42,13 +42,12 @@ from traceview.trace.model import (
     Names,
     Problem,
     Recording,
-    StoredStep,
 )
 from traceview.trace.reading.locate import host_of, profile_times, tracer_levels
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
-from traceview.trace.strategy.steps import find_steps
+from traceview.trace.strategy.steps import StoredStep, find_steps
 from traceview.xplane.columns import joined, small
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
@@ -122,7 +121,7 @@ class HostParts:
                 "name": name_of[table.name],
             }
         )
-        for key in table.plane.spellings:
+        for key in table.keys:
             stat = self._text(table, key) if key in TEXT_STATS else self._number(table, key)
             self._stats.setdefault(key, []).append(stat)
         self._count += table.count
@@ -258,7 +257,6 @@ def read_host(path: Location, *, salvage: bool = False) -> HostFile:
 
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
-    size = path.stat().st_size if path.exists() else 0
     try:
         return _read_host(path, salvage=salvage, failure=None)
     except (TraceFormatError, TraceNotFoundError) as error:
@@ -266,7 +264,7 @@ def read_host(path: Location, *, salvage: bool = False) -> HostFile:
     try:
         return _read_host(path, salvage=True, failure=failure)
     except (TraceFormatError, TraceNotFoundError):
-        return HostFile(size, None, failure)
+        return HostFile(path.stat().st_size if path.exists() else 0, None, failure)
 
 
 def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
@@ -299,7 +297,7 @@ class _PartReader:
         with stage("joining events"):
             recording = self.recording(host)
         with stage("finding steps"):
-            steps = find_steps(recording)
+            steps = find_steps(recording, self.stored_steps)
         return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
 
     def recording(self, host: Host) -> Recording:
@@ -319,7 +317,6 @@ class _PartReader:
             names=self.names,
             device_columns=device_columns,
             host_columns=host_columns,
-            stored_steps=tuple(self.stored_steps),
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
             instructions=self.numbers.instructions(self.space.programs, self.damaged_program),
@@ -410,8 +407,10 @@ class _PartReader:
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
             first_line = self.add_lines(device, plane, table)
-            self.device_parts.add(device, first_line, activity_of(table, self.names, self.numbers))
-            self.stored_steps += _stored_steps(table)
+            if table.count:
+                activity = activity_of(table, self.names, self.numbers)
+                self.device_parts.add(device, first_line, activity)
+                self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
             self.host_parts.add(self.add_lines(NONE, plane, table), table)
 
@@ -457,14 +456,14 @@ def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
 
 
 def _stored_steps(table: PlaneTable) -> list[StoredStep]:
-    is_steps = np.array([line.name == STEPS_LINE for line in table.lines], dtype=np.bool_)
-    rows = np.flatnonzero(is_steps[table.line]) if table.count else np.empty(0, dtype=np.int64)
+    """The steps that the writer of the file derived for one device."""
+    lines = [number for number, line in enumerate(table.lines) if line.name == STEPS_LINE]
     steps = []
-    for row in rows.tolist():
+    for row in np.flatnonzero(is_in(table.line, lines)).tolist():
         name = table.names[table.name[row]]
         if name.isdigit() and len(name) < 19:
             start = int(table.start_ps[row])
-            steps.append(StoredStep(0, int(name), start, start + int(table.duration_ps[row])))
+            steps.append((int(name), start, start + int(table.duration_ps[row])))
     return steps
 
 

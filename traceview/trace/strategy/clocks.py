@@ -277,9 +277,6 @@ def _shifted_recording(
         ),
         host_columns=host,
         device_columns=device,
-        stored_steps=tuple(
-            step.shifted(int(shift_ps[step.host])) for step in recording.stored_steps
-        ),
     )
 
 

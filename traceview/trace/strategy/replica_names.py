@@ -11,19 +11,21 @@ import numpy as np
 
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_phase import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
     Phase,
-    phase_of,
+    phases_of,
     split_op_name,
     uses_variable,
 )
-from traceview.trace.model import NONE, Names, Recording
+from traceview.trace.model import NONE, DeviceColumns, Names, Recording
 from traceview.xplane.planes import ActivityClass
 
 _REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _UPDATE: Final = re.compile(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_UNREAD: Final = -2
 _REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 
 
@@ -32,8 +34,8 @@ class ReplicaNames:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._on_device: dict[int, tuple[int, ...]] = {}
-        self._replica: dict[tuple[int, int], int | None] = {}
+        self._replica: dict[int, Int64Array] = {}
+        """By the highest replica of a host the replica of each name, `_UNREAD` before it is asked for."""
 
     @cached_property
     def least_counts(self) -> dict[int, int]:
@@ -45,42 +47,38 @@ class ReplicaNames:
 
     def on_device(self, device: int) -> tuple[int, ...]:
         """The replicas, `replica_4/…`, that the names of ops computed on one device contain, sorted."""
-        if device not in self._on_device:
-            self._on_device[device] = self._found_on(device)
-        return self._on_device[device]
-
-    def _found_on(self, device: int) -> tuple[int, ...]:
-        columns, rows = (
-            self._recording.device_columns,
-            self._recording.device_columns.rows_of(device),
-        )
+        columns, rows = self._columns_of(device)
         op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
-        names = unique_ids(op[op != NONE]).tolist()
-        replicas = {self._replica_of(name, device) for name in names}
-        return tuple(sorted(replica for replica in replicas if replica is not None))
+        replicas = unique_ids(self._replicas_of(unique_ids(op), device))
+        return tuple(replicas[replicas != NONE].tolist())
 
     def of_gradients(self, device: int) -> dict[int, int]:
         """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
-        columns, rows = (
-            self._recording.device_columns,
-            self._recording.device_columns.rows_of(device),
-        )
-        of_op = (columns.class_[rows] == ActivityClass.COMPUTE) & (columns.op[rows] != NONE)
-        names, index = unique_inverse(columns.op[rows][of_op])
-        total = np.zeros(names.size, dtype=np.int64)
-        np.add.at(total, index, columns.duration_ps[rows][of_op])
-        by_replica: dict[int, int] = {}
-        for name, length_ps in zip(names.tolist(), total.tolist(), strict=True):
-            if phase_of(self._recording.names[name]) is Phase.BACKWARD:
-                replica = self._replica_of(name, device) or 0
-                by_replica[replica] = by_replica.get(replica, 0) + length_ps
-        return by_replica
+        columns, rows = self._columns_of(device)
+        is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
+        is_gradient &= phases_of(self._recording)[rows] == Phase.BACKWARD
+        names, index = unique_inverse(columns.op[rows][is_gradient])
+        replicas, place = unique_inverse(np.maximum(self._replicas_of(names, device), 0))
+        length_ps = columns.duration_ps[rows][is_gradient]
+        total = SWEEPS.totals(place[index], length_ps, replicas.size)
+        return dict(zip(replicas.tolist(), total.tolist(), strict=True))
 
-    def _replica_of(self, name: int, device: int) -> int | None:
+    def _columns_of(self, device: int) -> tuple[DeviceColumns, slice]:
+        columns = self._recording.device_columns
+        return columns, columns.rows_of(device)
+
+    def _replicas_of(self, names: Int64Array, device: int) -> Int64Array:
+        """The replica that each of some names of ops on a device contains, `NONE` without one."""
         highest = int(self._highest[self._recording.device_list[device].host])
-        if (name, highest) not in self._replica:
-            self._replica[name, highest] = self._read_replica(name, highest)
-        return self._replica[name, highest]
+        if highest not in self._replica:
+            known = np.full(len(self._recording.names) + 1, _UNREAD, dtype=np.int64)
+            known[NONE] = NONE
+            self._replica[highest] = known
+        known = self._replica[highest]
+        for name in names[known[names] == _UNREAD].tolist():
+            replica = self._read_replica(name, highest)
+            known[name] = NONE if replica is None else replica
+        return known[names]
 
     def _read_replica(self, name: int, highest: int) -> int | None:
         path, type_ = split_op_name(self._recording.names[name][:LONGEST_NAME])

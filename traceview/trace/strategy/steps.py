@@ -22,9 +22,9 @@ steps. Statistics leave such a step out, because it does not compare devices.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -46,6 +46,10 @@ _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
 
 
+StoredStep: TypeAlias = tuple[int, int, int]
+"""A step of one device that the writer of the file derived: its number, start and end."""
+
+
 class _Markers(Struct, frozen=True, eq=False):
     """Candidate steps in time order: host rows, and their recorded numbers.
 
@@ -58,10 +62,10 @@ class _Markers(Struct, frozen=True, eq=False):
     roots: Roots
 
 
-def find_steps(recording: Recording) -> HostSteps:
-    """The steps of a recording of one host."""
+def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
+    """The steps of a recording of one host. `stored`: those that the writer of the file derived."""
     markers = _explicit_markers(recording) or _keras_markers(recording)
-    if markers is None and (groups := _stored_groups(recording)):
+    if markers is None and (groups := _stored_groups(recording, stored)):
         return _with_exclusions(recording, HostSteps(0, "group", "marker", groups))
     markers = markers or _function_markers(recording)
     found = _repeating(recording) if markers is None else _between_markers(recording, markers)
@@ -145,11 +149,10 @@ def _function_markers(recording: Recording) -> _Markers | None:
 # Steps that the writer of the file stored
 
 
-def _stored_groups(recording: Recording) -> tuple[Step, ...]:
+def _stored_groups(recording: Recording, stored: Sequence[StoredStep]) -> tuple[Step, ...]:
     """Stored steps by number over all devices, earliest start to latest end."""
-    columns = recording.device_columns
-    stored = [(step.number, step.start_ps, step.end_ps) for step in recording.stored_steps]
     if not stored:
+        columns = recording.device_columns
         rows = np.flatnonzero(columns.group != NONE)
         members = columns.group[rows], columns.start_ps[rows], columns.end_ps[rows]
         stored = list(zip(*(column.tolist() for column in members), strict=True))
@@ -303,10 +306,9 @@ def _holds_tracing(recording: Recording, step: Step) -> bool:
     calls = columns.stat("tf_function_call")
     traced = recording.names.where(calls.value, lambda name: name.startswith(b"traced-"))
     inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
-    names = unique_ids(columns.name[inside]).tolist()
-    return bool(inside[calls.row[traced]].any()) or any(
-        is_compilation(recording.names[name]) for name in names
-    )
+    names = unique_ids(columns.name[inside])
+    is_traced = bool(inside[calls.row[traced]].any())
+    return is_traced or any(recording.names.read(names, is_compilation))
 
 
 # Steps from other events that repeat
