@@ -102,7 +102,7 @@ def test_nothing_is_left_of_any_field() -> None:
     report = filled(inspect.type_info(Report), "", count(1), sources)
     left = set(re.findall(r"zebra\d+", to_json(redacted(report))))
     assert {sources[secret] for secret in left} == set()
-    assert len(sources) > 200
+    assert len(sources) >= 190
 
 
 def test_every_kind_of_text_has_its_pseudonym() -> None:

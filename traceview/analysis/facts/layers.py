@@ -122,16 +122,23 @@ _GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
 """In graphs of TensorFlow 1 the gradient of `MatMul` is in the scope `MatMul_grad`."""
 
 _VERSIONED: Final = re.compile(r"[A-Z]\w*V\d+")
-_OF_TYPE: Final = re.compile(
-    r"^_(?:Mkl)?(?:Native)?(?:Fused)?|(?:Grad(?:WithArgmax)?|Backprop\w*)?(?:V\d+)?$"
-)
+_FUSED: Final = re.compile(r"_(?:Mkl)?(?:Native)?(?:Fused)?")
+_VERSION: Final = re.compile(r"V\d+$")
+
+
+def _forward_type(type_: str) -> str:
+    """The type of op that one is a variant or the gradient of: `Conv2D` of `_MklNativeConv2DBackpropFilterWithBias`."""
+    fused = _FUSED.match(type_)
+    base, _, _ = type_[fused.end() if fused else 0 :].partition("Backprop")
+    return _VERSION.sub("", base).removesuffix("WithArgmax").removesuffix("Grad")
 
 
 class _Scopes:
     """Tells scopes from ops by all the names of a trace."""
 
     def __init__(self, ops: Sequence[_Op]) -> None:
-        self._types = {part for op in ops for part in (op.type_, *_OF_TYPE.split(op.type_ or ""))}
+        types = {op.type_ for op in ops if op.type_}
+        self._types = types | {_forward_type(type_) for type_ in types}
         self._ops: set[tuple[str, ...]] = set()
         self._forward: set[tuple[str, ...]] = set()
         forward = [op for op in ops if op.type_ and op.phase is not Phase.BACKWARD]
