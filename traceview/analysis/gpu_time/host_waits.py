@@ -555,8 +555,7 @@ def _of_heavy_ops(
 
 
 def _host_ops(waits: _Waits) -> Iterator[Finding]:
-    small_ps = _ops_per_step(waits, waits.rows) * _SMALL_OP_PS
-    if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps, small_ps):
+    if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps):
         return
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.context.ledger.has_steps and (
@@ -580,33 +579,23 @@ def _is_short(waits: _Waits) -> bool:
 
 def _is_usual_dispatch(waits: _Waits) -> bool:
     """Whether calling the step and dispatching its ops takes so long wherever they are so many; not where most are tiny."""
-    limits = HOST_BOUND.limits
-    if _ops_per_step(waits, waits.rows):
+    ledger, columns, limits = waits.context.ledger, waits.context.ledger.columns, HOST_BOUND.limits
+    own = ledger.rows_of(waits.device)
+    if (columns.activity[own][waits.rows[own]] != IDLE).any():
         return False
-    count = _ops_per_step(waits, waits.context.ledger.counts)
+    is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
+    count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[waits.device]
     return waits.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
 
-
-def _ops_per_step(waits: _Waits, rows: BoolArray) -> float:
-    """How many events of the device that loses most are in some rows, by step."""
-    ledger, columns = waits.context.ledger, waits.context.ledger.columns
-    own = ledger.rows_of(waits.device)
-    chosen = rows[own] & ledger.counts[own] & (columns.activity[own] != IDLE)
-    events = unique_ids(columns.event[own][chosen])
-    return events.size / max(ledger.steps_of_device[waits.device], 1)
-
-
-_SMALL_OP_PS: Final = 5 * PS_PER_US
-"""What each of many small ops of a graph takes without the profiler, at least: 6 to 8 µs (TensorFlow 2.21, `tf.map_fn`)."""
 
 _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
 """What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
 
 
-def _is_of_profiler(context: Context, host: int, ps: int, least_ps: float = 0) -> bool:
+def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
     """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than half is left.
 
-    `least_ps`: what the same work takes without the profiler, too.
+    `ops`: those outside of graphs, whose dispatch takes time without the profiler, too.
     """
     sidecar, mean_ps = context.trace.hosts[host].sidecar, context.selection.mean_step_ps
     overhead = sidecar.environment.overhead if sidecar else None
@@ -615,6 +604,7 @@ def _is_of_profiler(context: Context, host: int, ps: int, least_ps: float = 0) -
         return False
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.
     own_ps = ps - mean_ps * ratio / (1 + ratio)
+    least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
     limit_ps = HOST_BOUND.limit * mean_ps
     return own_ps < max(limit_ps, ps / 2) and least_ps < limit_ps
 
@@ -628,7 +618,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
     if context.trace.device_list[waits.device].kind != "replica":
         return
     ops = _many_eager_ops(context, host)
-    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, _dispatch_ps(ops)):
+    if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
     yield from waits.finding(
         HOST_BOUND,
@@ -656,8 +646,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
-        is_small = loss.ratio < HOST_BOUND.limit
-        if is_small or _is_of_profiler(context, host, loss.ps_per_step, _dispatch_ps(ops)):
+        if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step, ops):
             continue
         yield HOST_BOUND.finding(
             arguments={**_of_ops(ops), "loss": lost_argument(loss)},
@@ -676,11 +665,6 @@ def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
     ops = eager_ops(context.trace, context.selection, host, markers if markers.start.size else None)
     least = HOST_BOUND.limits["ops_per_step_count"]
     return ops if ops is not None and ops.count_per_step >= least else None
-
-
-def _dispatch_ps(ops: EagerOps) -> int:
-    """What the dispatch of ops outside of graphs takes per step without the profiler, at least."""
-    return ops.count_per_step * _EAGER_DISPATCH_PS
 
 
 def _of_ops(ops: EagerOps) -> dict[str, Argument]:
