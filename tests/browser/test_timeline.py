@@ -297,7 +297,7 @@ def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:
         assert page.locator(part).is_hidden()
     # As wide as the paper, and as high as the rows then are.
     page.set_viewport_size({"width": 700, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") == 700
+    wait_until(page, "document.documentElement.scrollWidth === 700")
 
 
 def test_hostile_names_are_text(page_of: PageOf) -> None:
