@@ -117,7 +117,12 @@ def test_only_the_newest_run_is_looked_into(
     done = command("analyze", "memory://logs", "--format", "json")
     assert json.loads(done.out)["source"]["run"] == "2026_01_03_00_00_00"
     assert set(read) == {"2026_01_03_00_00_00", "2026_01_04_00_00_00"}
-    assert "2026_01_04_00_00_00 is newer and not readable" in done.out
+    (newer,) = [
+        problem
+        for problem in json.loads(done.out)["capture"]["problems"]
+        if problem["code"] == "newer-run-unreadable"
+    ]
+    assert "2026_01_04_00_00_00" in newer["recorded"]
 
 
 # Writing
