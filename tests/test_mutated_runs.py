@@ -230,11 +230,11 @@ def test_a_sidecar_with_impossible_numbers(tmp_path: Path) -> None:
         {
             "batch": {"global": -64, "per_replica": 2**63},
             "strategy": {"class": "MirroredStrategy", "replicas": 2**62},
-            "window": {"asked": [-1, 5]},
+            "window": {"edge_steps": [2**63]},
         },
     )
     loaded = load(tmp_path / "logs")
     (problem,) = [row for row in loaded.problems if row.code == "sidecar-fields"]
-    for name in ("batch.global", "batch.per_replica", "strategy.replicas", "window.asked"):
+    for name in ("batch.global", "batch.per_replica", "strategy.replicas", "window.edge_steps"):
         assert name in problem.recorded
     assert follow(tmp_path / "logs", random.Random(0))
