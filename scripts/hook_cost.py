@@ -211,7 +211,7 @@ def capture_warnings_ignored() -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--calls", type=int, default=15.000, help="steps of each kind, each way")
+    parser.add_argument("--calls", type=int, default=15_000, help="steps of each kind, each way")
     parser.add_argument(
         "--most-us", type=float, default=15.0, help="what the hooks may cost a step"
     )

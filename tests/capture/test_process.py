@@ -114,6 +114,10 @@ ENDS = {
         "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'print(1); raise SystemExit(4)'])",
         4,
     ),
+    "os.execve": (
+        "import os, sys; os.execve(sys.executable, [sys.executable, '-c', 'raise SystemExit(4)'], {**os.environ})",
+        4,
+    ),
     "SIGTERM": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); signal.pause()", -15),
     "SIGHUP": ("import os, signal; os.kill(os.getpid(), signal.SIGHUP); signal.pause()", -1),
     "SIGTERM after closing all": (

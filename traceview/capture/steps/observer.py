@@ -95,7 +95,7 @@ class Observer:
         self.callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self._elsewhere: Counter[str] = Counter()
-        """Calls of step functions in the window that overlapped with a step of another thread, by name."""
+        """Calls of step functions that overlapped with a step of another thread, by name."""
         self.began_s: float | None = None
         """When training began, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
@@ -251,7 +251,7 @@ class Observer:
             self._last = call.thread
             window.end(callee.name, call.count)
         elif callee.is_step:
-            self._elsewhere[callee.name] += window.state == "recording"
+            self._elsewhere[callee.name] += 1
         elif call.is_between:
             self.between.returned(callee.between_name)
             # Its input was not that of a step, which has not begun.
@@ -410,7 +410,7 @@ class Observer:
                     "its graph"
                 )
         for name, count in self._elsewhere.items():
-            if count and steps:
+            if steps:
                 times = "once" if count == 1 else f"{count} times"
                 yield (
                     f"the steps are those of one thread; meanwhile other threads called {name} {times}, which are steps of "
