@@ -104,4 +104,5 @@ def test_a_damaged_program_takes_nothing_else_with_it(tmp_path: Path) -> None:
     assert scopes(trace) == ["jit(f)/dense/dot", ""]
     (problem,) = trace.problems
     assert problem.code == "damaged-file"
-    assert f"byte {caught.value.offset}" in problem.text
+    # No name of the file in what is said of it: redaction leaves such texts.
+    assert problem.text == f"damaged program at byte {caught.value.offset}"

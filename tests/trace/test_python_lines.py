@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -366,14 +366,28 @@ def test_python_that_keeps_the_lock_counts_by_its_time_and_not_by_its_samples() 
     assert (line.frame.line, line.ratio) == (CALLBACK[2], 15 / 25)
 
 
-def _lines_of(samples: list[Sample]) -> Callable[..., Any]:
+@pytest.mark.parametrize(("still_ms", "state"), [(5, "runs"), (10, "runs"), (11, "waits")])
+def test_a_thread_off_its_core_for_a_while_does_not_wait(still_ms: int, state: str) -> None:
+    """It computes from one place to the next, and then uses no core for some milliseconds at the same place."""
+    times_ms = [0, 4, *range(5, 5 + still_ms)]
+    places = [STEP, CALLBACK, *[CALLBACK] * still_ms]
+    samples: list[Sample] = [
+        (PROFILE_START_NS + at_ms * 10**6, MAIN, (line,))
+        for at_ms, line in zip(times_ms, places, strict=True)
+    ]
+    lines = _lines_of(samples, [0, *[4000] * (1 + still_ms)])
+    line = lines(MAIN, [0], [(4 + still_ms) * 10**6])
+    assert (line.frame.line, line.state) == (CALLBACK[2], state)
+
+
+def _lines_of(samples: list[Sample], cpu_us: Sequence[int] | None = None) -> Callable[..., Any]:
     from types import SimpleNamespace
 
     from traceview.trace.host.python_lines import PythonLines
 
     if not samples:
         return lambda *_: None
-    group = python_group(samples, THREADS)
+    group = python_group(samples, THREADS, cpu_us)
     wrong: list[str] = []
     fields: dict[str, Any] = {field: group.get(field) for field in PythonRecord.__struct_fields__}
     fields["threads"] = tuple(PythonThread(**thread) for thread in THREADS)

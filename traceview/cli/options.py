@@ -144,7 +144,8 @@ def reads_run(command: Callable[..., None]) -> Callable[..., None]:
         command(**{name: given[name] for name in own.parameters})
 
     every = [*own.parameters.values(), *shared]
-    with_own.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    signed: Any = with_own
+    signed.__signature__ = own.replace(parameters=every)
     with_own.__annotations__ = {each.name: each.annotation for each in every}
     return with_own
 

@@ -20,7 +20,7 @@ lines = [
 ]
 
 
-class Batches(tf.keras.utils.PyDataset):  # type: ignore[misc]
+class Batches(tf.keras.utils.PyDataset):  # type: ignore[misc]  # TensorFlow has no types here
     """The same batch for each step."""
 
     def __init__(self, is_slow: bool) -> None:

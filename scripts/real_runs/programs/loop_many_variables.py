@@ -15,7 +15,7 @@ strategy = mirrored(2)
 rows = tf.constant(numbers(BATCH, FEATURES))
 
 
-class Scaled(tf.keras.layers.Layer):  # type: ignore[misc]
+class Scaled(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has no types here
     """Multiplies by the mean of numbers that are variables of their own."""
 
     def build(self, shape: Any) -> None:

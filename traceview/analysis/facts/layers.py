@@ -50,9 +50,9 @@ def label_places(trace: Recording) -> LabelPlaces:
     recorded = [trace.names.text(op) or "" for op in columns.op[rows].tolist()]
     texts = [_text(instruction, op) for instruction, op in zip(instructions, recorded, strict=True)]
     phase = phases_of(trace)[rows].copy()
-    is_told = [bool(each and each.scope) for each in instructions]
-    phase[is_told] = [
-        phase_of(text.encode()) for text, told in zip(texts, is_told, strict=True) if told
+    has_scope = [bool(each and each.scope) for each in instructions]
+    phase[has_scope] = [
+        phase_of(text.encode()) for text, known in zip(texts, has_scope, strict=True) if known
     ]
     # Replicas and kernels share ops.
     op_of = {text: _Op(*split_op(text), phase_of(text.encode())) for text in dict.fromkeys(texts)}

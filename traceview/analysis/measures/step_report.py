@@ -308,7 +308,7 @@ def _by_state(of_states: Sequence[int]) -> dict[str, int]:
 
 
 def _accumulation(trace: Trace, selection: Selection) -> tuple[tuple[int, ...], int | None]:
-    """The steps in which the optimizer updated the variables, and in every how manieth it does, on the first host with train steps.
+    """The steps in which the optimizer updated the variables, and after how many steps each time, on the first host with train steps.
 
     No step where it runs in each or nothing shows it; None where too few updates were recorded and the sidecar does not say.
     """

@@ -234,7 +234,7 @@ def _float64_labels(context: Context, device: int) -> BoolArray:
 def _constant_labels(context: Context, device: int) -> BoolArray:
     """Which labels are ops that compute the same in every step."""
     _, constant = context.once(_of_graphs)[context.trace.device_list[device].host]
-    return constant | _instructions_that(context, lambda each: each.is_constant)
+    return constant | context.once(_constant_instructions)
 
 
 def _float64_kernels(context: Context) -> BoolArray:
@@ -248,6 +248,11 @@ def _float64_kernels(context: Context) -> BoolArray:
 def _float64_instructions(context: Context) -> BoolArray:
     """Which labels are instructions of programs with float64 or complex128 results."""
     return _instructions_that(context, lambda each: each.element_type in (F64, C128))
+
+
+def _constant_instructions(context: Context) -> BoolArray:
+    """Which labels are instructions of programs that have no input."""
+    return _instructions_that(context, lambda each: each.is_constant)
 
 
 def _instructions_that(context: Context, matches: Callable[[Instruction], bool]) -> BoolArray:
@@ -486,16 +491,18 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
     computed = context.once(time_by_label)
     shown = context.once(_float64_kernels) | context.once(_float64_instructions)
-    is_shown_by_kernels = any(ps[shown].any() for ps in computed.values())
+    is_recorded = any(ps[shown].any() for ps in computed.values())
+    constant = context.once(_constant_instructions)
+    is_of_program = any(ps[constant].any() for ps in computed.values())
     every = [
         _of_ops(
             context,
             FLOAT64,
             _float64_labels,
-            ("high", "" if is_shown_by_kernels else "graph"),
+            ("high", "" if is_recorded else "graph"),
         ),
-        _of_ops(context, CONSTANT, _constant_labels, ("high", "graph")),
-        _of_ops(context, FACTORING, _factoring_labels, ("high", "graph")),
+        _of_ops(context, CONSTANT, _constant_labels, ("high", "" if is_of_program else "graph")),
+        _of_ops(context, FACTORING, _factoring_labels, ("high", "")),
     ]
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]

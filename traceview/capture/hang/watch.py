@@ -55,8 +55,10 @@ class HangSettings:
     write_up: Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
 
 
-def hang_settings(after_s: float, say: Callable[[str], None]) -> HangSettings | None:
-    """What makes reports of hangs, imported now, because a script that hangs in an import must not stop the report.
+def hang_watch(
+    after_s: float, say: Callable[[str], None]
+) -> Callable[[StepWatch], HangWatch] | None:
+    """What makes the watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
 
     None where the analysis cannot be imported, which `say` reports.
     """
@@ -66,7 +68,8 @@ def hang_settings(after_s: float, say: Callable[[str], None]) -> HangSettings | 
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return HangSettings(after_s, write_up)
+    settings = HangSettings(after_s, write_up)
+    return lambda steps: HangWatch(settings, steps, say)
 
 
 class HangWatch:

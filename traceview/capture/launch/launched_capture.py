@@ -151,7 +151,15 @@ class LaunchedCapture(WindowListener):
     # Inside
 
     def _new_capture(self) -> StepWatch:
-        capture = StepWatch(self._settings, say, [self], framework=self._framework)
+        companion = None
+        if self._settings.on_hang_s is not None:
+            # Not at the top: most captures watch for no hang.
+            from traceview.capture.hang.watch import hang_watch
+
+            companion = hang_watch(self._settings.on_hang_s, say)
+        capture = StepWatch(
+            self._settings, say, [self], framework=self._framework, companion=companion
+        )
         capture.observer.on_begin.append(self._prepare)
         return capture
 

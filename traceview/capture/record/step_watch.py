@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from traceview.base.errors import CaptureError
 from traceview.capture.record.capture import Capture
@@ -21,15 +20,22 @@ from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
-_HANGS = "traceview.capture.hang.watch"
-"""Imported by name: its room knows this one."""
+
+class Companion(Protocol):
+    """Watches the steps beside their capture."""
+
+    def start(self) -> None:
+        """Begin; the time without a step runs from now."""
+
+    def stop(self) -> None:
+        """The script has ended."""
 
 
 class StepWatch(WindowListener):
     """Captures the steps of this process that `settings` ask for. `say` gets lines for the user as things happen.
 
     `places`: what to hook, by default all that could be a step. `framework`: the name of the module that the script trains
-    with.
+    with. `companion`: makes what watches the steps, too, once they may begin.
     """
 
     def __init__(
@@ -40,12 +46,11 @@ class StepWatch(WindowListener):
         *,
         places: Sequence[Place] | None = None,
         framework: str = "tensorflow",
+        companion: Callable[[StepWatch], Companion] | None = None,
     ) -> None:
         self._say = say
-        self._hangs: Any = None
-        self._hang_watch: Any = None
-        if settings.on_hang_s is not None:
-            self._hangs = import_module(_HANGS).hang_settings(settings.on_hang_s, say)
+        self._make_companion = companion
+        self._companion: Companion | None = None
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
         self.window = StepWindow(settings.steps, self.capture)
@@ -74,14 +79,14 @@ class StepWatch(WindowListener):
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
         self.clock.start()
-        if self._hangs is not None:
-            self._hang_watch = import_module(_HANGS).HangWatch(self._hangs, self, self._say)
-            self._hang_watch.start()
+        if self._make_companion is not None:
+            self._companion = self._make_companion(self)
+            self._companion.start()
 
     def finish(self, end: End) -> None:
         """The run has ended: close the window and keep what was recorded."""
-        if self._hang_watch is not None:
-            self._hang_watch.stop()
+        if self._companion is not None:
+            self._companion.stop()
         self.clock.stop()
         self.observer.eager.finish()
         self.window.finish(is_synchronised=end == "ended")
@@ -139,5 +144,5 @@ class StepWatch(WindowListener):
     def finished(self) -> None:
         """Unhook everything: from here on the script runs as without traceview."""
         self.clock.stop()
-        if self._hangs is None:
+        if self._make_companion is None:
             self.hooks.remove()

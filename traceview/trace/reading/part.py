@@ -325,10 +325,10 @@ class _PartReader:
     def damaged_program(self, error: DamageError) -> None:
         """Raise for a program that cannot be read, or note it when salvaging."""
         fault = error.fault
-        reason = f"damaged program: {fault.reason}"
         if not self.salvage:
+            reason = f"damaged program: {fault.reason}"
             raise TraceFormatError(self.space.path, reason, offset=fault.offset)
-        self.problem("damaged-file", f"{self.space.path.name}: byte {fault.offset}: {reason}")
+        self.problem("damaged-file", f"damaged program at byte {fault.offset}", fault.reason)
 
     def arrange(self) -> Host:
         """Sort the events into columns, plane by plane; what the file says of the host."""
