@@ -188,6 +188,10 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         assert row.headline in judge.line(row)
 
 
+def test_a_program_that_was_not_recorded_has_no_judgement(tmp_path: Path) -> None:
+    assert list(judge.judge_folder(INPUT, tmp_path / "any")) == []
+
+
 def test_a_folder_of_recordings(tmp_path: Path) -> None:
     for name in ("healthy-1", "slow-1", "healthy-2"):
         shutil.copytree(SLOW_INPUT, tmp_path / name)

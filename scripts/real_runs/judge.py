@@ -127,7 +127,9 @@ def warnings_of(report: traceview.Report) -> tuple[str, ...]:
 
 
 def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
-    """Judge the recordings of one program."""
+    """Judge the recordings of one program, if there are any."""
+    if not folder.exists():
+        return
     blocks = read_blocks(folder / STEP_TIMES)
     truths, undisturbed = (
         true_costs(blocks, program.statistic, steps) for steps in (RECORDED, UNDISTURBED)
