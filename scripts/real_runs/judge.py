@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from msgspec import Struct
@@ -151,6 +152,9 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     within = f"cost within {WITHIN:.0%}"
     yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
+    of_programs = _by_program(slow)
+    right = (_is_cost_right(rows) for rows in of_programs)
+    yield f"{within}, medians of the recordings of a program: {_count(of_programs, right)}"
     undisturbed = (row.is_undisturbed_cost_right for row in slow)
     yield f"{within} of that without the profiler: {_count(slow, undisturbed)}"
     yield f"healthy without a warning, or small: {_count(healthy, (row.is_first_right for row in healthy))}"
@@ -158,6 +162,20 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
     are_healthy = (program not in warned for program in programs)
     yield f"healthy programs without a warning in any recording: {_count(programs, are_healthy)}"
+
+
+def _by_program(judgements: Iterable[Judgement]) -> list[list[Judgement]]:
+    rows: dict[str, list[Judgement]] = {}
+    for row in judgements:
+        rows.setdefault(row.name.partition("/")[0], []).append(row)
+    return list(rows.values())
+
+
+def _is_cost_right(rows: Sequence[Judgement]) -> bool:
+    """Whether the median of what is said of the recordings of a program is close enough to that of their true costs."""
+    said = median(row.share or 0.0 for row in rows)
+    truth = median(row.truth.share for row in rows if row.truth is not None)
+    return abs(said - truth) <= WITHIN * abs(truth)
 
 
 def _count(rows: Sized, are_right: Iterable[bool]) -> str:

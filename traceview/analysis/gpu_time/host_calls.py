@@ -32,7 +32,8 @@ _CALL: Final = b"EagerLocalExecute: "
 class EagerOps(Struct, frozen=True, eq=False):
     """`count_per_step`: median over the used steps. `spans`: when a thread runs such an op.
 
-    `ps_of_steps` `[steps]`: how long that is.
+    `ps_of_steps` `[steps]`: how long that is; `least_ps_of_steps` `[steps]`: if each op took no longer than in the quickest
+    quarter of the steps.
 
     `types`: the types of ops, the most frequent first.
     """
@@ -40,6 +41,7 @@ class EagerOps(Struct, frozen=True, eq=False):
     count_per_step: int
     spans: IntervalSet
     ps_of_steps: Int64Array
+    least_ps_of_steps: Int64Array
     types: tuple[str, ...]
 
 
@@ -77,11 +79,21 @@ def _measured(
     if not steps or rows.size == 0:
         return None
     start, end = step_bounds(steps)
-    begun = np.sort(columns.start_ps[rows])
-    count = np.searchsorted(begun, end) - np.searchsorted(begun, start)
-    spans = union(columns.start_ps[rows], columns.end_ps[rows])
-    types = _most_frequent(trace, calls)
-    return EagerOps(median_ps(count) or 0, spans, spans.within(start, end), types)
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+    begun = columns.start_ps[rows]
+    first, last = np.searchsorted(begun, start), np.searchsorted(begun, end)
+    usual = median_ps(last - first) or 0
+    spans = union(begun, columns.end_ps[rows])
+    own_ps = spans.within(start, end)
+    alike = np.flatnonzero(last - first == usual)
+    least_ps = own_ps.copy()
+    if alike.size:
+        # A step is the same ops in the same order.
+        length = columns.end_ps[rows] - begun
+        by_step = np.sort(length[first[alike, None] + np.arange(usual)], axis=0)
+        quickest = int(by_step[(alike.size - 1) // 4].sum())
+        least_ps[alike] = np.minimum(own_ps[alike], quickest)
+    return EagerOps(usual, spans, own_ps, least_ps, _most_frequent(trace, calls))
 
 
 def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:

@@ -167,8 +167,9 @@ HOST_BOUND: Final = Rule(
             "replica, so their own time, {own} per step, is idle time here."
         ),
         "host": (
-            "Python calls each of them by itself, most often {types}. The loss is the time of the step between the ops. A "
-            "graph also merges ops, reuses memory and runs independent ops at once, which does not show here."
+            "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
+            "long as in the quickest quarter of the steps. A graph also merges ops and runs independent ops at once, which "
+            "does not show here."
         ),
     },
     starts_at=(
@@ -211,7 +212,7 @@ HOST_BOUND: Final = Rule(
         ),
     },
     reasons={
-        "between": "the time between recorded ops is at least the loss",
+        "between": "no op is counted longer than it needs",
         "cores": "the dispatch of ops shares the cores with the ops of CPU devices",
     },
     metrics={**_METRICS, "eager_ops_per_step": "ops per step outside of any graph"},

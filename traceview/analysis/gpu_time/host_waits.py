@@ -634,7 +634,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
 
 
 def diagnose_without_devices(context: Context) -> Iterator[Finding]:
-    """Steps without a graph on one CPU, where no event shows a device: the time of the step between its ops."""
+    """Steps without a graph on one CPU, where no event shows a device: the step without its ops, each as quick as it can be."""
     trace, selection = context.trace, context.selection
     for host in selection.windows:
         ops, steps = _many_eager_ops(context, host), selection.used_of(host)
@@ -643,7 +643,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         states, (start, end) = HostStates(trace, host), step_bounds(steps)
         of_causes = states.timeline(states.caller).within(start, end)
         of_graph = [OF_CAUSE[cause] in _OF_GRAPHS for cause in Cause]
-        between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.ps_of_steps, 0)
+        between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.least_ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
         if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step, ops):

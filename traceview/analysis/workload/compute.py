@@ -352,7 +352,7 @@ HOST_OP: Final = Rule(
         "printing": "{who:spends/spend} {loss} in `tf.print` inside the step",
         "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step",
         "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`",
-        "all_checks": "{who:spends/spend} {loss} in `tf.debugging.enable_check_numerics`",
+        "all_checks": "{who:spends/spend} at least {loss} in `tf.debugging.enable_check_numerics`",
         "text": "{who:spends/spend} {loss} in ops on strings, {ops}",
     },
     meaning=(
@@ -362,8 +362,8 @@ HOST_OP: Final = Rule(
     ),
     notes={
         "all_checks": (
-            "`tf.debugging.enable_check_numerics` adds one after every op, so ops that TensorFlow would fuse run one by one. "
-            "The loss is a lower bound."
+            "`tf.debugging.enable_check_numerics` adds one after every op, so ops that TensorFlow would fuse run one by one, "
+            "which does not show here."
         )
     },
     action="Take them out of the step function: return the tensors and use them outside, every 100th step.",
