@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from traceview.base.stack_dump import FILE_PREFIX
+from traceview.capture.process.around import Patches
 
 
 class Silence:
@@ -28,6 +29,7 @@ class Silence:
         self._after_s = after_s
         self._file: IO[Any] | None = None
         self._arm = faulthandler.dump_traceback_later
+        self._patches = Patches()
         self._is_taken = False
         self._outside: Any = None
 
@@ -44,7 +46,7 @@ class Silence:
             return
         self._file = os.fdopen(number, "w", encoding="utf-8")
         self._path = Path(name)
-        faulthandler.dump_traceback_later = self._taken_by_script
+        self._patches.put(faulthandler, "dump_traceback_later", self._taken_by_script)
         text = (
             f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
             f"was stopped. All stacks are in {name}:\n"
@@ -82,8 +84,7 @@ class Silence:
             return
         if not self._is_taken:
             faulthandler.cancel_dump_traceback_later()
-        if faulthandler.dump_traceback_later == self._taken_by_script:
-            faulthandler.dump_traceback_later = self._arm
+        self._patches.undo()
         with suppress(OSError):
             self._file.close()
             self._path.unlink()

@@ -17,7 +17,7 @@ from importlib import import_module
 from threading import local
 from typing import Any, Final, Protocol
 
-from traceview.capture.process.around import After, Before, around
+from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _PXLA: Final = "jax._src.interpreters.pxla"
@@ -69,13 +69,14 @@ class JaxHooks(WindowListener):
         self._executions = executions
         self._failed = failed
         self._thread = _Thread()
-        self._restores: list[Callable[[], None]] = []
-        self._fetches: list[Callable[[], None]] = []
+        self._patches = Patches()
+        self._fetches = Patches()
+        self._is_over = False
 
     def install(self) -> None:
         """Hook JAX, which is imported."""
         pxla, annotation = import_module(_PXLA), import_module(_PROFILER).StepTraceAnnotation
-        put = functools.partial(self._put, self._restores)
+        put = functools.partial(self._put, self._patches)
         put(pxla.ExecuteReplicated, "__call__", self._executes, self._executed)
         put(pxla, "lower_sharding_computation", self._lowers, _result)
         put(annotation, "__init__", self._annotates, _result)
@@ -85,8 +86,9 @@ class JaxHooks(WindowListener):
 
     def remove(self) -> None:
         """Unhook everything: from here on nothing of traceview runs in the script."""
+        self._is_over = True
         self.finished()
-        _undo(self._restores)
+        self._patches.undo()
 
     def opened(self, sidecar: Sidecar) -> None:
         """Tell from here on where the script waits for results."""
@@ -98,40 +100,20 @@ class JaxHooks(WindowListener):
 
     def finished(self) -> None:
         """Tell it no longer."""
-        _undo(self._fetches)
+        self._fetches.undo()
 
     # Inside
 
-    def _put(
-        self,
-        restores: list[Callable[[], None]],
-        owner: Any,
-        name: str,
-        before: Before,
-        after: After,
-    ) -> None:
-        """Replace a method, property or function, as long as `restores` are not called."""
+    def _put(self, patches: Patches, owner: Any, name: str, before: Before, after: After) -> None:
+        """Hook a method, property or function."""
         original = vars(owner).get(name, getattr(owner, name, None))
         if original is None:
             self.missing.append(f"{owner.__name__}.{name}")
             return
-        is_own = name in vars(owner)
         if isinstance(original, property) and original.fget is not None:
-            replacement: Any = property(around(original.fget, before, after))
+            patches.put(owner, name, property(around(original.fget, before, after)))
         else:
-            replacement = around(original, before, after)
-        setattr(owner, name, replacement)
-
-        def restore() -> None:
-            # Another tool may have replaced it meanwhile, and calls ours.
-            if vars(owner).get(name) is not replacement:
-                return
-            if is_own:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
-
-        restores.append(restore)
+            patches.put(owner, name, around(original, before, after))
 
     def _put_post_hook(self) -> None:
         """Put a post hook in front of the one that may be there."""
@@ -141,12 +123,12 @@ class JaxHooks(WindowListener):
             before = shared.global_state().post_hook
             put = functools.partial(setattr, shared.global_state(), "post_hook")
             put(self._post_hook(before))
-            self._restores.append(lambda: put(before))
+            self._patches.then(lambda: put(before))
             return
         before = state.get_global()
         hook = self._post_hook(before)
         state.set_global(hook)
-        self._restores.append(lambda: state.set_global(before))
+        self._patches.then(lambda: state.set_global(before))
         self._keep_in_threads(state, hook)
 
     def _keep_in_threads(self, state: Any, hook: Callable[..., None]) -> None:
@@ -170,20 +152,18 @@ class JaxHooks(WindowListener):
                 put()
 
             flag._update_thread_local_hook = changed
-            self._restores.append(
+            self._patches.then(
                 functools.partial(setattr, flag, "_update_thread_local_hook", original)
             )
         put()
         # Other threads keep a hook that does nothing.
-        self._restores.append(
-            lambda: state.set_local(None) if callable(state.get_local()) else None
-        )
+        self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
 
     def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
-        thread, returned, hooks = self._thread, self._executions.returned, self._restores
+        thread, returned = self._thread, self._executions.returned
 
         def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
-            if hooks and not thread.depth:
+            if not (self._is_over or thread.depth):
                 try:
                     returned(name_of(function), function)
                 except Exception as error:
@@ -276,8 +256,3 @@ def _anything(*_: Any) -> Any:
 
 def _result(_token: Any, result: Any, _error: BaseException | None) -> Any:
     return result
-
-
-def _undo(restores: list[Callable[[], None]]) -> None:
-    while restores:
-        restores.pop()()

@@ -29,15 +29,26 @@ _HOLDERS: Final = ("_profiler", "xla_client")
 """The name in JAX's module by which it reaches the native profiler: since 0.8, and before."""
 
 
-def open_marker() -> Marker:
-    """Open a step marker."""
-    annotation = _native(import_module(MODULE)).TraceMe(MARKER)
-    annotation.__enter__()
-    return Marker(annotation)
-
-
 class JaxProfiler(OneProfile):
     """JAX's profiler."""
+
+    def marker(self) -> Marker:
+        """Open a step marker."""
+        annotation = _native(import_module(MODULE)).TraceMe(MARKER)
+        annotation.__enter__()
+        return Marker(annotation)
+
+    def synchronise(self) -> None:
+        """Wait for every array that is alive, and every effect such as a callback; raises `CaptureError` if one failed."""
+        jax = sys.modules["jax"]
+        try:
+            jax.effects_barrier()
+            for array in jax.live_arrays():
+                # A donated one may be deleted meanwhile.
+                if not array.is_deleted():
+                    array.block_until_ready()
+        except Exception as error:
+            raise CaptureError(f"the devices were not synchronised: {error!r}") from error
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
@@ -55,7 +66,10 @@ class JaxProfiler(OneProfile):
         except Exception as error:
             raise CaptureError(f"the profiler did not start: {error}") from error
         self._directory = str(directory)
-        self._restores.append(_stand_in(module, native, self._say))
+        stand_in = StandIn(native, lambda: _UnrecordedProfile(module, self._say))
+        holder = _holder(module)
+        through = stand_in if holder == _HOLDERS[0] else _Holder(getattr(module, holder), stand_in)
+        self._patches.put(module, holder, through)
 
     def _export(self, session: Any) -> None:
         if hasattr(session, "stop_and_export"):
@@ -68,36 +82,15 @@ class JaxProfiler(OneProfile):
             session.stop()
 
 
-def synchronise() -> None:
-    """Wait until this process's devices have done what was asked of them.
-
-    Every array that is alive is waited for, and every effect such as a callback. Raises `CaptureError` if one failed.
-    """
-    jax = sys.modules["jax"]
-    try:
-        jax.effects_barrier()
-        for array in jax.live_arrays():
-            # A donated one may be deleted meanwhile.
-            if not array.is_deleted():
-                array.block_until_ready()
-    except Exception as error:
-        raise CaptureError(f"the devices were not synchronised: {error!r}") from error
-
-
 def _native(module: Any) -> Any:
     """JAX's native profiler, as its module reaches it."""
-    holder = next(name for name in _HOLDERS if hasattr(module, name))
+    holder = _holder(module)
     found = getattr(module, holder)
     return found if holder == _HOLDERS[0] else found.profiler
 
 
-def _stand_in(module: Any, native: Any, say: Callable[[str], None]) -> Callable[[], None]:
-    """Let the script's profiles record nothing; returns what ends that."""
-    holder = next(name for name in _HOLDERS if hasattr(module, name))
-    original, attributes = getattr(module, holder), vars(module)
-    stands_in = StandIn(native, lambda: _UnrecordedProfile(module, say))
-    attributes[holder] = stands_in if holder == _HOLDERS[0] else _Holder(original, stands_in)
-    return lambda: attributes.update({holder: original})
+def _holder(module: Any) -> str:
+    return next(name for name in _HOLDERS if hasattr(module, name))
 
 
 class _Holder:

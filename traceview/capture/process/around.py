@@ -1,4 +1,4 @@
-"""Calls a function with something before it and after it, if possible without a frame of its own on the stack."""
+"""Puts something before and after functions of others, if possible without a frame of its own on the stack, and undoes it."""
 
 from __future__ import annotations
 
@@ -39,3 +39,34 @@ def _in_python(function: Callable[..., Any], before: Before, after: After) -> Ca
         return after(token, result, None)
 
     return call
+
+
+class Patches:
+    """What is changed in modules and classes of others, until `undo`."""
+
+    def __init__(self) -> None:
+        self._restores: list[Callable[[], object]] = []
+
+    def put(self, owner: Any, name: str, replacement: Any) -> None:
+        """Replace an attribute. It is restored unless another tool has replaced it meanwhile: that calls ours."""
+        is_own, original = name in vars(owner), vars(owner).get(name)
+        setattr(owner, name, replacement)
+
+        def restore() -> None:
+            if vars(owner).get(name) is not replacement:
+                return
+            if is_own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._restores.append(restore)
+
+    def then(self, restore: Callable[[], object]) -> None:
+        """Something else was changed, which `restore` undoes."""
+        self._restores.append(restore)
+
+    def undo(self) -> None:
+        """Restore everything, the last change first."""
+        while self._restores:
+            self._restores.pop()()

@@ -18,6 +18,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final
 
+from traceview.capture.process.around import Patches
 from traceview.capture.process.own_threads import own_thread
 
 ENDINGS: Final = ("SIGTERM", "SIGHUP")
@@ -45,16 +46,13 @@ class Endings:
     def __init__(self, save: Callable[[int | None], None]) -> None:
         self._save = save
         self._process = os.getpid()
-        self._patched: list[tuple[str, Any, Any]] = []
+        self._patches = Patches()
         self._native: Any = None
 
     def install(self) -> None:
         """The profile is about to start."""
         for name in _CALLS:
-            original = getattr(os, name)
-            replacement = self._saving(original)
-            setattr(os, name, replacement)
-            self._patched.append((name, original, replacement))
+            self._patches.put(os, name, self._saving(getattr(os, name)))
         with suppress(ImportError):
             native: Any = import_module("traceview.capture.process.native")
             if hasattr(native, "catch"):
@@ -73,10 +71,7 @@ class Endings:
 
     def leave(self) -> None:
         """This is a forked child, in which the signals already do what they did."""
-        for name, original, replacement in self._patched:
-            if getattr(os, name) is replacement:
-                setattr(os, name, original)
-        self._patched.clear()
+        self._patches.undo()
 
     def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -27,7 +27,7 @@ from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked
-from traceview.capture.window.step_window import OpenMarker, StepWindow
+from traceview.capture.window.step_window import StepWindow
 
 
 class Capture:
@@ -45,18 +45,19 @@ class Capture:
         self.kept: Kept | None = None
         self._is_prepared = False
         self._say = say
-        self._framework = framework
+        self._modules = framework.modules
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
         self._profiler = framework.profiler(self._note_script)
+        self.marker = self._profiler.marker
 
     def prepare(self) -> None:
         """Check all that can be checked before the run; raises `CaptureError`.
 
         A capture that nobody has prepared prepares itself when its window is near.
         """
-        self._framework.check()
+        self._profiler.check()
         self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
@@ -127,7 +128,7 @@ class Capture:
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
-        self.sidecar.add("versions", _versions(self._framework.modules))
+        self.sidecar.add("versions", _versions(self._modules))
         try:
             self.sidecar.write()
         except OSError as error:
@@ -140,7 +141,7 @@ class Capture:
         if not self.settings.is_synchronised:
             return
         try:
-            self._framework.synchronise()
+            self._profiler.synchronise()
         except CaptureError as error:
             self._note("profiler", error.message)
 
@@ -162,10 +163,6 @@ class Capture:
             raise
         finally:
             self._notify("finished")
-
-    def marker(self) -> OpenMarker:
-        """Open a step marker."""
-        return self._framework.marker()
 
     # Inside
 

@@ -5,18 +5,12 @@ Another framework is another class with the same methods, named in `framework_of
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar
 
-from traceview.capture.record.profiler import (
-    Marker,
-    OneProfile,
-    Profiler,
-    check_enabled,
-    open_marker,
-    synchronise,
-)
+from traceview.capture.record.profiler import OneProfile, Profiler
 from traceview.capture.sidecar.cluster import StopRiskListener
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import WindowListener
@@ -25,61 +19,38 @@ from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects
-from traceview.capture.window.step_window import OpenMarker, StepWindow
+from traceview.capture.window.step_window import StepWindow
 
 
-class Watching(Protocol):
-    """The hooks through which steps are seen. Each step begins and ends by methods of the `StepWindow`."""
+class Framework(ABC):
+    """What a capture needs of a framework. One is made for each capture.
 
-    missing: list[str]
-    """Names of what this version of the framework lacks."""
+    `modules`: whose versions are noted; the first one is the framework itself. `profiler`: the class of its profiler.
+    """
 
-    def install(self) -> None:
-        """Begin to watch."""
+    modules: ClassVar[Sequence[str]]
+    profiler: ClassVar[type[OneProfile]]
 
-    def remove(self) -> None:
-        """Leave everything as it was."""
-
-
-class Framework(Protocol):
-    """What a capture needs of a framework. One is made for each capture."""
-
-    modules: Sequence[str]
-    """Whose versions are noted; the first one is the framework itself."""
-
+    @abstractmethod
     def watch(
         self, window: StepWindow, names: Iterable[str], places: Sequence[Place] | None
-    ) -> tuple[Any, Watching]:
+    ) -> tuple[Any, Any]:
         """What recognizes the steps of `window`, an `Observer` or what answers the same, and its hooks.
 
-        `names`: of the step functions, by default all that train.
-
-        `places`: what to hook, by default all that could be a step.
+        `names`: of the step functions, by default all that train. `places`: what to hook, by default all that could be a
+        step. The hooks have `install`, `remove`, and `missing`, the names of what this version of the framework lacks.
         """
 
-    def check(self) -> None:
-        """Raise `CaptureError` if no profile is possible."""
-
-    def profiler(self, say: Callable[[str], None]) -> OneProfile:
-        """Its profiler. `say` gets lines about profiles of the script."""
-
-    def marker(self) -> OpenMarker:
-        """Open a step marker now."""
-
-    def synchronise(self) -> None:
-        """Wait until the devices are idle; raises `CaptureError`."""
-
+    @abstractmethod
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """What adds groups to the sidecar."""
 
-    def forget(self) -> None:
-        """The capture has ended: let go of what the steps were given."""
 
-
-class TensorFlow:
+class TensorFlow(Framework):
     """TensorFlow 2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
 
-    modules: Sequence[str] = ("tensorflow", "keras", "tf_keras", "numpy")
+    modules = ("tensorflow", "keras", "tf_keras", "numpy")
+    profiler = Profiler
 
     def __init__(self) -> None:
         self.step_objects = StepObjects()
@@ -92,41 +63,16 @@ class TensorFlow:
         observer = Observer(window, names, self.step_objects, self.step_inputs)
         return observer, Hooks(observer, places)
 
-    def check(self) -> None:
-        """Raise `CaptureError` if the environment forbids profiles."""
-        check_enabled()
-
-    def profiler(self, say: Callable[[str], None]) -> Profiler:
-        """TensorFlow's profiler."""
-        return Profiler(say)
-
-    def marker(self) -> Marker:
-        """Open a step marker."""
-        return open_marker()
-
-    def synchronise(self) -> None:
-        """Wait until the devices are idle."""
-        synchronise()
-
     def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""
         placement = PlacementListener(self.step_objects, self.step_inputs)
         return EnvironmentListener(), placement, StopRiskListener(say)
 
-    def forget(self) -> None:
-        """Let go of datasets."""
-        self.step_inputs.forget()
-
-
-def _jax() -> Framework:
-    # By name: its room knows this one.
-    framework: Framework = import_module("traceview.capture.jax.framework").Jax()
-    return framework
-
-
-_FRAMEWORKS: Final[dict[str, Callable[[], Framework]]] = {"tensorflow": TensorFlow, "jax": _jax}
-
 
 def framework_of(module: str) -> Framework:
     """The framework whose import begins a capture, by the name of its module."""
-    return _FRAMEWORKS[module]()
+    if module == "tensorflow":
+        return TensorFlow()
+    # By name: its room knows this one.
+    framework: Framework = import_module("traceview.capture.jax.framework").Jax()
+    return framework

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from traceview.base.errors import CaptureError
+from traceview.capture.process.around import Patches
 
 _PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"
@@ -33,18 +34,6 @@ MARKER: Final = "train"
 
 class ProfilerBusyError(CaptureError):
     """Another profile is running, and goes on."""
-
-
-def check_enabled() -> None:
-    """Raise `CaptureError` if the environment forbids profiles.
-
-    TensorFlow itself would claim that another profiler is running.
-    """
-    if os.environ.get("TF_DISABLE_PROFILING", "").strip().lower() not in _FALSE:
-        raise CaptureError(
-            "TF_DISABLE_PROFILING is set: TensorFlow refuses every profile",
-            hint="unset TF_DISABLE_PROFILING",
-        )
 
 
 class Marker:
@@ -63,18 +52,16 @@ class Marker:
         self._annotation.__exit__(None, None, None)
 
 
-def open_marker() -> Marker:
-    """Open a step marker."""
-    return Marker(import_module(_TRACE).Trace(MARKER))
-
-
 class OneProfile(ABC):
     """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
+
+    forbidden_by: ClassVar[str] = ""
+    """A variable that forbids profiles; the framework itself would claim that another profiler is running."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._session: Any = None
-        self._restores: list[Callable[[], None]] = []
+        self._patches = Patches()
 
     @property
     def is_running(self) -> bool:
@@ -86,7 +73,23 @@ class OneProfile(ABC):
         self.start(Path())
         session, self._session = self._session, None
         self._drop(session)
-        self._restore()
+        self._patches.undo()
+
+    def check(self) -> None:
+        """Raise `CaptureError` if the environment forbids profiles."""
+        if os.environ.get(self.forbidden_by, "").strip().lower() not in _FALSE:
+            raise CaptureError(
+                f"{self.forbidden_by} is set: TensorFlow refuses every profile",
+                hint=f"unset {self.forbidden_by}",
+            )
+
+    @abstractmethod
+    def marker(self) -> Marker:
+        """Open a step marker."""
+
+    @abstractmethod
+    def synchronise(self) -> None:
+        """Wait until this process's devices have done what was asked of them; raises `CaptureError`."""
 
     @abstractmethod
     def start(self, directory: Path) -> None:
@@ -100,7 +103,7 @@ class OneProfile(ABC):
         except Exception as error:
             raise CaptureError(f"the trace was not written: {error}") from error
         finally:
-            self._restore()
+            self._patches.undo()
 
     @abstractmethod
     def _export(self, session: Any) -> None:
@@ -110,17 +113,37 @@ class OneProfile(ABC):
     def _drop(self, session: Any) -> None:
         """Stop a session, and write nothing."""
 
-    def _restore(self) -> None:
-        while self._restores:
-            self._restores.pop()()
-
 
 class Profiler(OneProfile):
     """TensorFlow's profiler."""
 
+    forbidden_by = "TF_DISABLE_PROFILING"
+
+    def marker(self) -> Marker:
+        """Open a step marker."""
+        return Marker(import_module(_TRACE).Trace(MARKER))
+
+    def synchronise(self) -> None:
+        """Wait until this process's devices are idle.
+
+        `tf.test.experimental.sync_devices` does this, except in the cluster of a `MultiWorkerMirroredStrategy`: it also
+        asks the devices of the other tasks, which always fails (TensorFlow 2.21: `InternalError`, no remote eager worker).
+        There its op runs on our own devices only. Raises `CaptureError` where this TensorFlow lacks it (public since 2.12)
+        or is not in eager mode.
+        """
+        tensorflow = sys.modules["tensorflow"]
+        try:
+            devices = [str(device.name) for device in tensorflow.config.list_logical_devices()]
+            if len({_task_of(device) for device in devices}) < _SEVERAL:
+                tensorflow.test.experimental.sync_devices()
+            else:
+                _synchronise_own(tensorflow, devices)
+        except Exception as error:
+            raise CaptureError(f"the devices were not synchronised: {error!r}") from error
+
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
-        check_enabled()
+        self.check()
         module = import_module(_PROFILER)
         if module._profiler is not None:
             raise ProfilerBusyError(SCRIPT_PROFILES)
@@ -132,14 +155,15 @@ class Profiler(OneProfile):
         try:
             session.start(str(directory), {})
         except Exception as error:
-            self._restore()
+            self._patches.undo()
             if type(error).__name__ == "AlreadyExistsError":
                 raise ProfilerBusyError(
                     "another profile is running in this process (a remote request, or another tool)"
                 ) from error
             raise CaptureError(f"the profiler did not start: {error}") from error
         self._session = session
-        self._stand_in(module, native)
+        stand_in = StandIn(native, lambda: _UnrecordedProfile(self._say))
+        self._patches.put(module, "_pywrap_profiler", stand_in)
         self._plain_markers()
 
     def _drop(self, session: Any) -> None:
@@ -153,12 +177,7 @@ class Profiler(OneProfile):
         if _CONCURRENT_KERNELS in os.environ:
             return
         os.environ[_CONCURRENT_KERNELS] = "1"
-        self._restores.append(_unset_concurrent_kernels)
-
-    def _stand_in(self, module: ModuleType, native: Any) -> None:
-        attributes = vars(module)
-        attributes["_pywrap_profiler"] = StandIn(native, lambda: _UnrecordedProfile(self._say))
-        self._restores.append(lambda: attributes.update(_pywrap_profiler=native))
+        self._patches.then(lambda: os.environ.pop(_CONCURRENT_KERNELS, None))
 
     def _plain_markers(self) -> None:
         """Take the step number off the script's own markers, so that each step has one number."""
@@ -171,8 +190,7 @@ class Profiler(OneProfile):
                 stats["script_step_num"] = stats.pop("step_num")
             original(trace, name, **stats)
 
-        trace_class.__init__ = without_number
-        self._restores.append(lambda: setattr(trace_class, "__init__", original))
+        self._patches.put(trace_class, "__init__", without_number)
 
 
 class StandIn:
@@ -205,29 +223,6 @@ class _UnrecordedProfile:
 
     def export_to_tb(self) -> None:
         return
-
-
-def _unset_concurrent_kernels() -> None:
-    os.environ.pop(_CONCURRENT_KERNELS, None)
-
-
-def synchronise() -> None:
-    """Wait until this process's devices are idle.
-
-    `tf.test.experimental.sync_devices` does this, except in the cluster of a `MultiWorkerMirroredStrategy`: it also asks
-    the devices of the other tasks, which always fails (TensorFlow 2.21: `InternalError`, no remote eager worker). There
-    its op runs on our own devices only. Raises `CaptureError` where this TensorFlow lacks it (public since 2.12) or
-    is not in eager mode.
-    """
-    tensorflow = sys.modules["tensorflow"]
-    try:
-        devices = [str(device.name) for device in tensorflow.config.list_logical_devices()]
-        if len({_task_of(device) for device in devices}) < _SEVERAL:
-            tensorflow.test.experimental.sync_devices()
-        else:
-            _synchronise_own(tensorflow, devices)
-    except Exception as error:
-        raise CaptureError(f"the devices were not synchronised: {error!r}") from error
 
 
 def _task_of(device: str) -> str:

@@ -91,7 +91,6 @@ class StepWatch(WindowListener):
         self.observer.eager.finish()
         self.window.finish(is_synchronised=end == "ended")
         self.capture.finish(self.window)
-        self.framework.forget()
 
     def outcome(self, end: End) -> CaptureError | None:
         """Say what the trace lacks and what recording cost. Returns why there is no trace."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
-from weakref import ref
+from weakref import WeakSet, ref
 
-from traceview.capture.process.around import After, Before, around
+from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
 from traceview.capture.steps.observer import Call, Nested, Observer
 
@@ -99,10 +99,10 @@ class Hooks:
         self.missing: list[str] = []
         self.call_sizes = CallSizes()
         self._observer = observer
-        self._keras_models: list[tuple[ref[Any], Method]] = []
+        self._trained_by: WeakSet[Method] = WeakSet()
         pairs = self._pairs()
         self._pending = {place: pairs[place] for place in places or pairs}
-        self._patched: list[tuple[type, str, Any, Any]] = []
+        self._patches = Patches()
         self._awaited = {place.module for place in self._pending}
         self._watch = ImportWatch(lambda: self._awaited, self.patch)
 
@@ -114,15 +114,7 @@ class Hooks:
         """Unhook everything."""
         self._watch.remove()
         self._pending.clear()
-        for owner, method, original, replacement in reversed(self._patched):
-            if vars(owner).get(method) is replacement:
-                setattr(owner, method, original)
-        self._patched.clear()
-        for model_ref, wrapper in self._keras_models:
-            model = model_ref()
-            if model is not None and model.train_function is wrapper:
-                model.train_function = wrapper.__wrapped__
-        self._keras_models.clear()
+        self._patches.undo()
 
     def patch(self, module: ModuleType) -> None:
         """Hook the places of a module that was just imported."""
@@ -131,19 +123,23 @@ class Hooks:
             before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
             original = vars(owner).get(place.method) if isinstance(owner, type) else None
-            if owner is None or original is None:
-                if not place.is_optional:
-                    self.missing.append(str(place))
-                continue
-            replacement = around(original, before, after)
-            setattr(owner, place.method, replacement)
-            self._patched.append((owner, place.method, original, replacement))
+            if original is not None:
+                self._patches.put(owner, place.method, around(original, before, after))
+            elif not place.is_optional:
+                self.missing.append(str(place))
 
     def _replace(self, model: Any, pair: Pair) -> Any:
-        """Put something around the training of a model, and return it."""
-        wrapper = around(model.train_function, *pair)
-        model.train_function = wrapper
-        self._keras_models.append((ref(model), wrapper))
+        """Put something around the training of a model, which is not kept alive by that, and return it."""
+        wrapper = model.train_function = around(model.train_function, *pair)
+        self._trained_by.add(wrapper)
+        model_ref = ref(model)
+
+        def restore() -> None:
+            model = model_ref()
+            if model is not None and model.train_function in self._trained_by:
+                model.train_function = model.train_function.__wrapped__
+
+        self._patches.then(restore)
         return wrapper
 
     def _pairs(self) -> dict[Place, Pair]:
@@ -265,8 +261,7 @@ class Hooks:
 
         def after(model: Any, result: Any, error: BaseException | None) -> Any:
             original = model.train_function
-            is_known = any(original is wrapper for _, wrapper in self._keras_models)
-            if error is not None or original is None or is_known:
+            if error is not None or original is None or original in self._trained_by:
                 return result
             wrapper = self._replace(model, self._train_function(model))
             return wrapper if result is original else result

@@ -34,15 +34,16 @@ class PlacementListener(WindowListener):
         """Find and describe them; before, they may not be traced."""
         calls = sidecar.groups.get("window", {}).get("calls", ())
         names = list(dict.fromkeys(call["function"] for call in calls))
-        try:
-            for group, values in describe_steps(names, self._steps, self._inputs).items():
-                sidecar.add(group, values)
-        finally:
-            self._inputs.forget()
+        for group, values in describe_steps(names, self._steps, self._inputs).items():
+            sidecar.add(group, values)
         single = {call["function"] for call in calls if call["count"] == 1}
         loops = list(_looping(sidecar.groups["placement"]["functions"], single))
         if loops:
             sidecar.add("notes", {"steps": loops})
+
+    def finished(self) -> None:
+        """Let go of the datasets, also where the profile failed."""
+        self._inputs.forget()
 
 
 def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) -> Iterator[str]:
