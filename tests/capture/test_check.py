@@ -8,17 +8,20 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args, get_type_hints
 
 import pytest
 
 from scripts.xspace import XSpace
-from traceview.capture import check as preflight
-from traceview.capture.check import check_output, gpus
-from traceview.capture.check.check import STATUSES as KNOWN
-from traceview.capture.check.check import Check
-from traceview.capture.check.frameworks import check_framework, check_profile, chosen
-from traceview.capture.check.gpus import check_gpus
-from traceview.capture.check.scripts import read_scripts
+from traceview.capture.check import checks
+from traceview.capture.check.checks import (
+    check_framework,
+    check_gpus,
+    check_output,
+    check_profile,
+    chosen,
+)
+from traceview.capture.check.scripts import Check, read_scripts
 from traceview.capture.check.trial import Trial, try_profile
 from traceview.cli.app import app
 from traceview.cli.commands.capture_check import STATUSES, render
@@ -128,20 +131,19 @@ def test_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, na
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "train.py"
     path.write_text(f"import os\nimport tensorflow as tf\n{line}\n", encoding="utf-8")
-    reading = read_scripts([path])
-    (check,) = reading.checks
+    imports, (check,) = read_scripts([path])
     assert (check.name, check.status == "ok") == (name, name == "script")
     assert check.detail.startswith(f"{path}:3: ") is (name != "script")
-    assert reading.imports == {"tensorflow"}
+    assert imports == {"tensorflow"}
     assert not Path("ran").exists()
 
 
 def test_what_is_no_script(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text("from jax import numpy", encoding="utf-8")
-    reading = read_scripts([tmp_path / "absent.py", tmp_path / "package"])
-    assert [check.status for check in reading.checks] == ["failed", "ok"]
-    assert chosen(reading.imports)[0] == "jax"
+    imports, results = read_scripts([tmp_path / "absent.py", tmp_path / "package"])
+    assert [check.status for check in results] == ["failed", "ok"]
+    assert chosen(imports)[0] == "jax"
     assert chosen(("jax", "tensorflow"))[0] == "tensorflow"
 
 
@@ -208,8 +210,8 @@ HOSTILE = Check("script", "failed", "a\x1b[31m\u202e[bold]b[/bold]\ud800", "c\x0
 @pytest.mark.parametrize("width", [40, 80, 200])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_the_table(width: int, unicode: bool) -> None:
-    checks = [HOSTILE, Check("profiling-permission", "not applicable", "there is no GPU " * 9)]
-    text = render(checks, width=width, color=False, unicode=unicode)
+    results = [HOSTILE, Check("profiling-permission", "not applicable", "there is no GPU " * 9)]
+    text = render(results, width=width, color=False, unicode=unicode)
     assert max(map(len, text.splitlines())) <= width
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[bold]b[/bold]" in text
@@ -220,16 +222,19 @@ def test_the_table(width: int, unicode: bool) -> None:
 
 
 def test_the_statuses_are_those_of_the_checks() -> None:
-    assert tuple(STATUSES) == KNOWN
+    assert set(STATUSES) == set(get_args(get_type_hints(Check)["status"]))
 
 
 @pytest.mark.parametrize("name", ["tensorflow_cpu", "TensorFlow-CPU", "tf.nightly", "tensorflow"])
 def test_a_package_is_known_however_it_is_spelled(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = SimpleNamespace(metadata={"Name": name}, version="2.21.0")
-    monkeypatch.setattr("traceview.capture.check.frameworks.distributions", lambda: [package])
-    assert list(chosen(())[1].values()) == ["2.21.0"]
+    folder = tmp_path / f"{name.lower().replace('-', '_').replace('.', '_')}-2.21.9.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.21.9\n")
+    (folder / "top_level.txt").write_text("tensorflow\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert chosen(("tensorflow",))[1][name] == "2.21.9"
 
 
 def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -243,9 +248,9 @@ def test_the_command(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpus, "_list_gpus", lambda: FOUR)
-    monkeypatch.setattr(preflight, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
-    monkeypatch.setattr(preflight, "try_profile", lambda *_: SEES_ALL)
+    monkeypatch.setattr(checks, "_list_gpus", lambda: FOUR)
+    monkeypatch.setattr(checks, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
+    monkeypatch.setattr(checks, "try_profile", lambda *_: SEES_ALL)
     code, out = run(capfd)
     assert (code, out.splitlines()[-1]) == (0, "No problem found. 4 checks: 4 ok")
     code, out = run(capfd, "--without", "tensorflow", "absent.py")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from traceview.capture.check.check import Check, Subject
+from typing import Final, Literal, NamedTuple
 
 _LARGEST_BYTES: Final = 4 << 20
 """Nobody writes longer scripts by hand."""
@@ -43,16 +40,21 @@ _SPOILS: Final = (
 """What would spoil a capture: name of the check, how a line looks, what is wrong with it, and the fix."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The frameworks that scripts import, and what was found in them."""
+class Check(NamedTuple):
+    """The result of one check: what the machine or script has, and how to fix it.
 
-    imports: frozenset[str]
-    checks: tuple[Check, ...]
+    `failed`: a capture here would fail, or lack its main content. `warning`: it may, or its numbers would mislead.
+    `not applicable`: there is nothing to check here.
+    """
+
+    name: str
+    status: Literal["ok", "warning", "failed", "not applicable"]
+    detail: str
+    fix: str = ""
 
 
-def read_scripts(paths: Sequence[Path]) -> Reading:
-    """Read scripts; one that cannot be read is a failed check."""
+def read_scripts(paths: Sequence[Path]) -> tuple[set[str], list[Check]]:
+    """The frameworks that scripts import, and what would spoil their capture; one that cannot be read is a failed check."""
     imports: set[str] = set()
     checks: list[Check] = []
     for path in paths:
@@ -64,12 +66,12 @@ def read_scripts(paths: Sequence[Path]) -> Reading:
             reason = f"{path} cannot be read: {error.strerror or error}"
             if isinstance(error, FileNotFoundError):
                 reason = f"script not found: {path}"
-            checks.append(Subject("script").failed(reason, "give the path of a Python file"))
+            checks.append(Check("script", "failed", reason, "give the path of a Python file"))
             continue
         imports.update(name for name, pattern in _IMPORTS.items() if pattern.search(text))
         found = list(_spoils(file, text))
-        checks += found or [Subject("script").ok(f"{file}: no problem found")]
-    return Reading(frozenset(imports), tuple(checks))
+        checks += found or [Check("script", "ok", f"{file}: no problem found")]
+    return imports, checks
 
 
 def _spoils(path: Path, text: str) -> Iterator[Check]:
@@ -77,4 +79,4 @@ def _spoils(path: Path, text: str) -> Iterator[Check]:
         code = line.partition("#")[0]
         for name, pattern, detail, fix in _SPOILS:
             if pattern.search(code):
-                yield Subject(name).warning(f"{path}:{number}: {detail}", fix)
+                yield Check(name, "warning", f"{path}:{number}: {detail}", fix)

@@ -11,7 +11,7 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.capture.check.check import Check
+from traceview.capture.check.scripts import Check
 from traceview.cli.output import Target
 from traceview.document import numbers
 from traceview.document.page import Page
@@ -31,7 +31,7 @@ def show_checks(scripts: Sequence[Path], out: Path, *, asks_tensorflow: bool) ->
 
     `scripts`: read, never run. `asks_tensorflow`: import it in another process to ask for its GPUs.
     """
-    from traceview.capture.check import examine
+    from traceview.capture.check.checks import examine
 
     target = Target(None)
     if asks_tensorflow and sys.stderr.isatty():

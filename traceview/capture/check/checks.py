@@ -1,0 +1,202 @@
+"""Checks the framework, its GPUs, a profile of it, the folder of the traces, and the scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Final
+
+from traceview.base.errors import CaptureError
+from traceview.capture.check.scripts import Check, read_scripts
+from traceview.capture.check.trial import Trial, try_profile
+from traceview.capture.record.destination import Destination
+
+_NAMES: Final = {"tensorflow": "TensorFlow", "jax": "JAX"}
+_TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 10))}
+"""Oldest and newest version that traceview is tested with; of JAX from 0.4.30 on."""
+_GPU_PACKAGES: Final = {
+    "tensorflow": "pip install 'tensorflow[and-cuda]'",
+    "jax": "pip install 'jax[cuda12]'",
+}
+"""What installs each with all that it needs for GPUs."""
+_TIMEOUT_SECONDS: Final = 20
+"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+COMFORTABLE_BYTES: Final = 1 << 30
+"""Room for several captures: a trace at the tracer's limits has about 100 MB."""
+
+
+def examine(
+    scripts: Sequence[Path] = (), *, out: Path = Path("logs"), asks_tensorflow: bool = True
+) -> list[Check]:
+    """Run every check.
+
+    `asks_tensorflow`: import the framework of the scripts in another process and record a profile there (4 to 15 s). Scripts
+    are read and never run. A problem is a failed check, never an error.
+    """
+    imports, of_scripts = read_scripts(scripts)
+    framework, installed = chosen(imports)
+    trial = try_profile(framework, os.environ) if asks_tensorflow and installed else None
+    return [
+        check_framework(framework, installed, trial, is_needed=framework in imports),
+        check_gpus(framework, trial, os.environ),
+        check_profile(framework, trial),
+        check_output(out),
+        *of_scripts,
+    ]
+
+
+def chosen(imports: Collection[str]) -> tuple[str, dict[str, str]]:
+    """The framework that scripts with these imports train with, and the packages that install it with their versions."""
+    packages = packages_distributions()
+    wants_jax = "jax" in imports and "tensorflow" not in imports
+    has_only_jax = not imports and "jax" in packages and "tensorflow" not in packages
+    framework = "jax" if wants_jax or has_only_jax else "tensorflow"
+    return framework, {name: version(name) for name in sorted(set(packages.get(framework, ())))}
+
+
+def check_framework(
+    framework: str, installed: Mapping[str, str], trial: Trial | None, *, is_needed: bool
+) -> Check:
+    """Whether it is installed, can be imported, and is of a tested version. `is_needed`: a given script imports it."""
+    name = _NAMES[framework]
+    if not installed:
+        return Check(
+            framework,
+            "failed" if is_needed else "warning",
+            f"not installed for {sys.executable}",
+            f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither",
+        )
+    packages = ", ".join(f"{package} {number}" for package, number in installed.items())
+    if trial is not None and not trial.version:
+        return Check(
+            framework,
+            "failed",
+            f"{packages}: the import fails: {trial.reason}",
+            f"{sys.executable} -c 'import {framework}' shows the whole error",
+        )
+    if framework == "tensorflow" and len(installed) > 1:
+        return Check(
+            framework,
+            "warning",
+            f"{packages} overwrite each other: the one installed last is imported",
+            "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)",
+        )
+    number = trial.version if trial else next(iter(installed.values()))
+    release = re.match(r"(\d{1,4})\.(\d{1,4})", number)
+    oldest, newest = _TESTED[framework]
+    if release is None or not oldest <= (int(release[1]), int(release[2])) <= newest:
+        tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        fix = f"use {name} {tested}: in others traceview may not recognize the steps"
+        return Check(framework, "warning", packages, fix)
+    return Check(framework, "ok", packages if trial else f"{packages} (import not tried)")
+
+
+def check_gpus(
+    framework: str,
+    trial: Trial | None,
+    environment: Mapping[str, str],
+    list_gpus: Callable[[], str] | None = None,
+) -> Check:
+    """Compare what `list_gpus`, by default `nvidia-smi -L`, prints with what the framework saw in its trial."""
+    listed = ""
+    try:
+        listed = (list_gpus or _list_gpus)()
+    except FileNotFoundError:
+        if not (trial and trial.gpus):
+            return Check(
+                "gpus",
+                "warning",
+                "no NVIDIA GPU: nvidia-smi is not installed",
+                "none needed to train on the CPU: the trace then has host events but no GPU rows. In a container: "
+                "docker run --gpus all",
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check(
+            "gpus",
+            "failed",
+            f"nvidia-smi: {getattr(error, 'stdout', '') or error}",
+            "run nvidia-smi: the driver and its library may not match (restart the machine, or start the container with "
+            "GPUs)",
+        )
+    count = sum(line.startswith("GPU ") for line in listed.splitlines())
+    if trial is None or not trial.version:
+        return Check("gpus", "ok", f"{count} by nvidia-smi (not asked which ones {framework} sees)")
+    sees = f"{framework} sees {trial.gpus} of {max(count, trial.gpus)} GPUs"
+    if trial.gpus >= count:
+        return Check("gpus", "ok", sees)
+    if _VISIBLE in environment:
+        return Check(
+            "gpus",
+            "warning",
+            f"{_VISIBLE}={environment[_VISIBLE]}: {sees}",
+            f"unset {_VISIBLE}, unless this is intended",
+        )
+    return Check(
+        "gpus",
+        "failed",
+        f"{sees}: {trial.reason or 'its log gives no reason'}",
+        f"{_GPU_PACKAGES[framework]} installs the CUDA libraries it needs; a driver older than that CUDA must be updated",
+    )
+
+
+def _list_gpus() -> str:
+    return subprocess.run(
+        ["nvidia-smi", "-L"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_TIMEOUT_SECONDS,
+        text=True,
+        errors="replace",
+        check=True,
+    ).stdout
+
+
+def check_profile(framework: str, trial: Trial | None) -> Check:
+    """Whether a profile of a small computation records it on each GPU."""
+    if trial is None or not trial.version:
+        return Check("profile", "not applicable", "not tried")
+    if not trial.has_events:
+        return Check(
+            "profile",
+            "failed",
+            f"a profile of one multiplication recorded nothing: {trial.reason or 'no reason was logged'}",
+            "unset TF_DISABLE_PROFILING, and run without other profilers",
+        )
+    if not trial.gpus:
+        return Check("profile", "ok", "a profile recorded the operations of the CPU")
+    recorded = f"a profile recorded {trial.recorded_gpus} of {trial.gpus} GPUs"
+    if trial.recorded_gpus == trial.gpus:
+        return Check("profile", "ok", recorded)
+    return Check(
+        "profile",
+        "failed",
+        f"{recorded}: {trial.reason or 'no reason was logged'}",
+        f"if CUPTI is missing: {_GPU_PACKAGES[framework]}. If privileges are: options nvidia "
+        "NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or docker run --cap-add SYS_ADMIN. CUPTI serves one "
+        "tool at a time: run without nsys or ncu, and pause DCGM (dcgmi profile --pause)",
+    )
+
+
+def check_output(out: Path) -> Check:
+    """Whether a capture could be written to `out`. What the check creates is removed again."""
+    destination = Destination(out)
+    try:
+        destination.prepare()
+        free = shutil.disk_usage(destination.out).free
+    except CaptureError as error:
+        return Check("output", "failed", error.message, error.hint or "choose another --out")
+    finally:
+        destination.clean()
+    detail = f"{out} can be written, {free / 1e9:.1f} GB free"
+    if free < COMFORTABLE_BYTES:
+        fix = "free some space: a trace may need more than 100 MB"
+        return Check("output", "warning", detail, fix)
+    return Check("output", "ok", detail)
