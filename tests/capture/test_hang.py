@@ -29,7 +29,7 @@ from traceview.capture.hang.threads import (
     look,
     python_threads,
 )
-from traceview.capture.hang.watch import HangSettings, HangWatch
+from traceview.capture.hang.watch import HangWatch
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
@@ -101,7 +101,7 @@ def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_pa
         return {".json": b"{}"}, []
 
     steps = StepWatch(Settings(tmp_path, StepRange(10, 15)), print)
-    watch = HangWatch(HangSettings(0.5, write_up), steps, print)
+    watch = HangWatch(0.5, write_up, steps, print)
     watch.start()
     try:
         end_s = time.monotonic() + 20

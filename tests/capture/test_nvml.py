@@ -22,7 +22,7 @@ from tests.capture.conftest import ROOT, Capture, environment_with
 from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
-from traceview.capture.sampling.nvml import NOT_ASKED, GpuSamples, NvmlListener, Sampler
+from traceview.capture.sampling.nvml import NOT_ASKED, GpuSamples, NvmlListener
 from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
 from traceview.capture.sidecar.file import NoAnswerError, Sidecar
 from traceview.capture.sidecar.gpu_libraries import bus_ids, started_driver
@@ -256,17 +256,16 @@ def test_a_driver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
     assert not thread.is_alive()
 
 
-def test_an_error_in_the_thread_is_a_problem_and_no_more() -> None:
-    class Broken(GpuSamples):
-        def take(self) -> None:
-            raise RuntimeError("no such thing")
+def test_an_error_in_the_thread_is_a_problem_and_no_more(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def thin(_: GpuSamples) -> bool:
+        raise RuntimeError("no such thing")
 
-    nvml = Nvml()
-    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
-    sampler = Sampler([Broken(nvml, BUS_IDS[0], neighbours)], lambda: True)
-    sampler.start()
-    assert sampler.stop()
-    assert sampler.problem in (None, "RuntimeError: no such thing")
+    monkeypatch.setattr(GpuSamples, "thin", thin)
+    group, _ = sampled(nvml, samples=1)
+    assert group["problem"] == "RuntimeError: no such thing"
+    assert len(group["devices"]) == len(BUS_IDS)
 
 
 def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:

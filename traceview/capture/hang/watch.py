@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Event
@@ -44,15 +43,8 @@ _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
-@dataclass(frozen=True)
-class HangSettings:
-    """After how long to report, and what makes a report of the facts.
-
-    That is the contents of its files by the suffix of their names, and the lines that the user should see now.
-    """
-
-    after_s: float
-    write_up: Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
+WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
+"""Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
 
 
 def hang_watch(
@@ -68,25 +60,25 @@ def hang_watch(
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    settings = HangSettings(after_s, write_up)
-    return lambda steps: HangWatch(settings, steps, say)
+    return lambda steps: HangWatch(after_s, write_up, steps, say)
 
 
 class HangWatch:
-    """Watches the steps of one `StepWatch` from `start` to `stop`. `say` gets lines for the user."""
+    """Watches the steps of one `StepWatch` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
 
     def __init__(
-        self, settings: HangSettings, steps: StepWatch, say: Callable[[str], None]
+        self, after_s: float, write_up: WriteUp, steps: StepWatch, say: Callable[[str], None]
     ) -> None:
-        self.settings = settings
+        self._after_s = after_s
+        self._write_up = write_up
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
         wanted = steps.capture.settings
         out = Path.cwd() / wanted.out
-        interval_s = min(max(settings.after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
+        interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
         self._peers = Peers(out, wanted.asked, interval_s)
-        self._silence = Silence(out, settings.after_s)
+        self._silence = Silence(out, after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
         self._count = 0
@@ -138,7 +130,7 @@ class HangWatch:
             self._complete("went-on")
             self._count, self._last_step_ns = count, time.time_ns()
             self._ended_s = self._alarm_from_s = now_s
-        elif self._facts is None and now_s - self._alarm_from_s >= self.settings.after_s:
+        elif self._facts is None and now_s - self._alarm_from_s >= self._after_s:
             self._report(now_s - self._ended_s)
             # That took time of its own, in which the lock may have been gone.
             self._ran_s = time.monotonic()
@@ -151,7 +143,7 @@ class HangWatch:
         """Report a time in which this thread did not run, and so no Python ran."""
         paused_s = time.monotonic() - self._ran_s
         has_gone_on = self._steps.window.next_number != self._count
-        if paused_s < self.settings.after_s or (self._facts is not None and not has_gone_on):
+        if paused_s < self._after_s or (self._facts is not None and not has_gone_on):
             return
         self._complete("went-on")
         stacks = self._silence.text()
@@ -170,7 +162,7 @@ class HangWatch:
         least_s, most_s = _LOOK_S
         missing: dict[str, str] = {}
         calls, first = self._other_calls(), threads.look(_places())
-        self._stop.wait(min(max(self.settings.after_s / 4, least_s), most_s))
+        self._stop.wait(min(max(self._after_s / 4, least_s), most_s))
         second = threads.look(_places())
         facts = {
             **self._known(waited_s, is_lock_held=False),
@@ -202,7 +194,7 @@ class HangWatch:
             "pid": os.getpid(),
             "task": str(task) if task else None,
             "state": "open",
-            "limit_ns": int(self.settings.after_s * 1e9),
+            "limit_ns": int(self._after_s * 1e9),
             "noticed_ns": time.time_ns(),
             "waited_ns": int(waited_s * 1e9),
             "total_ns": None,
@@ -274,7 +266,7 @@ class HangWatch:
             self._place = self._steps.capture.report_place()
         folder, host = self._place
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
-        files, lines = self.settings.write_up(self._facts)
+        files, lines = self._write_up(self._facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
         new = [line for line in lines if line not in self._said] if is_said else []

@@ -15,10 +15,13 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from threading import local
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.sidecar.file import Sidecar, WindowListener
+
+if TYPE_CHECKING:
+    from traceview.capture.jax.steps import JaxSteps
 
 _PXLA: Final = "jax._src.interpreters.pxla"
 _API: Final = "jax._src.api"
@@ -34,40 +37,20 @@ PARALLEL: Final = "parallel computation"
 _MOST_WRAPPERS: Final = 4
 
 
-class Executions(Protocol):
-    """Learns what JAX does. What it raises ends the hooks, and not the script."""
-
-    def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
-        """A function is compiled, for arguments of these shardings."""
-
-    def returned(self, name: str, function: Any) -> None:
-        """A call has returned. `function`: the object that was called, or the program where only that is known."""
-
-    def mark_begins(self, name: str) -> None:
-        """The script marks the beginning of a step."""
-
-    def mark_ends(self, name: str, error: BaseException | None) -> None:
-        """It marks its end."""
-
-    def fetched(self) -> None:
-        """The script has got results from the devices."""
-
-
 class _Thread(local):
     depth = 0
 
 
 class JaxHooks(WindowListener):
-    """The hooks of one capture, from `install` to `remove`. `failed`: gets what went wrong in one of them.
+    """The hooks of one capture, from `install` to `remove`. What goes wrong in one of them ends them, and not the script.
 
     While the profile runs it also sees where the script waits for results: `float(loss)`, `jax.device_get`,
     `block_until_ready`.
     """
 
-    def __init__(self, executions: Executions, failed: Callable[[Exception], None]) -> None:
+    def __init__(self, steps: JaxSteps) -> None:
         self.missing: list[str] = []
-        self._executions = executions
-        self._failed = failed
+        self._steps = steps
         self._thread = _Thread()
         self._patches = Patches()
         self._fetches = Patches()
@@ -160,7 +143,7 @@ class JaxHooks(WindowListener):
         self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
 
     def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
-        thread, returned = self._thread, self._executions.returned
+        thread, returned = self._thread, self._steps.returned
 
         def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             if not (self._is_over or thread.depth):
@@ -181,28 +164,28 @@ class JaxHooks(WindowListener):
     def _executed(self, program: Any, result: Any, error: BaseException | None) -> Any:
         self._thread.depth -= 1
         if error is None and not self._thread.depth:
-            self._tell(self._executions.returned, program_name(program.name), program)
+            self._tell(self._steps.returned, program_name(program.name), program)
         return result
 
     def _lowers(
         self, jaxpr: Any, _kind: str, name: str, shardings: Any, *_: Any, **__: Any
     ) -> None:
-        self._tell(self._executions.compiles, name, jaxpr, shardings)
+        self._tell(self._steps.compiles, name, jaxpr, shardings)
 
     def _annotates(self, annotation: Any, name: str, **_stats: Any) -> None:
         annotation.traceview_name = name
 
     def _mark_begins(self, annotation: Any) -> None:
-        self._tell(self._executions.mark_begins, annotation.traceview_name)
+        self._tell(self._steps.mark_begins, annotation.traceview_name)
 
     def _mark_ends(
         self, annotation: Any, _kind: Any, error: BaseException | None, _trace: Any
     ) -> None:
-        self._tell(self._executions.mark_ends, annotation.traceview_name, error)
+        self._tell(self._steps.mark_ends, annotation.traceview_name, error)
 
     def _fetched(self, _token: Any, result: Any, _error: BaseException | None) -> Any:
         if not self._thread.depth:
-            self._tell(self._executions.fetched)
+            self._tell(self._steps.fetched)
         return result
 
     def _tell(self, action: Callable[..., None], *arguments: Any) -> None:
@@ -214,7 +197,7 @@ class JaxHooks(WindowListener):
     def _give_up(self, error: Exception) -> None:
         """This version of JAX is not as expected; the script goes on."""
         self.remove()
-        self._failed(error)
+        self._steps.window.failures.append(f"this version of JAX is not as expected: {error!r}")
 
 
 def name_of(function: Any) -> str:

@@ -14,10 +14,6 @@ from traceview.base.text import shell_path
 
 _SHELL_SUFFIXES: Final = (".sh", ".bash")
 _PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")
-_BINARIES: Final = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How programs for Linux, Windows and macOS begin."""
-_LONGEST_LINE: Final = 256
-"""Of the first line; the kernel reads no more of it (BINPRM_BUF_SIZE)."""
 
 
 def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) -> list[str]:
@@ -34,15 +30,17 @@ def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) 
             hint=f"traceview capture -- jupyter execute {shell_path(name)}; or, in the notebook, %load_ext traceview and "
             "%%traceview in the cell that trains",
         )
-    if path.is_file():
-        start = _command_of_file(path)
-    else:
-        is_script = path.suffix in _PYTHON_SUFFIXES or (path / "__main__.py").is_file()
-        start = [name] if not is_script and shutil.which(name) else None
-    if start is None:
-        _check_script(path, name)
-        start = [sys.executable, name]
-    return [*start, *arguments]
+    if path.suffix not in _PYTHON_SUFFIXES:
+        file = str(Path.cwd() / path)
+        if path.is_file() and os.access(path, os.X_OK):
+            # Also where it is Python: a launcher such as `bin/torchrun`, with an environment of its own.
+            return [file, *arguments]
+        if path.is_file() and path.suffix in _SHELL_SUFFIXES:
+            return ["bash", file, *arguments]
+        if not path.is_file() and not (path / "__main__.py").is_file() and shutil.which(name):
+            return [name, *arguments]
+    _check_script(path, name)
+    return [sys.executable, name, *arguments]
 
 
 def _check_script(path: Path, name: str) -> None:
@@ -57,26 +55,3 @@ def _check_script(path: Path, name: str) -> None:
         raise UsageError(f"script cannot be read: {name}")
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"{name} is a directory without a __main__.py")
-
-
-def _command_of_file(path: Path) -> list[str] | None:
-    """How to start a file that is not Python; None for Python, and for what cannot be read."""
-    try:
-        if path.suffix in _PYTHON_SUFFIXES:
-            return None
-        with path.open("rb") as file:
-            first_line = file.readline(_LONGEST_LINE)
-    except OSError:
-        return None
-    runnable = str(path if path.is_absolute() else Path.cwd() / path)
-    can_run = os.access(path, os.X_OK)
-    if first_line.startswith(b"#!"):
-        if can_run:
-            # Also where it is Python: a launcher such as `bin/torchrun`, with an environment of its own.
-            return [runnable]
-        interpreter = first_line[2:].decode("utf-8", "replace").split()
-        is_python = any("python" in word for word in interpreter)
-        return None if is_python else [*interpreter, runnable]
-    if path.suffix in _SHELL_SUFFIXES:
-        return ["bash" if shutil.which("bash") else "sh", runnable]
-    return [runnable] if can_run and first_line.startswith(_BINARIES) else None

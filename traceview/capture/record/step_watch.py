@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from traceview.base.errors import CaptureError
 from traceview.capture.record.capture import Capture
@@ -21,21 +21,11 @@ from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
 
-class Companion(Protocol):
-    """Watches the steps beside their capture."""
-
-    def start(self) -> None:
-        """Begin; the time without a step runs from now."""
-
-    def stop(self) -> None:
-        """The script has ended."""
-
-
 class StepWatch(WindowListener):
     """Captures the steps of this process that `settings` ask for. `say` gets lines for the user as things happen.
 
     `places`: what to hook, by default all that could be a step. `framework`: the name of the module that the script trains
-    with. `companion`: makes what watches the steps, too, once they may begin.
+    with. `companion`: makes what watches the steps, too, once they may begin; it has `start` and `stop`.
     """
 
     def __init__(
@@ -46,11 +36,11 @@ class StepWatch(WindowListener):
         *,
         places: Sequence[Place] | None = None,
         framework: str = "tensorflow",
-        companion: Callable[[StepWatch], Companion] | None = None,
+        companion: Callable[[StepWatch], Any] | None = None,
     ) -> None:
         self._say = say
         self._make_companion = companion
-        self._companion: Companion | None = None
+        self._companion: Any = None
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
         self.window = StepWindow(settings.steps, self.capture)

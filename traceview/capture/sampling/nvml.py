@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any, Final
@@ -42,7 +43,10 @@ class NvmlListener(WindowListener):
         self._stack = ExitStack()
         self._pid = os.getpid()
         self._devices: list[tuple[dict[str, Any], GpuSamples | None]] = []
-        self._sampler: Sampler | None = None
+        self._ticker: Ticker | None = None
+        self._interval_s = INTERVAL_SECONDS
+        self._listed_s = float("-inf")
+        self._problem: str | None = None
         self._started_ns = 0
 
     def opening(self, sidecar: Sidecar) -> None:
@@ -57,21 +61,19 @@ class NvmlListener(WindowListener):
         gpus = [samples for _, samples in self._devices if samples is not None]
         self._started_ns = time_ns()
         if gpus:
-            self._sampler = Sampler(gpus, lambda: sidecar.state == "recording")
-            self._sampler.start()
+            self._ticker = Ticker("nvml", partial(self._tick, sidecar, gpus))
+            self._ticker.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Stop, and keep the samples of the time in which the profile ran."""
         if not self._devices or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
             return
-        sampler, self._sampler = self._sampler, None
-        if sampler is None or sampler.stop():
+        if self._ticker is None or self._ticker.stop(_STOP_TIMEOUT_SECONDS):
             with self._stack:
-                sidecar.add("outside_view", self._describe(sidecar, sampler))
+                sidecar.add("outside_view", self._describe(sidecar))
         else:
-            # The thread is still inside NVML, which must not be used or shut down before it returns.
-            sampler.held = self._stack.pop_all()
+            # The thread is still inside NVML, which must not be used before it returns, or shut down: it holds the stack.
             reason = "NVML stopped answering while the profile ran"
             sidecar.add("outside_view", _without_samples(reason))
 
@@ -89,14 +91,33 @@ class NvmlListener(WindowListener):
             ]
             self._stack = stack.pop_all()
 
-    def _describe(self, sidecar: Sidecar, sampler: Sampler | None) -> dict[str, Any]:
+    def _tick(self, sidecar: Sidecar, gpus: Sequence[GpuSamples]) -> float | None:
+        """Sample while the profile runs; seconds until the next time."""
+        if sidecar.state != "recording":
+            return None
+        begun_s = perf_counter()
+        try:
+            for gpu in gpus:
+                gpu.take()
+            if begun_s - self._listed_s >= _PROCESS_INTERVAL_SECONDS:
+                self._listed_s = begun_s
+                for gpu in gpus:
+                    gpu.others.update()
+            if sum(gpu.thin() for gpu in gpus):
+                self._interval_s *= 2
+        except Exception as error:
+            self._problem = reason_of(error)
+            return None
+        # With a slow driver, half of the time is still left to the script.
+        return max(self._interval_s - (perf_counter() - begun_s), self._interval_s / 2)
+
+    def _describe(self, sidecar: Sidecar) -> dict[str, Any]:
         clock = sidecar.groups.get("clock", {})
         started = clock.get("started", {}).get("wall_ns", self._started_ns)
         stopped = clock.get("stopped", {}).get("wall_ns", time_ns())
-        problem = sampler.problem if sampler is not None else None
         return {
             "reason": None,
-            **({"problem": problem} if problem else {}),
+            **({"problem": self._problem} if self._problem else {}),
             "devices": [
                 _with_samples(device, samples, started, stopped)
                 for device, samples in self._devices
@@ -231,48 +252,3 @@ class GpuSamples:
         except Exception:
             # Drivers before 535, and their packages, name the same bits throttle reasons.
             return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
-
-
-class Sampler:
-    """Samples GPUs from `start` to `stop`, as long as `is_open()`."""
-
-    def __init__(self, gpus: Sequence[GpuSamples], is_open: Callable[[], bool]) -> None:
-        self.interval_seconds = INTERVAL_SECONDS
-        self.problem: str | None = None
-        self.held: object = None
-        """What must not be released before the thread has ended."""
-        self._gpus = gpus
-        self._is_open = is_open
-        self._listed_s = float("-inf")
-        self._ticker = Ticker("nvml", self._tick)
-
-    def start(self) -> None:
-        """Take the first sample now."""
-        self._ticker.start()
-
-    def stop(self) -> bool:
-        """Take no more samples; False if the thread hangs inside NVML."""
-        return self._ticker.stop(_STOP_TIMEOUT_SECONDS)
-
-    def _tick(self) -> float | None:
-        try:
-            return self._sample() if self._is_open() else None
-        except Exception as error:
-            self.problem = reason_of(error)
-            return None
-
-    def _sample(self) -> float:
-        """Sample once; seconds until the next time."""
-        begun_s = perf_counter()
-        for gpu in self._gpus:
-            gpu.take()
-        if begun_s - self._listed_s >= _PROCESS_INTERVAL_SECONDS:
-            self._listed_s = begun_s
-            for gpu in self._gpus:
-                gpu.others.update()
-        thinned = [gpu.thin() for gpu in self._gpus]
-        if any(thinned):
-            self.interval_seconds *= 2
-        spent_s = perf_counter() - begun_s
-        # With a slow driver, half of the time is still left to the script.
-        return max(self.interval_seconds - spent_s, self.interval_seconds / 2)

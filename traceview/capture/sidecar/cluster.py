@@ -105,23 +105,16 @@ def _indices(addresses: Any) -> list[int]:
     )
 
 
-def is_stop_risky(environment: Mapping[str, str]) -> bool:
-    """Whether TF_CONFIG names several workers and jemalloc is not preloaded."""
-    place = place_of(environment)
-    if place is None or not place.partners:
-        return False
-    return "jemalloc" not in environment.get("LD_PRELOAD", "")
-
-
 class StopRiskListener(WindowListener):
-    """Warns when the window opens."""
+    """Warns when the window opens, where TF_CONFIG names several workers and jemalloc is not preloaded."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def opening(self, sidecar: Sidecar) -> None:
         """Before anything is recorded."""
-        if is_stop_risky(os.environ):
+        place = place_of(os.environ)
+        if place and place.partners and "jemalloc" not in os.environ.get("LD_PRELOAD", ""):
             self._say(f"note: {STOP_RISK}")
 
 
