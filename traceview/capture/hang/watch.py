@@ -228,7 +228,7 @@ class HangWatch:
         """
         facts, steps = self._facts, self._steps
         assert facts is not None
-        steps.window.close_early()
+        steps.window.end_now()
         kept = steps.capture.kept
         if kept is None:
             facts["missing"]["profile"] = "; ".join(steps.window.failures)

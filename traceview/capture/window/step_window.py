@@ -10,6 +10,7 @@ starts at a call: that of the edge step, whose wait for input nobody asked about
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from threading import RLock
 from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal, Protocol
@@ -18,14 +19,7 @@ from traceview.base.errors import TraceviewError
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sidecar.secrets import masked_message
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
-from traceview.capture.window.recorded_calls import (
-    Evaluation,
-    RecordedCall,
-    cut_calls,
-    described,
-    is_whole,
-    recorded_range,
-)
+from traceview.capture.window.recorded_calls import Evaluation, RecordedCall
 from traceview.capture.window.step_times import Start, StepPace, StepTimes
 
 State = Literal["waiting", "recording", "closed"]
@@ -148,8 +142,7 @@ class StepWindow:
         self._begun_ns = 0
         self._is_traced = False
         if self.state == "recording" and self._marker is not None:
-            self._add_call(number, count, function, begun_ns, error=type(error).__name__)
-            self._close_after(number, count)
+            self._record(number, count, function, begun_ns, error=type(error).__name__)
 
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
@@ -224,31 +217,28 @@ class StepWindow:
         return True
 
     def end_now(self) -> None:
-        """Stop the profile at once."""
+        """Stop the profile at once, and keep what was recorded."""
         self._close(is_synchronised=False)
-
-    def close_early(self) -> None:
-        """No step has ended for long: keep what was recorded. Called from another thread than the steps'."""
-        with self._lock:
-            if self.state == "recording":
-                self._close(is_synchronised=False)
 
     # Results
 
     @property
     def got(self) -> tuple[int, int] | None:
         """The recorded range: first step and first step left out, without edges and calls that were cut."""
-        return recorded_range(self.calls)
+        whole = [call for call in self.calls if not call.is_edge and not call.is_cut]
+        return (whole[0].number, whole[-1].number + whole[-1].count) if whole else None
 
     @property
     def cut_calls(self) -> list[RecordedCall]:
         """Requested calls that ended by an exception."""
-        return cut_calls(self.calls)
+        return [call for call in self.calls if call.is_cut and not call.is_edge]
 
     @property
     def is_whole(self) -> bool:
         """Whether all requested steps were recorded."""
-        return is_whole(self.calls, self.steps)
+        got = self.got
+        is_all = got is not None and got[0] <= self.steps.first and got[1] >= self.steps.last
+        return is_all and not self.cut_calls
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
@@ -256,8 +246,19 @@ class StepWindow:
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        asked = self.steps if self.seconds is None else None
-        return described(self.calls, self.evaluations, asked)
+        asked = None if self.seconds is not None else [self.steps.first, self.steps.last]
+        edges = [call for call in self.calls if call.is_edge]
+        return {
+            "asked": asked,
+            "got": self.got,
+            "is_whole": asked is not None and self.is_whole,
+            "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
+            "traced_steps": [call.number for call in self.calls if call.is_traced],
+            "cut_steps": [call.number for call in self.calls if call.is_cut],
+            "steps_per_call": sorted({call.count for call in self.calls}),
+            "calls": [asdict(call) for call in self.calls],
+            "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
+        }
 
     # Inside
 
@@ -303,7 +304,7 @@ class StepWindow:
             except Exception as error:
                 self._add_failure(error)
 
-    def _add_call(
+    def _record(
         self,
         number: int,
         count: int,
@@ -316,31 +317,11 @@ class StepWindow:
         marker, self._marker = self._marker, None
         if marker is not None:
             marker.finish(number)
-        is_first = not self.calls
-        is_edge = not self.steps.overlaps(number, count) or (is_first and self._is_late)
-        now_ns, is_cut = self._clock_ns(), error is not None
-        self.calls.append(
-            RecordedCall(
-                number,
-                count,
-                function,
-                begun_ns,
-                self._input_ns,
-                now_ns,
-                is_edge,
-                is_traced,
-                is_cut,
-                error,
-            )
-        )
-
-    def _record(
-        self, number: int, count: int, function: str, begun_ns: int, *, is_traced: bool
-    ) -> None:
-        self._add_call(number, count, function, begun_ns, is_traced=is_traced)
-        self._close_after(number, count)
-
-    def _close_after(self, number: int, count: int) -> None:
+        is_late = not self.calls and self._is_late
+        call = RecordedCall(number, count, function, begun_ns, self._input_ns, self._clock_ns())
+        call.is_edge = is_late or not self.steps.overlaps(number, count)
+        call.is_traced, call.error = is_traced, error
+        self.calls.append(call)
         if number >= self.steps.last:
             self._close()
         elif number + count >= self.steps.last:
