@@ -116,11 +116,6 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_capture_that_never_ended_is_found(tmp_path: Path) -> None:
-    left = prepared(tmp_path)
-    assert prepared(tmp_path).unfinished() == [left.private]
-
-
 @pytest.mark.parametrize(
     ("host", "pid", "age_s", "is_left"),
     [

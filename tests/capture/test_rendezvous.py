@@ -348,7 +348,7 @@ def test_the_rendezvous_is_no_capture_and_no_run(tmp_path: Path) -> None:
     trace.write_bytes(b"")
     made(tmp_path).with_name("odd.xplane.pb").write_bytes(b"")
     assert [found.paths for found in find_runs(tmp_path)] == [(trace,)]
-    assert Destination(tmp_path).unfinished() == []
+    assert list(tmp_path.glob(".traceview-incomplete-*")) == []
 
 
 # The whole of it, with a TensorFlow that trains nothing

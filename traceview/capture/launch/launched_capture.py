@@ -18,7 +18,7 @@ from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.saying import VARIABLE, is_first, say, write
+from traceview.capture.launch.saying import VARIABLE, is_first, say, say_problem, write
 from traceview.capture.launch.variable import read
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
@@ -45,9 +45,9 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     try:
         settings = read(text)
     except UsageError as error:
-        say(f"{VARIABLE}: {error.message}; nothing is captured")
-        if error.hint:
-            say(f"hint: {error.hint}")
+        say_problem(
+            UsageError(f"{VARIABLE}: {error.message}; nothing is captured", hint=error.hint)
+        )
         return
     if find_spec("msgspec") is None:
         say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
@@ -76,10 +76,7 @@ def end_first(text: str, begun_s: float) -> None:
             "hint: in an environment without traceview, on another host or in a container nothing is captured"
         )
     elif not _captures[-1].is_prepared:
-        problem = _captures[-1].why_unused()
-        say(problem.message)
-        if problem.hint:
-            say(f"hint: {problem.hint}")
+        say_problem(_captures[-1].why_unused())
 
 
 def _name(run: Path) -> None:
@@ -175,9 +172,7 @@ class LaunchedCapture(WindowListener):
         except CaptureError as error:
             self._is_over = True
             self._capture.remove()
-            self._say_problem(
-                CaptureError(f"nothing is captured: {error.message}", hint=error.hint)
-            )
+            say_problem(CaptureError(f"nothing is captured: {error.message}", hint=error.hint))
             return
         self.is_prepared = True
         self._capture.start_clocks()
@@ -244,14 +239,9 @@ class LaunchedCapture(WindowListener):
         self._is_reported = True
         problem = self._capture.outcome(end or "ended")
         if problem is not None:
-            self._say_problem(problem)
+            say_problem(problem)
             return
         say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
-
-    def _say_problem(self, problem: CaptureError) -> None:
-        say(problem.message)
-        if problem.hint:
-            say(f"hint: {problem.hint}")
 
 
 def _end() -> End:

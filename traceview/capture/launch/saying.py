@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from traceview.base.errors import TraceviewError
 
 VARIABLE = "TRACEVIEW_CAPTURE"
 OFF = ("", "0")
@@ -16,6 +20,13 @@ OFF = ("", "0")
 def is_first(text: str) -> bool:
     """Whether this process is the one that became the command. `text`: the value of the variable."""
     return f"--launch={os.getpid()}-" in text
+
+
+def say_problem(problem: TraceviewError) -> None:
+    """Write what is wrong, and what to do."""
+    say(problem.message)
+    if problem.hint:
+        say(f"hint: {problem.hint}")
 
 
 def say(line: str) -> None:

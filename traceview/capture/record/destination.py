@@ -14,12 +14,11 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
@@ -171,21 +170,13 @@ class Destination:
             with suppress(OSError):
                 self.out.rmdir()
 
-    def unfinished(self) -> list[Path]:
-        """Private folders of other captures into this folder, which run or were killed."""
-        private = getattr(self, "private", None)
-        return [
-            path
-            for path in sorted(self.out.glob(f"{_INCOMPLETE}*"))
-            if path.is_dir() and path != private
-        ]
-
     def left_behind(self) -> list[Path]:
-        """The unfinished captures whose process has ended, as far as this host can say.
+        """The private folders of other captures whose process has ended, as far as this host can say.
 
         A process on another host, most likely a worker of the same cluster, is taken to run for an hour.
         """
-        return [path for path in self.unfinished() if not _may_run(path)]
+        folders = (path for path in self.out.glob(f"{_INCOMPLETE}*") if path.is_dir())
+        return sorted(path for path in folders if path != self.private and not _may_run(path))
 
 
 def has_trace(private: Path | None) -> bool:
@@ -200,21 +191,18 @@ def runs_of_launch(out: Path, launch: str, since_s: float) -> list[Path]:
         with suppress(OSError):
             changed_s = run.stat().st_mtime
             # File systems stamp files with a clock of their own.
-            if changed_s > since_s - 60 and any(map(_launched_by(launch), run.iterdir())):
+            sidecars = run.glob(f"*{SIDECAR_SUFFIX}") if changed_s > since_s - 60 else ()
+            if any(_process(sidecar).get("launch") == launch for sidecar in sidecars):
                 runs[run] = changed_s
     return sorted(runs, key=lambda run: (runs[run], run))
 
 
-def _launched_by(launch: str) -> Callable[[Path], bool]:
-    def is_of_launch(path: Path) -> bool:
-        if not path.name.endswith(SIDECAR_SUFFIX):
-            return False
-        try:
-            return bool(json.loads(path.read_text("utf-8"))["process"]["launch"] == launch)
-        except (KeyError, OSError, RecursionError, TypeError, ValueError):
-            return False
-
-    return is_of_launch
+def _process(sidecar: Path) -> dict[str, Any]:
+    """What a sidecar says of its process; nothing if it cannot be read."""
+    try:
+        return dict(json.loads(sidecar.read_text("utf-8"))["process"])
+    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+        return {}
 
 
 def kept_name(trace: Path, suffix: str) -> str:
@@ -240,14 +228,10 @@ def run_name(name: str) -> str:
     fault = None
     if not name.strip() or name != name.strip():
         fault = "must not be blank, or begin or end with a blank"
-    elif "/" in name or "\\" in name:
-        fault = "must not be a path"
-    elif name.startswith("."):
-        fault = "must not begin with a dot"
-    elif not name.isprintable():
-        fault = "must be printable"
-    elif len(name.encode()) > _LONGEST_NAME:
-        fault = f"must not be longer than {_LONGEST_NAME} bytes"
+    elif {"/", "\\"} & set(name) or name.startswith("."):
+        fault = "must not be a path, or begin with a dot"
+    elif not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
+        fault = f"must be printable, and {_LONGEST_NAME} bytes long at most"
     elif masked_message(name) != name:
         fault = "becomes the name of a folder and must not hold a credential"
     if fault:
@@ -264,17 +248,17 @@ def _may_run(private: Path) -> bool:
     except OSError:
         # It has been removed since, as at the end of every capture.
         return True
-    try:
-        (sidecar,) = private.glob(f"*{SIDECAR_SUFFIX}")
-        process = json.loads(sidecar.read_text(encoding="utf-8"))["process"]
-        if process["host"] == socket.gethostname():
-            os.kill(process["pid"], 0)
-            return True
-    except ProcessLookupError:
-        return False
-    except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
-        # It has just been made, or belongs to another user.
-        return is_recent
+    for sidecar in private.glob(f"*{SIDECAR_SUFFIX}"):
+        process = _process(sidecar)
+        try:
+            if process["host"] == socket.gethostname():
+                os.kill(process["pid"], 0)
+                return True
+        except ProcessLookupError:
+            return False
+        except (KeyError, OSError, OverflowError, TypeError):
+            # It has just been made, or belongs to another user.
+            break
     return is_recent
 
 

@@ -24,7 +24,6 @@ import sys
 import threading
 import time
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable
 from itertools import chain, starmap, tee
 from threading import get_ident, main_thread
@@ -114,12 +113,14 @@ class Stacks:
         files: dict[str, int] = {}
         functions: dict[str, int] = {}
         frames: dict[tuple[int, int, int, int], int] = {}
-        lines = {place: _LineTable(code) for place, code in self.codes.items()}
+        lines: dict[tuple[int, int], int] = {}
         stacks: list[list[int]] = [[] for _ in self.keys]
         for key, number in list(self.keys.items()):
             stack = stacks[number]
             for place, instruction in zip(key[::2], key[1::2], strict=True):
-                file, function, line = self._shown(place, lines[place].line_of(instruction))
+                if (place, instruction) not in lines:
+                    lines[place, instruction] = _line_of(self.codes[place], instruction)
+                file, function, line = self._shown(place, lines[place, instruction])
                 frame = (
                     files.setdefault(file, len(files)),
                     functions.setdefault(function, len(functions)),
@@ -143,19 +144,14 @@ class Stacks:
         return file, origin.function, origin.line_of(line)
 
 
-class _LineTable:
-    """The lines of a code object by instruction."""
-
-    def __init__(self, code: CodeType) -> None:
-        known = [(start, line) for start, _, line in code.co_lines() if line is not None]
-        self._starts = [start for start, _ in known]
-        self._lines = [line for _, line in known]
-        self._first = code.co_firstlineno
-
-    def line_of(self, instruction: int) -> int:
-        """The line of an instruction."""
-        place = bisect_right(self._starts, instruction) - 1
-        return self._lines[place] if place >= 0 else self._first
+def _line_of(code: CodeType, instruction: int) -> int:
+    """The line of an instruction, or of the last one before it that has a line."""
+    known = code.co_firstlineno
+    for start, _, line in code.co_lines():
+        if start > instruction:
+            break
+        known = known if line is None else line
+    return known
 
 
 class StackSamples:
