@@ -128,49 +128,33 @@ class Hooks:
             elif not place.is_optional:
                 self.missing.append(str(place))
 
-    def _replace(self, model: Any, pair: Pair) -> Any:
-        """Put something around the training of a model, which is not kept alive by that, and return it."""
-        wrapper = model.train_function = around(model.train_function, *pair)
-        self._trained_by.add(wrapper)
-        model_ref = ref(model)
-
-        def restore() -> None:
-            model = model_ref()
-            if model is not None and model.train_function in self._trained_by:
-                model.train_function = model.train_function.__wrapped__
-
-        self._patches.then(restore)
-        return wrapper
-
     def _pairs(self) -> dict[Place, Pair]:
+        observer, ended = self._observer, self._ended
+        asks, trains = (self._asks, self._answered), (_itself, self._made_train_function)
         return {
-            FUNCTION_CALL: self._function_call(),
-            FUNCTION_TRACE: self._function_trace(),
-            CONCRETE_CALL: self._concrete_call(),
-            STRATEGY_RUN: self._strategy_run(),
-            GRADIENT: self._moment(self._observer.gradient_reached),
-            TAPE: self._moment(self._observer.tape_begins),
-            SESSION_RUN: self._moment(self._training_begins),
-            SERVER: self._moment(self._training_begins),
-            DISTRIBUTED_NEXT: self._next(),
-            DATASET_NEXT: self._next(),
-            KERAS_3: self._make_train_function(),
-            KERAS_3_EPOCH: self._epoch_next(),
-            KERAS_2: self._make_train_function(),
-            TF_KERAS: self._make_train_function(),
+            FUNCTION_CALL: (self._calls, ended),
+            FUNCTION_TRACE: (self._traces, self._traced),
+            CONCRETE_CALL: (self._calls_concrete, ended),
+            STRATEGY_RUN: (self._runs, ended),
+            GRADIENT: (_moment(observer.gradient_reached), ended),
+            TAPE: (_moment(observer.tape_begins), ended),
+            SESSION_RUN: (_moment(observer.begin_training), ended),
+            SERVER: (_moment(observer.begin_training), ended),
+            DISTRIBUTED_NEXT: asks,
+            DATASET_NEXT: asks,
+            KERAS_3: trains,
+            KERAS_3_EPOCH: (self._epoch_asks, self._epoch_answered),
+            KERAS_2: trains,
+            TF_KERAS: trains,
         }
 
     # What happens before and after each. The first lines also run for every nested call, so they stay short.
 
-    def _function_call(self) -> Pair:
+    def _calls(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | Nested | None:
         observer = self._observer
-
-        def before(function: Any, /, *args: Any, **kwargs: Any) -> Call | Nested | None:
-            if observer.is_idle:
-                return observer.begin(observer.function(function), 1, args, kwargs)
-            return observer.function_inside(function, args, kwargs)
-
-        return before, self._ended
+        if observer.is_idle:
+            return observer.begin(observer.function(function), 1, args, kwargs)
+        return observer.function_inside(function, args, kwargs)
 
     def _ended(self, token: Call | Nested, result: Any, error: BaseException | None) -> Any:
         if isinstance(token, Call):
@@ -179,100 +163,61 @@ class Hooks:
             self._observer.unnest(token)
         return result
 
-    def _function_trace(self) -> Pair:
+    def _traces(self, function: Any, /, *_: Any, **__: Any) -> Nested | None:
         observer = self._observer
+        return observer.nest(observer.function(function)) if observer.is_idle else None
 
-        def before(function: Any, /, *_: Any, **__: Any) -> Nested | None:
-            return observer.nest(observer.function(function)) if observer.is_idle else None
+    def _traced(self, token: Nested, result: Any, error: BaseException | None) -> Any:
+        self._observer.unnest(token)
+        if error is None:
+            self._observer.remember(result, token.inner)
+        return result
 
-        def after(token: Nested, result: Any, error: BaseException | None) -> Any:
-            observer.unnest(token)
-            if error is None:
-                observer.remember(result, token.inner)
+    def _calls_concrete(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
+        observer = self._observer
+        if observer.is_idle:
+            return observer.begin(observer.concrete_function(function), 1, args, kwargs)
+        observer.concrete_inside(function)
+        return None
+
+    def _runs(self, _strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
+        observer = self._observer
+        if observer.is_idle:
+            return observer.replicas_begin(args[0] if args else kwargs.get("fn"), args, kwargs)
+        observer.replicas_reached()
+        return None
+
+    def _asks(self, iterator: Any) -> bool | None:
+        return self._observer.input_begins(iterator) or None
+
+    def _answered(self, _: bool, result: Any, error: BaseException | None) -> Any:
+        if isinstance(error, StopIteration):
+            self._observer.window.abandon()
+        return result
+
+    def _epoch_asks(self, epoch: Any) -> Any:
+        return epoch if self._observer.is_between_steps else None
+
+    def _epoch_answered(self, epoch: Any, result: Any, error: BaseException | None) -> Any:
+        observer = self._observer
+        if error is None:
+            self.call_sizes.call_follows(epoch)
+            if observer.window.state == "recording":
+                dataset = getattr(epoch, "_distributed_dataset", None)
+                observer.inputs.asked(dataset, is_recorded=True)
+        return result
+
+    def _made_train_function(self, model: Any, result: Any, error: BaseException | None) -> Any:
+        original = model.train_function
+        if error is not None or original is None or original in self._trained_by:
             return result
+        wrapper = self._replace(model)
+        return wrapper if result is original else result
 
-        return before, after
-
-    def _concrete_call(self) -> Pair:
-        observer = self._observer
-
-        def before(function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
-            if observer.is_idle:
-                return observer.begin(observer.concrete_function(function), 1, args, kwargs)
-            observer.concrete_inside(function)
-            return None
-
-        return before, self._ended
-
-    def _strategy_run(self) -> Pair:
-        observer = self._observer
-
-        def before(_strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
-            if observer.is_idle:
-                function = args[0] if args else kwargs.get("fn")
-                return observer.replicas_begin(function, args, kwargs)
-            observer.replicas_reached()
-            return None
-
-        return before, self._ended
-
-    def _moment(self, action: Callable[[], None]) -> Pair:
-        def before(*_: Any, **__: Any) -> None:
-            action()
-
-        return before, self._ended
-
-    def _training_begins(self) -> None:
-        if self._observer.began_s is None:
-            self._observer.begin_training()
-
-    def _next(self) -> Pair:
-        observer = self._observer
-
-        def before(iterator: Any) -> bool | None:
-            return True if observer.input_begins(iterator) else None
-
-        def after(_: bool, result: Any, error: BaseException | None) -> Any:
-            if isinstance(error, StopIteration):
-                observer.window.abandon()
-            return result
-
-        return before, after
-
-    def _epoch_next(self) -> Pair:
-        observer, sizes = self._observer, self.call_sizes
-
-        def before(epoch: Any) -> Any:
-            return epoch if observer.is_between_steps else None
-
-        def after(epoch: Any, result: Any, error: BaseException | None) -> Any:
-            if error is None:
-                sizes.call_follows(epoch)
-                if observer.window.state == "recording":
-                    dataset = getattr(epoch, "_distributed_dataset", None)
-                    observer.inputs.asked(dataset, is_recorded=True)
-            return result
-
-        return before, after
-
-    def _make_train_function(self) -> Pair:
-        def before(model: Any, *_: Any, **__: Any) -> Any:
-            return model
-
-        def after(model: Any, result: Any, error: BaseException | None) -> Any:
-            original = model.train_function
-            if error is not None or original is None or original in self._trained_by:
-                return result
-            wrapper = self._replace(model, self._train_function(model))
-            return wrapper if result is original else result
-
-        return before, after
-
-    def _train_function(self, model: Any) -> Pair:
-        observer, sizes = self._observer, self.call_sizes
+    def _replace(self, model: Any) -> Any:
+        """Put something around the training of a model, which is not kept alive by that, and return it."""
+        observer, sizes, model_ref = self._observer, self.call_sizes, ref(model)
         callee = observer.keras_model(model)
-        # Weak: the wrapper, which the model holds, must not keep the model alive.
-        model_ref = ref(model)
 
         def before(iterator: Any, *args: Any, **kwargs: Any) -> Call | None:
             if not observer.is_idle:
@@ -281,4 +226,23 @@ class Hooks:
             count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
             return observer.begin(callee, count, iterator, args, kwargs)
 
-        return before, self._ended
+        def restore() -> None:
+            model = model_ref()
+            if model is not None and model.train_function in self._trained_by:
+                model.train_function = model.train_function.__wrapped__
+
+        wrapper = model.train_function = around(model.train_function, before, self._ended)
+        self._trained_by.add(wrapper)
+        self._patches.then(restore)
+        return wrapper
+
+
+def _moment(action: Callable[[], None]) -> Before:
+    def before(*_: Any, **__: Any) -> None:
+        action()
+
+    return before
+
+
+def _itself(model: Any, *_: Any, **__: Any) -> Any:
+    return model

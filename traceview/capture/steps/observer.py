@@ -147,7 +147,9 @@ class Observer:
         return self._executing_eagerly()
 
     def begin_training(self) -> None:
-        """TensorFlow runs something for the first time."""
+        """TensorFlow runs something, perhaps for the first time."""
+        if self.began_s is not None:
+            return
         with self._beginning:
             if self.began_s is not None:
                 return
@@ -358,8 +360,7 @@ class Observer:
             if not self.is_eager():
                 self.window.traced()
         elif self.is_idle:
-            if self.began_s is None:
-                self.begin_training()
+            self.begin_training()
             if self.is_between_steps:
                 self.eager.gradient_computed()
 

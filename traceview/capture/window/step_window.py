@@ -9,6 +9,7 @@ starts at a call: that of the edge step, whose wait for input nobody asked about
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from threading import RLock
@@ -20,7 +21,7 @@ from traceview.capture.process.own_threads import Ticker
 from traceview.capture.sidecar.secrets import masked_message
 from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
 from traceview.capture.window.recorded_calls import Evaluation, RecordedCall
-from traceview.capture.window.step_times import Start, StepPace, StepTimes
+from traceview.capture.window.step_times import StepTimes, longest_ns, step_times
 
 State = Literal["waiting", "recording", "closed"]
 
@@ -29,6 +30,8 @@ _EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
 _TICK_S: Final = 0.1
 """How exactly that time is known."""
+_TIMED_STEPS: Final = 51
+"""Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
 
 class OpenMarker(Protocol):
@@ -89,7 +92,7 @@ class StepWindow:
         # recorded step, which does not pay for it.
         self._ticker = Ticker("edge-timeout", self._look_for_edge)
         self._lock = RLock()
-        self._pace = StepPace()
+        self._before: deque[RecordedCall] = deque(maxlen=_TIMED_STEPS)
         self._is_late = False
         self._largest_count = 1
 
@@ -130,7 +133,9 @@ class StepWindow:
         self._begun_ns = 0
         is_traced, self._is_traced = self._is_traced, False
         if self.state == "waiting":
-            self._pace.add(Start(begun_ns, self._input_ns, count, is_traced or number == 0))
+            call = RecordedCall(number, count, function, begun_ns, self._input_ns, begun_ns)
+            call.is_traced = is_traced or number == 0
+            self._before.append(call)
         elif self.state == "recording":
             self._record(number, count, function, begun_ns, is_traced=is_traced)
 
@@ -174,7 +179,7 @@ class StepWindow:
     def count_from(self, number: int) -> None:
         """The steps are other calls than those so far, and `number` of them have ended."""
         self.next_number = number
-        self._pace = StepPace()
+        self._before.clear()
         self._begun_ns = 0
 
     def begins_after(self) -> None:
@@ -242,7 +247,7 @@ class StepWindow:
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
-        return self._pace.times(self.calls)
+        return step_times(self._before, self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
@@ -328,8 +333,8 @@ class StepWindow:
             self._wait_for_edge()
 
     def _wait_for_edge(self) -> None:
-        longest_ns = _EDGE_TIMEOUT_STEPS * self._pace.longest_ns(self.calls)
-        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, longest_ns) / 1e9
+        steps_ns = _EDGE_TIMEOUT_STEPS * longest_ns(self._before, self.calls)
+        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, steps_ns) / 1e9
 
     def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
