@@ -12,10 +12,8 @@ COMPILED = [
     Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
-COMPILED += [
-    Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)
-    for name in ("traceview.capture.process.native", "traceview.capture.hang.outside")
-]
+NATIVE = "traceview.capture.process.native"
+COMPILED += [Extension(NATIVE, [f"{NATIVE.replace('.', '/')}.c"], optional=True)]
 STARTUP = "traceview.pth"
 
 

@@ -2,7 +2,7 @@
 
 `faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that
 watches for hangs, so it fires only where that thread does not run. It writes all stacks to a file in the output folder,
-which `analyze` shows; a thread in C of our own, where one could be compiled, says so on standard error.
+which `analyze` shows; another thread without the lock, in native code, says so on standard error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.process.around import Patches
+from traceview.capture.process.own_threads import own_thread
 
 
 class Silence:
@@ -31,7 +32,7 @@ class Silence:
         self._arm = faulthandler.dump_traceback_later
         self._patches = Patches()
         self._is_taken = False
-        self._outside: Any = None
+        self._native: Any = None
 
     def open(self) -> None:
         """Make the file. Without it nothing is noticed, and `problem` says why."""
@@ -51,16 +52,18 @@ class Silence:
             f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
             f"was stopped. All stacks are in {name}:\n"
         )
-        with suppress(ImportError, RuntimeError):
-            self._outside = import_module("traceview.capture.hang.outside")
-            self._outside.start(self._after_s, text.encode(), os.fsencode(name))
+        with suppress(ImportError, AttributeError):
+            native: Any = import_module("traceview.capture.process.native")
+            watch = native.new_watch(), self._after_s, text.encode(), os.fsencode(name)
+            own_thread("silence", native.watch_silence, *watch).start()
+            self._native = native
 
     def beat(self) -> None:
         """Python runs."""
         if self._file is None or self._is_taken:
             return
-        if self._outside is not None:
-            self._outside.beat()
+        if self._native is not None:
+            self._native.beat()
         try:
             self._arm(self._after_s, repeat=False, file=self._file)
         except (OSError, RuntimeError, ValueError) as error:
@@ -78,8 +81,8 @@ class Silence:
 
     def close(self) -> None:
         """End, and remove the file."""
-        if self._outside is not None:
-            self._outside.stop()
+        if self._native is not None:
+            self._native.new_watch()
         if self._file is None:
             return
         if not self._is_taken:

@@ -15,13 +15,10 @@ import functools
 from collections.abc import Callable
 from importlib import import_module
 from threading import local
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-
-if TYPE_CHECKING:
-    from traceview.capture.jax.steps import JaxSteps
 
 _PXLA: Final = "jax._src.interpreters.pxla"
 _API: Final = "jax._src.api"
@@ -42,13 +39,15 @@ class _Thread(local):
 
 
 class JaxHooks(WindowListener):
-    """The hooks of one capture, from `install` to `remove`. What goes wrong in one of them ends them, and not the script.
+    """The hooks of one capture, from `install` to `remove`. `steps`: a `JaxSteps`, which learns what JAX does.
+
+    What goes wrong in one of them ends them, and not the script.
 
     While the profile runs it also sees where the script waits for results: `float(loss)`, `jax.device_get`,
     `block_until_ready`.
     """
 
-    def __init__(self, steps: JaxSteps) -> None:
+    def __init__(self, steps: Any) -> None:
         self.missing: list[str] = []
         self._steps = steps
         self._thread = _Thread()

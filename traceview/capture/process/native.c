@@ -3,6 +3,8 @@
    Around calls a function with something before it and after it. It has no frame: tracebacks, warnings and whatever else
    looks at the stack see the function and its caller, as without it.
 
+   watch_silence() says that no Python has run for too long, from a thread that has let go of Python's lock.
+
    catch() and the functions below it note a signal that would end the process, without the table of Python's handlers,
    without a descriptor and without another process, so that a thread can save the profile first. */
 
@@ -171,14 +173,105 @@ static PyTypeObject around_type = {
     .tp_getset = around_getset,
 };
 
+#ifndef _WIN32
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TICK_NS = 100000000, LATER_NS = 300000000, MOST_SHOWN = 4096 };
+
+static atomic_llong beat_ns;
+static atomic_int silence_watch;
+
+static long long
+now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static void
+put(const char *text, size_t size)
+{
+    ssize_t written = 1;
+    for (; size > 0 && written > 0; text += written, size -= (size_t)written) {
+        written = write(STDERR_FILENO, text, size);
+        if (written < 0) {
+            return;
+        }
+    }
+}
+
+static void
+put_file(const char *path)
+{
+    char text[MOST_SHOWN];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, text, sizeof text);
+    if (file >= 0) {
+        close(file);
+    }
+    put(text, size > 0 ? (size_t)size : 0);
+}
+
+/* Write `message`, and then the beginning of the file `path`, into which faulthandler writes the stacks at about the same
+   time, where Python has not run for `limit` seconds; once in each silence, as long as `own` is the last new_watch(). */
+static PyObject *
+watch_silence(PyObject *module, PyObject *args)
+{
+    double limit;
+    const char *message, *path;
+    int own, is_said = 0;
+    if (!PyArg_ParseTuple(args, "idyy", &own, &limit, &message, &path)) {
+        return NULL;
+    }
+    const struct timespec tick = {0, TICK_NS};
+    Py_BEGIN_ALLOW_THREADS
+    while (atomic_load(&silence_watch) == own) {
+        nanosleep(&tick, NULL);
+        long long silent_ns = now_ns() - atomic_load(&beat_ns);
+        if (silent_ns < (long long)(limit * 1e9)) {
+            is_said = 0;
+        }
+        else if (!is_said && silent_ns >= (long long)(limit * 1e9) + LATER_NS) {
+            /* By now faulthandler has written. */
+            is_said = 1;
+            put(message, strlen(message));
+            put_file(path);
+        }
+    }
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* Python runs. */
+static PyObject *
+beat(PyObject *module, PyObject *unused)
+{
+    atomic_store(&beat_ns, now_ns());
+    Py_RETURN_NONE;
+}
+
+/* The number of a new watch; the one before it ends. */
+static PyObject *
+new_watch(PyObject *module, PyObject *unused)
+{
+    atomic_store(&beat_ns, now_ns());
+    return PyLong_FromLong(atomic_fetch_add(&silence_watch, 1) + 1);
+}
+
+#endif
+
 #ifdef __linux__
 
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MOST_SIGNALS 65
 #define LONGEST_STANDSTILL_SECONDS 3
@@ -344,6 +437,11 @@ end_by_signal(PyObject *module, PyObject *args)
 #endif
 
 static PyMethodDef functions[] = {
+#ifndef _WIN32
+    {"watch_silence", watch_silence, METH_VARARGS, NULL},
+    {"beat", beat, METH_NOARGS, NULL},
+    {"new_watch", new_watch, METH_NOARGS, NULL},
+#endif
 #ifdef __linux__
     {"catch", catch_signals, METH_VARARGS, NULL},
     {"release", release_signals, METH_NOARGS, NULL},
