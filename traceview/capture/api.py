@@ -13,17 +13,16 @@ from os import PathLike
 from pathlib import Path
 from threading import Lock, get_ident
 from types import FrameType, ModuleType
-from typing import Any, Final
+from typing import Any
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
 from traceview.capture.window.ranges import StepRange
 
@@ -164,13 +163,12 @@ class _StepCapture:
         self._begin(self._settings.steps)
 
     def _begin(self, steps: StepRange, *, may_be_missed: bool = False) -> StepWatch:
-        listeners: list[WindowListener] = [FitWatch(self._close)]
-        if self._recurrence is not None:
-            listeners.append(self._recurrence)
+        listeners = () if self._recurrence is None else (self._recurrence,)
         settings = replace(self._settings, out=self._out, steps=steps)
         self._watch = self._stack.enter_context(
             _watched(settings, KERAS_EPOCHS, self._say, listeners, may_be_missed=may_be_missed)
         )
+        self._watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
         self.session = Session(self._watch)
         self._watch.framework.step_objects.add("fit", self.model)
         return self._watch
@@ -201,6 +199,14 @@ class _StepCapture:
     def on_train_end(self, logs: Any = None) -> None:
         self._close()
         atexit.unregister(self._close)
+
+    def _look(self, thread: int, fit: FrameType | None) -> None:
+        """Close the window where `fit` has ended: an exception that is kept keeps its frame alive, but not on the stack."""
+        frame = sys._current_frames().get(thread)
+        while frame is not None and frame is not fit:
+            frame = frame.f_back
+        if frame is None and fit is not None:
+            self._close()
 
     def _close(self) -> None:
         with self._lock:
@@ -282,43 +288,6 @@ def _line_of_user() -> tuple[str, int] | None:
     while frame is not None and not places.is_user(frame.f_code.co_filename):
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-
-
-_INTERVAL_SECONDS: Final = 0.1
-"""Few looks in a window of seconds, and what is recorded after `fit` stays short."""
-
-
-class FitWatch(WindowListener):
-    """Calls `ended`, in a thread of its own, if `fit` ends while the window is open.
-
-    It looks whether the frame of `fit` is still on the stack of its thread: an exception that is kept keeps the frame
-    alive, but not there.
-    """
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-        self._ticker: Ticker | None = None
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to look."""
-        fit = _frame_of_fit()
-        if fit is not None:
-            self._ticker = Ticker("fit", partial(self._look, get_ident(), fit))
-            self._ticker.start()
-
-    def finished(self) -> None:
-        """Look no longer. The thread is not waited for: it may be about to call `ended`, which waits for this."""
-        if self._ticker is not None:
-            self._ticker.stop()
-
-    def _look(self, thread: int, fit: FrameType) -> float | None:
-        frame = sys._current_frames().get(thread)
-        while frame is not None and frame is not fit:
-            frame = frame.f_back
-        if frame is not None:
-            return _INTERVAL_SECONDS
-        self._ended()
-        return None
 
 
 def _frame_of_fit() -> FrameType | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from traceview.base.errors import UsageError
-from traceview.capture.record.destination import RUNS, TRACE_SUFFIX, Kept
+from traceview.capture.record.destination import RUNS, TRACE_SUFFIX, Kept, groups_of
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
@@ -80,9 +79,9 @@ def remove(kept: Kept) -> None:
 
 def _started_ns(sidecar: Path) -> int | None:
     """When this host recorded it, Unix nanoseconds; None for what is no recurring capture of this host."""
+    groups = groups_of(sidecar)
+    is_own = _GROUP in groups and groups["process"].get("host") == socket.gethostname()
     try:
-        groups: dict[str, Any] = json.loads(sidecar.read_text(encoding="utf-8"))
-        is_own = _GROUP in groups and groups["process"]["host"] == socket.gethostname()
         return int(groups["clock"]["started"]["wall_ns"]) if is_own else None
-    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None

@@ -96,6 +96,9 @@ def try_profile(
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
                 timeout=timeout_seconds,
                 check=False,
             )
@@ -105,17 +108,14 @@ def try_profile(
             )
         except OSError as error:
             return Trial(reason=f"no process could be started for it: {error}")
-        return _answer(
-            done.stdout.decode("utf-8", "replace"),
-            done.stderr.decode("utf-8", "replace"),
-            done.returncode,
-            Path(folder),
-        )
+        return _answer(done.stdout, done.stderr.splitlines(), done.returncode, Path(folder))
 
 
-def _answer(out: str, err: str, code: int, folder: Path) -> Trial:
-    lines = err.splitlines()
-    reasons = dict.fromkeys(_message(line) for line in lines if _REASONS.search(line))
+def _answer(out: str, lines: Sequence[str], code: int, folder: Path) -> Trial:
+    # Without the time and the source of a line.
+    reasons = dict.fromkeys(
+        line.partition("] ")[2] or line for line in lines if _REASONS.search(line)
+    )
     reason = "; ".join(list(reasons)[:_MOST_REASONS])
     if code:
         ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
@@ -140,8 +140,3 @@ def _recorded(folder: Path) -> tuple[bool, int]:
             continue
         return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)
     return False, 0
-
-
-def _message(line: str) -> str:
-    """A line of the log without its time and source."""
-    return line.partition("] ")[2] or line

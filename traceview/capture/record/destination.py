@@ -192,17 +192,18 @@ def runs_of_launch(out: Path, launch: str, since_s: float) -> list[Path]:
             changed_s = run.stat().st_mtime
             # File systems stamp files with a clock of their own.
             sidecars = run.glob(f"*{SIDECAR_SUFFIX}") if changed_s > since_s - 60 else ()
-            if any(_process(sidecar).get("launch") == launch for sidecar in sidecars):
+            if any(groups_of(path)["process"].get("launch") == launch for path in sidecars):
                 runs[run] = changed_s
     return sorted(runs, key=lambda run: (runs[run], run))
 
 
-def _process(sidecar: Path) -> dict[str, Any]:
-    """What a sidecar says of its process; nothing if it cannot be read."""
+def groups_of(sidecar: Path) -> dict[str, Any]:
+    """The groups of a sidecar, `process` among them, which is empty if the sidecar cannot be read."""
     try:
-        return dict(json.loads(sidecar.read_text("utf-8"))["process"])
+        groups = dict(json.loads(sidecar.read_text("utf-8")))
+        return {**groups, "process": dict(groups["process"])}
     except (KeyError, OSError, RecursionError, TypeError, ValueError):
-        return {}
+        return {"process": {}}
 
 
 def kept_name(trace: Path, suffix: str) -> str:
@@ -249,7 +250,7 @@ def _may_run(private: Path) -> bool:
         # It has been removed since, as at the end of every capture.
         return True
     for sidecar in private.glob(f"*{SIDECAR_SUFFIX}"):
-        process = _process(sidecar)
+        process = groups_of(sidecar)["process"]
         try:
             if process["host"] == socket.gethostname():
                 os.kill(process["pid"], 0)

@@ -41,15 +41,15 @@ KERAS: Final = ("keras", "tf_keras")
 class Callee:
     """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
 
-    `calls` counts the outermost calls from the watched thread.
+    `calls` counts the outermost calls from the watched thread. `is_chosen`: whether the user names it as a step, None where
+    none is named.
     """
 
     name: str
     kind: Kind
     is_train: bool = False
     has_replicas: bool = False
-    is_named: bool = False
-    is_left_out: bool = False
+    is_chosen: bool | None = None
     calls: int = 0
     step_count: int = 0
     is_of_keras: bool = False
@@ -69,7 +69,7 @@ class Callee:
     @property
     def is_step(self) -> bool:
         """Whether each call is one step or more."""
-        return self.is_named or (self.is_train and not self.is_left_out)
+        return self.is_train if self.is_chosen is None else self.is_chosen
 
     @property
     def is_evaluation(self) -> bool:

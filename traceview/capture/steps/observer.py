@@ -148,8 +148,6 @@ class Observer:
 
     def begin_training(self) -> None:
         """TensorFlow runs something, perhaps for the first time."""
-        if self.began_s is not None:
-            return
         with self._beginning:
             if self.began_s is not None:
                 return
@@ -448,7 +446,6 @@ class Observer:
 
     def _new(self, name: str, kind: Kind) -> Callee:
         callee = Callee(name, kind)
-        callee.is_named = name in self.names
-        callee.is_left_out = bool(self.names)
+        callee.is_chosen = name in self.names if self.names else None
         self.callees.append(callee)
         return callee

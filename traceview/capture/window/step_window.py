@@ -29,7 +29,7 @@ _EDGE_TIMEOUT_NS: Final = 1_000_000_000
 _EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
 _TICK_S: Final = 0.1
-"""How exactly that time is known."""
+"""How exactly that time is known: few looks in a window of seconds."""
 _TIMED_STEPS: Final = 51
 """Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
@@ -77,6 +77,8 @@ class StepWindow:
         """The last call, if it is left out because no step followed it in time."""
         self.seconds: SecondsRange | None = None
         """What was asked for instead of steps."""
+        self.on_look: Callable[[], None] = lambda: None
+        """Called every tenth of a second while the window is open, in a thread of its own."""
         self.recorded_s: float | None = None
         """How long was recorded without regard to steps."""
         self._recording = recording
@@ -338,6 +340,7 @@ class StepWindow:
 
     def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
+        self.on_look()
         edge_s = self._edge_s
         if edge_s is not None and monotonic() >= edge_s:
             with self._lock:
