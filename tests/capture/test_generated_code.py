@@ -56,14 +56,16 @@ class SimpleNamespaceKey:
 def test_a_line_is_that_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     converted(monkeypatch, transpiler())
     origin = origin_of(generated_code())
-    assert origin is not None
     assert (origin.file, origin.function) == (SCRIPT, "train_step")
     # Between two lines of the map it is the one before, and before the first the first.
     assert [origin.line_of(line) for line in (1, 4, 5, 6, 8, 9, 70)] == [31, 31, 31, 32, 32, 30, 30]
 
 
 def test_code_that_a_person_wrote_is_what_it_is() -> None:
-    assert origin_of(generated_code("/home/me/job/train.py")) is None
+    code = generated_code("/home/me/job/train.py")
+    origin = origin_of(code)
+    assert (origin.file, origin.function) == (code.co_filename, code.co_name)
+    assert origin.line_of(7) == 7
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,6 @@ def test_without_the_map_the_function_is_known(
     """As in a version of TensorFlow that keeps it elsewhere."""
     converted(monkeypatch, kept)
     origin = origin_of(generated_code())
-    assert origin is not None
     assert (origin.file, origin.function, origin.line_of(9)) == (None, "train_step", 9)
 
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS
-from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
+from traceview.capture.process.python_code import CodePlaces, origin_of
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -120,10 +120,9 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
         if not places.is_own(code.co_filename) and not (
             code.co_filename.startswith(_IMPORT) and lines
         ):
-            origin = origin_of(code) or Origin(code.co_filename, code.co_name)
-            file = SHOWN_FILE if origin.file is None else places.shown(origin.file)
-            line = f"{file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
-            if user_line is None and origin.file is not None and places.is_user(origin.file):
+            origin = origin_of(code)
+            line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
+            if user_line is None and origin.is_user(places):
                 user_line = line
             if len(lines) < MOST_FRAMES:
                 lines.append(line)

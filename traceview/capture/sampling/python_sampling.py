@@ -31,7 +31,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, Origin, origin_of
+from traceview.capture.process.python_code import CodePlaces, Origin, origin_of
 from traceview.capture.sidecar.file import reason_of
 
 INTERVAL_NS: Final = 1_000_000
@@ -67,7 +67,6 @@ class Stacks:
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
         self._origins: dict[int, Origin] = {}
-        """Of generated code."""
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -98,12 +97,9 @@ class Stacks:
 
     def _learn(self, place: int, code: CodeType) -> None:
         self.codes[place] = code
-        origin = origin_of(code)
-        if origin is not None:
-            self._origins[place] = origin
-        file = code.co_filename if origin is None else origin.file
-        self._is_standard[place] = file is not None and self._places.is_standard(file)
-        self._is_user[place] = file is not None and self._places.is_user(file)
+        origin = self._origins[place] = origin_of(code)
+        self._is_standard[place] = origin.file is not None and self._places.is_standard(origin.file)
+        self._is_user[place] = origin.is_user(self._places)
 
     def described(self) -> dict[str, list[Any]]:
         """Tables of texts, frames and stacks, by their numbers.
@@ -120,11 +116,11 @@ class Stacks:
             for place, instruction in zip(key[::2], key[1::2], strict=True):
                 if (place, instruction) not in lines:
                     lines[place, instruction] = _line_of(self.codes[place], instruction)
-                file, function, line = self._shown(place, lines[place, instruction])
+                origin = self._origins[place]
                 frame = (
-                    files.setdefault(file, len(files)),
-                    functions.setdefault(function, len(functions)),
-                    line,
+                    files.setdefault(origin.shown(self._places), len(files)),
+                    functions.setdefault(origin.function, len(functions)),
+                    origin.line_of(lines[place, instruction]),
                     int(self._is_user[place]),
                 )
                 stack.append(frames.setdefault(frame, len(frames)))
@@ -134,14 +130,6 @@ class Stacks:
             "frames": [list(frame) for frame in frames],
             "stacks": stacks,
         }
-
-    def _shown(self, place: int, line: int) -> tuple[str, str, int]:
-        """File, function and line of the script, or of a library."""
-        code, origin = self.codes[place], self._origins.get(place)
-        if origin is None:
-            return self._places.shown(code.co_filename), code.co_name, line
-        file = SHOWN_FILE if origin.file is None else self._places.shown(origin.file)
-        return file, origin.function, origin.line_of(line)
 
 
 def _line_of(code: CodeType, instruction: int) -> int:
