@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +109,20 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CaptureError, match="Permission denied"):
         prepared(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_capture_removes_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tempfile.mkdtemp
+
+    def removed_once(**options: Any) -> str:
+        monkeypatch.setattr("tempfile.mkdtemp", make)
+        (tmp_path / "new").rmdir()
+        return make(**options)
+
+    monkeypatch.setattr("tempfile.mkdtemp", removed_once)
+    assert prepared(tmp_path / "new").private.is_dir()
 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 _BACKWARD: Final = "transpose"
 """The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
@@ -47,15 +47,6 @@ class CompiledFunction:
         if self.is_mark:
             return "marked steps"
         return "computes gradients" if self.computes_gradients else "computes no gradients"
-
-    # What the rest of the capture asks of something that is called.
-
-    has_replicas: ClassVar[bool] = False
-
-    @property
-    def is_train(self) -> bool:
-        """Whether it trains."""
-        return self.computes_gradients or self.is_mark
 
     def compiled(self, jaxpr: Any, shardings: Any) -> None:
         """Learn from what is compiled now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import socket
 import sys
@@ -53,22 +54,18 @@ class Capture:
         self.marker = self._profiler.marker
 
     def prepare(self) -> None:
-        """Check all that can be checked before the run; raises `CaptureError`.
+        """Check all that can be checked before the run, once; raises `CaptureError`.
 
         A capture that nobody has prepared prepares itself when its window is near.
         """
+        if self._is_prepared:
+            return
         self._profiler.check()
         self._choice.check()
         self._destination.prepare()
         self.sidecar.path = self._destination.sidecar
-        self.sidecar.add(
-            "process",
-            {
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "launch": self.settings.launch,
-            },
-        )
+        process = {"pid": os.getpid(), "host": socket.gethostname()}
+        self.sidecar.add("process", {**process, "launch": self.settings.launch})
         if hasattr(os, "sched_getaffinity"):
             # A quota of a container does not show in it.
             self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
@@ -118,7 +115,7 @@ class Capture:
 
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
-        self._prepare_once()
+        self.prepare()
         self._choice.settle(self.settings.asked, self.sidecar)
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
@@ -165,10 +162,6 @@ class Capture:
             self._notify("finished")
 
     # Inside
-
-    def _prepare_once(self) -> None:
-        if not self._is_prepared:
-            self.prepare()
 
     def _keep(self, window: StepWindow) -> None:
         trace = self._destination.written(self._destination.private / "profile")
@@ -234,10 +227,6 @@ def _clocks() -> dict[str, int]:
     return {"wall_ns": time.time_ns(), "monotonic_ns": time.perf_counter_ns()}
 
 
-def _python() -> str:
-    return ".".join(str(part) for part in sys.version_info[:3])
-
-
 def _versions(names: Sequence[str]) -> dict[str, str | None]:
     """Versions of what the script has imported; an installed package need not be the one that runs."""
     imported = {
@@ -245,4 +234,4 @@ def _versions(names: Sequence[str]) -> dict[str, str | None]:
         for name in names
         if name in sys.modules
     }
-    return {"python": _python(), **imported}
+    return {"python": platform.python_version(), **imported}

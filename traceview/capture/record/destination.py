@@ -73,17 +73,7 @@ class Destination:
     def prepare(self) -> None:
         """Make the folders and write to them once; raises `CaptureError` with the reason if that fails."""
         try:
-            if not self.out.exists():
-                if not self.out.parent.is_dir():
-                    raise CaptureError(
-                        f"--out {self.out}: the directory {self.out.parent} does not exist",
-                        hint="create it, or choose another --out",
-                    )
-                # Another worker may make it at the same time.
-                with suppress(FileExistsError):
-                    self.out.mkdir()
-                    self._made_out = True
-            self.private = Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=self.out))
+            self.private = self._make_private()
             (self.private / "probe").write_bytes(b"\0" * 4096)
             (self.private / "probe").unlink()
             free = shutil.disk_usage(self.out).free
@@ -96,6 +86,25 @@ class Destination:
                 f"--out {self.out}: only {free >> 20} MiB are free; a trace may need {FREE_BYTES >> 20} MiB",
                 hint="free some space, or choose an --out on another disk",
             )
+
+    def _make_private(self, attempts: int = 3) -> Path:
+        if not self.out.exists():
+            if not self.out.parent.is_dir():
+                raise CaptureError(
+                    f"--out {self.out}: the directory {self.out.parent} does not exist",
+                    hint="create it, or choose another --out",
+                )
+            # Another worker may make it at the same time.
+            with suppress(FileExistsError):
+                self.out.mkdir()
+                self._made_out = True
+        try:
+            return Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=self.out))
+        except FileNotFoundError:
+            # Another capture has removed the output folder, which it had made, and in which nothing was.
+            if attempts == 1:
+                raise
+            return self._make_private(attempts - 1)
 
     def error(self, error: OSError, hint: str | None = None) -> CaptureError:
         """What to raise when the folder cannot be written."""

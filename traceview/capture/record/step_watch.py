@@ -115,7 +115,6 @@ class StepWatch(WindowListener):
                 "name": callee.name,
                 "kind": callee.kind,
                 "is_step": callee.is_step,
-                "is_evaluation": callee.has_replicas and not callee.is_train,
                 "calls": callee.calls,
             }
             for callee in callees

@@ -143,8 +143,8 @@ _JOBS: Final = (
 )
 """What is the same in all ranks of a job, and different in another job."""
 
-_MOST_RANKS: Final = 1_000_000
-"""More than any cluster has."""
+_DIGITS: Final = 7
+"""No cluster has a million ranks."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,5 @@ def _values(environment: Mapping[str, str], names: tuple[str, ...]) -> tuple[str
 
 
 def _count(text: str | None) -> int | None:
-    if text is None or not (text.isascii() and text.isdecimal()):
-        return None
-    return int(text) if len(text) < len(str(_MOST_RANKS)) else None
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
+    return int(text or 0) if is_number else None
