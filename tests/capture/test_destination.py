@@ -119,7 +119,7 @@ def test_a_folder_that_another_capture_removes_meanwhile_is_made_again(
     def removed_once(**options: Any) -> str:
         monkeypatch.setattr("tempfile.mkdtemp", make)
         (tmp_path / "new").rmdir()
-        return make(**options)
+        return str(make(**options))
 
     monkeypatch.setattr("tempfile.mkdtemp", removed_once)
     assert prepared(tmp_path / "new").private.is_dir()
