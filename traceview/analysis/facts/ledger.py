@@ -9,8 +9,8 @@ In this order:
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
-                 while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
+    input        what is idle while Python of the pipeline keeps the lock, and the part of ops and dispatch that the
+                 pipeline costs, which takes cores; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     calls        Python in steps of hosts without samples, where no frame was recorded either
@@ -32,7 +32,6 @@ from traceview.analysis.facts.devices import concurrency, devices_in_use, status
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
     TakenTime,
-    beyond_median,
     open_threads,
     pipeline_python,
     pipeline_work,
@@ -456,51 +455,22 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
 def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
     """Time that the pipeline takes without a request for a batch, and requests that do not wait for one."""
     supply = supply_of(context, host)
-    is_short = supply is None or supply.is_short
     changes: list[_Change] = []
-    if not is_short:
+    if supply is not None and not supply.is_short:
         changes.append(_as_dispatch)
     locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, device))
     if locked:
         python = pipeline_python(context.trace, context.idle, host)
         changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
-    if (is_short or locked) and context.trace.device_list[device].kind == "replica":
-        changes += _stretched(context, host, device, with_dispatch=not locked)
+    if context.trace.device_list[device].kind == "replica":
+        others = pipeline_work(context.trace, context.idle, host)
+        changes += _without_cores(context, host, others, State.INPUT, (By.NONE, NONE))
     return changes
 
 
 def _as_dispatch(columns: Columns) -> Columns:
     """Requests for a batch that is ready are dispatch."""
     return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
-
-
-def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
-    """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
-    cores = _cores(context.trace, host)
-    if not cores:
-        return []
-    others = pipeline_work(context.trace, context.idle, host)
-    threads = open_threads(context.trace, context.idle, host, others)
-    columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
-    begun, ended = columns.start_ps[rows], columns.end_ps[rows]
-    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
-    longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
-    slowed = union(ended - longer, ended)
-    changes: list[_Change] = [
-        partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
-    ]
-    if with_dispatch:
-        crowded = threads.crowded(cores, 1)
-        changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
-    return changes
-
-
-def _slowed_dispatch(columns: Columns, ops: Int64Array, crowded: IntervalSet) -> Columns:
-    is_dispatch = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
-    before = np.where(columns.event == NONE, NONE, ops[columns.event])
-    longer = beyond_median(np.where(is_dispatch, before, NONE), columns.duration_ps)
-    longer = np.minimum(longer, crowded.within(columns.start_ps, columns.end_ps))
-    return recast_ends(columns, np.where(is_dispatch, longer, 0), State.INPUT)
 
 
 # Devices beside each other

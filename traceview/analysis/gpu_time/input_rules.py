@@ -36,6 +36,7 @@ _MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
 
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
+_CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 
 _KINDS: Final = (
@@ -156,7 +157,8 @@ INPUT_BOUND: Final = Rule(
     code="input-bound",
     title="{who:waits/wait} {loss} for input[: {stage} is too slow]",
     titles={
-        "ready": "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
     },
     meaning="The input pipeline keeps the devices from their work.",
@@ -170,9 +172,9 @@ INPUT_BOUND: Final = Rule(
         "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
-        "cores": (
-            "Ops of the pipeline keep {busy} busy on average: where more threads have work than there are cores, ops of the "
-            "model take longer than usual, which counts as well."
+        _CORES: (
+            "The pipeline keeps about {busy} busy: where more threads have work than there are cores, ops of the model take "
+            "longer, which counts as well."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },
@@ -277,8 +279,8 @@ class _Sentences:
     def __init__(self, context: Context, host: int, supply: InputSupply | None) -> None:
         self._context, self._host, self._supply = context, host, supply
         self.arguments: dict[str, Argument] = {}
-        is_ready = supply is not None and not supply.is_short
-        self.notes: list[str] = [] if is_ready else ["late"]
+        self._is_ready = supply is not None and not supply.is_short
+        self.notes: list[str] = [] if self._is_ready else ["late"]
         self.title = ""
         slowest = supply.slowest if supply else None
         if supply is None or slowest is None:
@@ -312,16 +314,18 @@ class _Sentences:
         """That Python of the pipeline keeps the lock."""
         self.notes.append(_LOCK)
         self._add_line()
-        if self._supply is not None and not self._supply.is_short:
-            self.title = "ready"
+        if self._is_ready:
+            self.title = _LOCK
 
     def add_cores(self) -> None:
         """That the pipeline takes cores from the model."""
         context = self._context
         window = context.selection.windows[self._host]
         busy = busy_cores(context.trace, context.idle, self._host, window)
-        self.arguments["busy"] = Number(round(busy), "core")
-        self.notes.append("cores")
+        self.arguments["busy"] = Number(max(round(busy), 1), "core")
+        self.notes.append(_CORES)
+        if self._is_ready and not self.title:
+            self.title = _CORES
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
