@@ -6,6 +6,7 @@ In this order:
     small ops    the time of ops so short that dispatch is what they cost, where a step runs many of them
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
+    framework    Python in steps while the thread of the steps is in a call of the framework, which is dispatch
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
@@ -213,6 +214,7 @@ def _of_host(
             *_of_replica(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
+            *_dispatching(context, host),
             *_collecting(context, host),
             *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
@@ -321,6 +323,15 @@ def _with_side_work(
 
 
 # Threads of Python beside the step
+
+
+def _dispatching(context: Run, host: int) -> list[_Change]:
+    """Python of the framework in a step, and of the line that calls it, hands on its work."""
+    python = context.idle.python.get(host)
+    if python is None:
+        return []
+    spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
+    return [partial(recast, spans=spans, among=(State.PYTHON,), state=State.HOST_OPS)]
 
 
 def _collecting(context: Run, host: int) -> list[_Change]:

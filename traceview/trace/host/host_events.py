@@ -131,7 +131,7 @@ class HostEvents:
         """
         columns = self._columns
         thread, start = self.thread[columns.line[rows]], columns.start_ps[rows]
-        result, called_until = last_begun(self._calls, start)
+        result, called_until = last_begun(self.calls, start)
         dispatched, _ = last_begun(self._dispatches, start)
         result = np.where(called_until <= start, np.maximum(result, dispatched), result)
         if self._runs_executed:
@@ -406,7 +406,7 @@ class HostEvents:
         return rows[self._is_model_line[self._columns.line[rows]]]
 
     @cached_property
-    def _calls(self) -> IntervalSet:
+    def calls(self) -> IntervalSet:
         """When the caller runs a graph."""
         rows = self._call_rows
         return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])
