@@ -43,7 +43,7 @@ from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, step_bounds
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
@@ -235,6 +235,9 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
 
+MANY_PROGRAMS: Final = 100
+"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
+
 
 def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
     """What the ops of a CPU device cost beyond their own compute: the cores that side work takes, and dispatch."""
@@ -258,14 +261,46 @@ def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
             partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)
         )
     length = columns.end_ps[own] - columns.start_ps[own]
-    is_small = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
-    is_small &= (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
+    is_own = (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
     start, end = step_bounds(context.selection.used_of(host))
-    begun = np.sort(columns.start_ps[own][is_small])
-    in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
-    if in_steps >= MANY_OPS * max(start.size, 1):
-        changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
+    is_of_program = columns.instruction[own] != NONE
+    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
+    for is_small, counted, many in (
+        (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
+        (is_own & small_program, is_first, MANY_PROGRAMS),
+    ):
+        begun = np.sort(columns.start_ps[own][is_small & counted])
+        in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
+        if in_steps >= many * max(start.size, 1):
+            changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
     return changes
+
+
+def _small_programs(
+    trace: Trace, instruction: Int32Array, length: Int64Array
+) -> tuple[BoolArray, BoolArray]:
+    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
+
+    A program runs as often as its rarest instruction.
+    """
+    nowhere = np.zeros(length.size, dtype=np.bool_)
+    number, of_op = unique_inverse(instruction)
+    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
+    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
+    program = np.array([place[name] for name in known], dtype=np.int64)
+    if not place.keys() - {b""}:
+        return nowhere, nowhere
+    count = np.bincount(of_op, minlength=number.size)
+    runs = np.full(len(place), np.iinfo(np.int64).max)
+    np.minimum.at(runs, program, count)
+    total = np.bincount(program[of_op], length.astype(np.float64), len(place))
+    is_small = total < SCHEDULING_OP_PS * runs
+    rarest = np.zeros(number.size, dtype=np.bool_)
+    for index in place.values():
+        of_program = np.flatnonzero(program == index)
+        rarest[of_program[int(count[of_program].argmin())]] = True
+    return is_small[program[of_op]], rarest[of_op]
 
 
 def _cores(trace: Trace, host: int) -> int | None:
@@ -452,11 +487,11 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
     changes: dict[int, _Change] = {}
     for device in ledger.devices:
         host = context.trace.device_list[device].host
-        python = context.idle.python.get(host)
-        if python is None or not python.is_sampled:
-            silent = complement(context.idle.states[host].frames)
-            among, state = (State.PYTHON,), State.BETWEEN_CALLS
-            changes[device] = partial(recast, spans=silent, among=among, state=state)
+        python, shown = context.idle.python.get(host), context.idle.states[host].frames
+        if python is not None and python.is_sampled:
+            shown = python.lines.sampled
+        among, state = (State.PYTHON,), State.BETWEEN_CALLS
+        changes[device] = partial(recast, spans=complement(shown), among=among, state=state)
     return each_device(ledger, changes)
 
 

@@ -153,6 +153,7 @@ HOST_BOUND: Final = Rule(
     titles={
         "small": "The step is small: host ops take {loss}",
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step",
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
     meaning=(
@@ -165,6 +166,10 @@ HOST_BOUND: Final = Rule(
         "eager": (
             "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
             "replica, so their own time, {own} per step, is idle time here."
+        ),
+        "jax-eager": (
+            "Outside of `jax.jit` each op is a call of its own, most often {types}. What such short programs compute is "
+            "counted as dispatch."
         ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "

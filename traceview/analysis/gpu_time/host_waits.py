@@ -40,6 +40,7 @@ from traceview.analysis.gpu_time.host_wait_rules import (
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     CRITICAL_LIMIT,
@@ -620,16 +621,17 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
     ops = _many_eager_ops(context, host)
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
+    key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield from waits.finding(
         HOST_BOUND,
         arguments={
-            **_of_ops(ops),
+            **_of_ops(ops, unit),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
         },
         evidence=[_count(ops, context.trace.device_key(waits.device))],
-        title="eager",
+        title=key,
         action="eager",
-        notes=("eager",),
+        notes=(key,),
     )
 
 
@@ -667,8 +669,8 @@ def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
     return ops if ops is not None and ops.count_per_step >= least else None
 
 
-def _of_ops(ops: EagerOps) -> dict[str, Argument]:
-    return {"count": Number(ops.count_per_step, "op"), "types": Ops(ops.types)}
+def _of_ops(ops: EagerOps, unit: str = "op") -> dict[str, Argument]:
+    return {"count": Number(ops.count_per_step, unit), "types": Ops(ops.types)}
 
 
 def _count(ops: EagerOps, where: str) -> Evidence:

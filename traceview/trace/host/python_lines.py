@@ -112,6 +112,11 @@ class PythonLines:
         start_ns, length_ns = self._samples.collected_ns.T
         return union(self._on_clock(start_ns), self._on_clock(start_ns + length_ns))
 
+    @property
+    def sampled(self) -> IntervalSet:
+        """From the first round of samples to the last."""
+        return union(self.time_ps[:1], self.time_ps[-1:])
+
     def thread_of(self, line: int) -> int:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
         return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
