@@ -399,7 +399,7 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
         ):
             change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
             changes.append(change)
-        if thread.takes_cores and context.trace.device_list[device].kind == "replica":
+        if context.trace.device_list[device].kind == "replica":
             others = (thread.computed,)
             changes += _without_cores(context, host, others, State.PYTHON_THREAD, by)
     return changes

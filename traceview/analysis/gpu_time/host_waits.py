@@ -432,7 +432,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         title=key,
         action=key,
         notes=(key,),
-        keeps_waiting=key == "cores",
+        keeps_waiting=True,
     )
     if finding is not None:
         yield finding
