@@ -343,8 +343,8 @@ def _with_side_work(
     count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(
         ended, cut.start_ps, "right"
     )
-    is_shared = rows[number] & (running != NONE) & (count >= cores)
-    length = np.where(is_shared, cut.duration_ps // np.maximum(count, 1), 0)
+    is_shared = rows[number] & (running != NONE) & (count > cores)
+    length = np.where(is_shared, cut.duration_ps * (count - cores) // np.maximum(count, 1), 0)
     from_ps = cut.end_ps - length
     inside = (length > 0) & (length < cut.duration_ps)
     shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
@@ -363,7 +363,7 @@ def _with_side_work(
 def _dispatching(context: Run, host: int) -> list[_Change]:
     """Python of the framework in a step, and of the line that calls it, hands on its work."""
     python = context.idle.python.get(host)
-    if python is None:
+    if python is None or not python.is_sampled:
         return []
     spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
     return [partial(recast, spans=spans, among=(State.PYTHON,), state=State.HOST_OPS)]

@@ -21,6 +21,7 @@ from traceview.base.intervals import Int64Array, IntervalSet, difference
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
 
 
 def pipeline_work(trace: Trace, idle: IdleAttribution, host: int) -> list[IntervalSet]:
@@ -128,9 +129,13 @@ class OpenThreads(Struct, frozen=True, eq=False):
 def open_threads(
     trace: Trace, idle: IdleAttribution, host: int, others: Collection[IntervalSet]
 ) -> OpenThreads:
-    """The threads of a host that have an op open, and when each of some others is at work, over the whole recording."""
-    states = idle.states[host]
-    launched = trace.device_columns.launch[trace.device_rows(host)]
+    """The threads of a host that have an op open, and when each of some others is at work, over the whole recording.
+
+    A collective needs no core while it waits for the other devices.
+    """
+    states, columns = idle.states[host], trace.device_columns
+    rows = trace.device_rows(host)
+    launched = columns.launch[rows][columns.class_[rows] == ActivityClass.COMPUTE]
     of_model = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     changes = [_changes(spans) for spans in (of_model.values(), others)]
     time = np.concatenate([moments for moments, _ in changes])

@@ -102,10 +102,6 @@ _OF_GRAPHS: Final = frozenset(
 """What the thread of the steps is in between ops that run one by one, where it is there for no other reason."""
 
 
-_FRAMEWORKS: Final = ("jax/", "keras/", "tensorflow/", "tf_keras/")
-"""Folders of the code that calls of TensorFlow, Keras and JAX run."""
-
-
 class _Waits(Struct, frozen=True, eq=False, dict=True):
     """The rows of some states: how much they are, on which host most, and the steps that have them if most have not."""
 
@@ -321,8 +317,7 @@ def _instead(python: PythonShare | None) -> str:
 def _python(waits: _Waits) -> Iterator[Finding]:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    is_of_framework = bool(python and python.inner and python.inner.startswith(_FRAMEWORKS))
-    instead = "native" if is_of_framework else _instead(python)
+    instead = _instead(python)
     yield from waits.finding(
         PYTHON_STALL,
         arguments=_line(python),
