@@ -235,7 +235,7 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
 
-MANY_PROGRAMS: Final = 100
+MANY_PROGRAMS: Final = 20
 """The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
 
 
@@ -294,7 +294,9 @@ def _small_programs(
     count = np.bincount(of_op, minlength=number.size)
     runs = np.full(len(place), np.iinfo(np.int64).max)
     np.minimum.at(runs, program, count)
-    total = np.bincount(program[of_op], length.astype(np.float64), len(place))
+    # Another process may have had the core for some runs.
+    usual = usual_length(of_op.astype(np.int64), length)
+    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
     is_small = total < SCHEDULING_OP_PS * runs
     rarest = np.zeros(number.size, dtype=np.bool_)
     for index in place.values():

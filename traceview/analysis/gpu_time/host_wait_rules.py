@@ -182,7 +182,8 @@ HOST_BOUND: Final = Rule(
         f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
         "time of the profiler leaves less than that or half of it. A step that loses a fifth or more to it is called small if it "
         "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
-        "{ops_per_step_count} ops per step or more outside of any tf.function are named"
+        "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
+        "jitted functions of JAX"
     ),
     # 3 ms to call the step and 20 µs per op: healthy steps of 16 ms with four replicas took 3.3 ms for 190 ops, of an LSTM
     # 6.2 ms for 630 (two cores).
@@ -191,6 +192,7 @@ HOST_BOUND: Final = Rule(
         "call_ps": 3_000_000_000,
         "dispatch_ps": 20_000_000,
         "ops_per_step_count": 100,
+        "calls_per_step_count": 20,
     },
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",

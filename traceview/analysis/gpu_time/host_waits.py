@@ -623,7 +623,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
             **_of_ops(ops, unit),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
         },
-        evidence=[_count(ops, context.trace.device_key(waits.device))],
+        evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
         action="eager",
         notes=(key,),
@@ -649,7 +649,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
             arguments={**_of_ops(ops), "loss": lost_argument(loss)},
             loss=loss,
             confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
-            evidence=(_count(ops, trace.hosts[host].name),),
+            evidence=(_count(context, ops, trace.hosts[host].name),),
             title="host",
             action="eager",
             notes=("host",),
@@ -660,14 +660,18 @@ def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
     """The ops of a host outside of graphs, where steps run many; those between step markers are not the step's."""
     markers = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
     ops = eager_ops(context.trace, context.selection, host, markers if markers.start.size else None)
-    least = HOST_BOUND.limits["ops_per_step_count"]
-    return ops if ops is not None and ops.count_per_step >= least else None
+    return ops if ops is not None and ops.count_per_step >= _least_count(context) else None
+
+
+def _least_count(context: Context) -> int:
+    """From how many calls per step on the step is no graph; JAX takes longer for each than TensorFlow."""
+    is_jax = is_of_jax(context.trace)
+    return int(HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
 
 
 def _of_ops(ops: EagerOps, unit: str = "op") -> dict[str, Argument]:
     return {"count": Number(ops.count_per_step, unit), "types": Ops(ops.types)}
 
 
-def _count(ops: EagerOps, where: str) -> Evidence:
-    least = int(HOST_BOUND.limits["ops_per_step_count"])
-    return Evidence("eager_ops_per_step", ops.count_per_step, least, where)
+def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
+    return Evidence("eager_ops_per_step", ops.count_per_step, _least_count(context), where)

@@ -34,6 +34,16 @@ _OVERLAP_RATIO: Final = 0.50
 _MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
 """Stages that a filter may come before."""
 
+_WITH_FUNCTION: Final = (
+    "map",
+    "parallel_map",
+    "filter",
+    "generator",
+    "interleave",
+    "parallel_interleave",
+)
+"""Stages that run a function of the script: what takes cores runs in one."""
+
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
@@ -281,7 +291,7 @@ class _Sentences:
         self.arguments: dict[str, Argument] = {}
         self._is_ready = supply is not None and not supply.is_short
         self.notes: list[str] = [] if self._is_ready else ["late"]
-        self.title = ""
+        self.title = self._function = ""
         slowest = supply.slowest if supply else None
         if supply is None or slowest is None:
             return
@@ -326,6 +336,21 @@ class _Sentences:
         self.notes.append(_CORES)
         if self._is_ready and not self.title:
             self.title = _CORES
+            self._name_function()
+
+    def _name_function(self) -> None:
+        """Name the stage whose function takes the cores, as the one with most work among those that have one."""
+        of_slowest = ("stage", "work", "share", "one_call")
+        self.notes = [note for note in self.notes if note not in of_slowest]
+        self.arguments = {k: v for k, v in self.arguments.items() if k not in of_slowest}
+        kinds = [
+            (kind, stage.own_ps)
+            for stage in (self._supply.stages if self._supply else ())
+            if action_for(kind := kind_of(stage.name)) in _WITH_FUNCTION
+        ]
+        if kinds:
+            self._function, _ = max(kinds, key=lambda pair: pair[1])
+            self.arguments["stage"] = Stages((self._function,))
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
@@ -336,6 +361,9 @@ class _Sentences:
             return _PREFETCH
         if _LOCK in self.notes and not supply.is_generator:
             return _LOCK
+        if self.title == _CORES:
+            action = action_for(self._function)
+            return "parallel_map" if action == "map" else action
         action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
         if action == "filter":
             before = (s for s in supply.stages if s.name.startswith(f"{supply.slowest.name}::"))
