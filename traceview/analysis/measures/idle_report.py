@@ -458,8 +458,9 @@ class _Columns:
         shown = np.flatnonzero(row != NONE)
         stacks, index = context.idle.evidence[host].stacks(row[shown])
         joined = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
-        lines = [line.name for line in trace.lines]
-        self.texts["thread"].put(begin + shown, lines, trace.host_columns.line[row[shown]])
+        lines, of_line = unique_inverse(trace.host_columns.line[row[shown]])
+        threads = [trace.lines[line].name for line in lines.tolist()]
+        self.texts["thread"].put(begin + shown, threads, of_line)
         self.texts["host_event"].put(begin + shown, [stack[-1] for stack in stacks], index)
         self.texts["host_outer"].put(begin + shown, joined, index)
         hidden = np.flatnonzero(row == NONE)
