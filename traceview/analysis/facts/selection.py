@@ -84,7 +84,10 @@ def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
 
 def covered_ps(spans: IntervalSet, window: Window) -> int:
     """How much of a window the spans cover."""
-    return int(spans.within(window.start_ps, window.end_ps))
+    if not spans.start.size:
+        return 0
+    before, until = spans.before((window.start_ps, window.end_ps)).tolist()
+    return int(until - before)
 
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:

@@ -156,13 +156,16 @@ def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
+_COLUMN_OF_STATE: Final = {state.key: f"{state.key}_ps" for state in IDLE_STATES}
+
+
 def gap_rows(rows: Table) -> tuple[Gap, ...]:
     """The rows of a table of gaps as records."""
     of_table = [field for field in Gap.__struct_fields__ if field != "states"]
     return tuple(
         Gap(
             **{field: row[field] for field in of_table},
-            states=_by_size({state.key: row[f"{state.key}_ps"] for state in IDLE_STATES}),
+            states=_by_size({key: row[column] for key, column in _COLUMN_OF_STATE.items()}),
         )
         for row in rows.rows()
     )
