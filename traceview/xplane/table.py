@@ -171,10 +171,12 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         indices: list[Int64Array] = []
         is_ref = kind == _REF
         for chosen, read in ((is_ref, self._references), (~is_ref, self._contents)):
-            if chosen.any():
-                found, index = read(value[chosen])
-                rows.append(of[chosen])
-                indices.append(index + len(texts))
+            # Mostly all are of one kind.
+            which = slice(None) if chosen.all() else chosen
+            if of[which].size:
+                found, index = read(value[which])
+                rows.append(of[which])
+                indices.append(index + len(texts) if texts else index)
                 texts += found
         if shared:
             # For events without a stat of their own.
@@ -185,7 +187,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             indices.insert(
                 0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
             )
-        event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
+        event, index = _last_per_event(joined(rows, np.int64), joined(indices, np.int64))
         return Texts(event, index.astype(np.int32), tuple(texts))
 
     def _references(self, ids: Int64Array) -> tuple[list[bytes], Int64Array]:

@@ -18,6 +18,7 @@ from traceview.base.ids import sorted_within, unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array, nesting, places, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_names import op_labels, op_names
+from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -55,7 +56,11 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
         rows = np.arange(columns.count, dtype=np.int64)
     # Device by device: what is made on the way is as large as the events.
     bounds = places(rows, [columns.rows_of(i).start for i in range(len(trace.device_list))])
-    return _joined([_of_device(trace, part) for part in np.split(rows, bounds[1:])])
+    parts = np.split(rows, bounds[1:])
+    # Made before two threads ask for it.
+    trace.once(op_names)
+    made = for_devices(trace, lambda device: _of_device(trace, parts[device]), range(len(parts)))
+    return _joined(list(made))
 
 
 def _joined(tables: Sequence[OpTable]) -> OpTable:
