@@ -16,7 +16,7 @@ from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
-from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, PlaneKind
+from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import DECODER, MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
 
@@ -140,6 +140,16 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         if is_count.all():
             return ints
         return Ints(ints.event[is_count], ints.value[is_count])
+
+    def millionths(self, key: str) -> Ints:
+        """A stat that is a share, in millionths; one outside of 0 to 1 is left out."""
+        event, kind, values = self._entries(key, _IS_NUMBER)
+        with np.errstate(invalid="ignore"):
+            # The bits of an integer may look like a NaN.
+            share = np.where(kind == _DOUBLE, values.view(np.float64), values)
+            is_share = (share >= 0) & (share <= 1)
+        shown = np.rint(share[is_share] * MILLION).astype(np.int64)
+        return Ints(*_last_per_event(event[is_share], shown))
 
     def has(self, key: str) -> BoolArray:
         """Which events have a stat of this key, of any kind, of their own or in their metadata."""

@@ -260,9 +260,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         window_ps=window.length_ps if window else None,
         memory_held_bytes=device.memory_held_bytes,
         memory_peak_bytes=device.memory_peak_bytes,
-        memory_window_peak_bytes=most_held(trace.host_columns, trace.names, device, window)
-        if window
-        else None,
+        memory_window_peak_bytes=most_held(trace, index, window) if window else None,
         **(asdict(counted) if counted else {}),
     )
 
