@@ -408,7 +408,7 @@ HOST_OP: Final = Rule(
 
 OPTIMIZER_BOUND: Final = Rule(
     code="optimizer-bound",
-    title="{who:spends/spend} {loss} in the optimizer[, {ops}][, {line}]",
+    title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",
     meaning=(
         "The work of an optimizer depends on the number of parameters and not on the batch. Most of it can go, but one update "
         "per step is needed."

@@ -133,7 +133,8 @@ class _Found:
     def _line_of_stack(self, stack: Any) -> str | None:
         found: Any = None
         passed: set[int] = set()
-        for frame in reversed(list(stack)):
+        # One by one: most of a long stack is not needed.
+        for frame in (stack[-place] for place in range(1, len(stack) + 1)):
             part = self._part(frame.filename)
             if found is not None:
                 if part in (_TRACING, _REPLICAS):
