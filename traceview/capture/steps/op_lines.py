@@ -23,13 +23,13 @@ _PARTS: Final = {
     "tensorflow/python/distribute/mirrored_run": _REPLICAS,
     "/__autograph_generated_file": _LIBRARY,
 }
-"""What frames are, by a part of the path of their file (TensorFlow 2.15 to 2.21)."""
+"""What frames are, by a part of the path of their file (TensorFlow 2.21)."""
 
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:gradient_tape|update_\d+(?:_\d+)*)/")
 
 _GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
-"""Where loops and branches have their graphs (TensorFlow 2.15 to 2.21)."""
+"""Where loops and branches have their graphs (TensorFlow 2.21)."""
 
 _MOST_OPS: Final = 100_000
 """Ops, each as often as calls lead to it."""
