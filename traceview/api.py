@@ -148,7 +148,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
     def ops(self) -> pd.DataFrame:
         """One row per device, class, op and kernel over the whole recording, by device and falling total.
 
-        Columns: `device`, `class`, `op`, `op_type`, `kernel`; `count`, `total_ps`, `self_ps`, `mean_ps`,
+        Columns: `device`, `class`, `op`, `op_type`, `kernel`, `source_line`; `count`, `total_ps`, `self_ps`, `mean_ps`,
         `median_ps`, `p95_ps` (int64); `share_ratio` (float64, of the device's compute; missing for other
         classes), `bytes` (Int64).
         """

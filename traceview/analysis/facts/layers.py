@@ -18,6 +18,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
+from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.op_phase import Phase, phase_of, phases_of, split_op_name
 from traceview.trace.model import NONE, Recording
@@ -61,8 +62,8 @@ def label_places(trace: Recording) -> LabelPlaces:
     scopes_of = {op: scopes.of(op) for op in ops}
     number_of: dict[Place, int] = {}
     place = np.empty(rows.size, dtype=np.int32)
-    for label, (text, instruction) in enumerate(zip(texts, instructions, strict=True)):
-        made = Place(scopes_of[op_of[text]], instruction.line if instruction else "")
+    for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
+        made = Place(scopes_of[op_of[text]], line)
         place[label] = number_of.setdefault(made, len(number_of))
     return LabelPlaces(tuple(number_of), place, phase)
 

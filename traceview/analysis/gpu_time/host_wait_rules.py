@@ -118,7 +118,7 @@ _WHERE_EVENT: Final = (
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for CPU op {op}",
+    title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
     titles={"event": "{who:waits/wait} {loss} in {op}"},
     meaning=(
         "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "

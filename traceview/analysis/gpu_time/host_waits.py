@@ -67,6 +67,7 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss, totals
+from traceview.trace.device.lines import graph_lines
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -532,9 +533,13 @@ def _of_heavy_ops(
         name = context.trace.names[op]
         type_ = op_type(name)
         key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
+        line = context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
         yield from _Waits(context, result, rows).finding(
             CPU_HEAVY_OP,
-            arguments={"op": Ops(((type_ or name).decode("utf-8", "replace"),))},
+            arguments={
+                "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
+                **({"line": Line(line)} if line else {}),
+            },
             evidence=[
                 Evidence(
                     "op",

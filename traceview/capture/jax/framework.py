@@ -44,9 +44,11 @@ class Jax:
         """Wait until the devices are idle."""
         synchronise()
 
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
-        """Devices, mesh and functions."""
-        del say
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
+        """Devices, mesh and functions. Programs of JAX hold their lines themselves."""
+        del say, is_source_wanted
         assert self._steps is not None
         return JaxEnvironment(self._steps), self._steps.hooks
 

@@ -69,8 +69,10 @@ class Framework(Protocol):
     def synchronise(self) -> None:
         """Wait until the devices are idle; raises `CaptureError`."""
 
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
-        """What adds groups to the sidecar."""
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
+        """What adds groups to the sidecar. `is_source_wanted`: lines of the script for the ops of graphs, too."""
 
     def forget(self) -> None:
         """The capture has ended: let go of what the steps were given."""
@@ -108,9 +110,13 @@ class TensorFlow:
         """Wait until the devices are idle."""
         synchronise()
 
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""
-        placement = PlacementListener(self.step_objects, self.step_inputs)
+        placement = PlacementListener(
+            self.step_objects, self.step_inputs, is_source_wanted=is_source_wanted
+        )
         return EnvironmentListener(), placement, StopRiskListener(say)
 
     def forget(self) -> None:
