@@ -47,8 +47,8 @@ def state_of(folder: Path, *stack: Line, first_rounds: int | None = None) -> str
     steps = traceview.analyze(folder).results.steps
     assert steps is not None
     states: dict[str, int] = {}
-    for step in steps.steps:
-        for state, ps in step.devices[0].states.items():
+    for row in steps.steps:
+        for state, ps in row.devices[0].states.items():
             states[state] = states.get(state, 0) + ps
     found = {
         state: ps
