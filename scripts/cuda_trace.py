@@ -292,10 +292,13 @@ class CudaTrace:
         changed_bytes: int,
         freed: bool = False,
         capacity_bytes: int = 15_477_102_400,
+        allocator: str | None = None,
+        stats: Stats | None = None,
+        thread: Line | None = None,
     ) -> None:
-        """What GPU `ordinal`'s allocator reports after it gave out or took back `changed_bytes`."""
-        stats: dict[Name, Value] = {
-            "allocator_name": Ref(f"GPU_{ordinal}_bfc"),
+        """What GPU `ordinal`'s allocator reports after it gave out or took back `changed_bytes`; `stats` replace its own."""
+        own: dict[Name, Value] = {
+            "allocator_name": Ref(allocator or f"GPU_{ordinal}_bfc"),
             "bytes_reserved": 0,
             "bytes_allocated": held_bytes,
             "bytes_available": capacity_bytes - held_bytes,
@@ -308,7 +311,7 @@ class CudaTrace:
             "data_type": 0,
         }
         name = "MemoryDeallocation" if freed else "MemoryAllocation"
-        self.host_event(name, at_ps, at_ps, stats)
+        self.host_event(name, at_ps, at_ps, {**own, **(stats or {})}, thread=thread)
 
     def launch(
         self,

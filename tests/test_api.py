@@ -96,6 +96,7 @@ COLUMNS = {
         "op": TEXT,
         "op_type": TEXT,
         "kernel": TEXT,
+        "source_line": TEXT,
         "count": INT,
         "total_ps": INT,
         "self_ps": INT,

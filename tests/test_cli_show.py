@@ -33,6 +33,7 @@ SORTS = {
     "devices": "busy",
     "ops": "count",
     "layers": "own",
+    "memory": "count",
     "input": "self",
     "copies": "bytes",
     "collectives": "wait",
@@ -49,6 +50,7 @@ WITH_ROWS = {
     "devices": "two_of_eight",
     "ops": "B",
     "layers": "B",
+    "memory": "memory_growing",
     "input": "slow_map",
     "copies": "cpu_op_between",
     "collectives": "late_by_turns",
@@ -125,7 +127,7 @@ def test_every_table_is_sorted_limited_and_chosen(
     key = next(SORTS[table] + unit for unit in UNITS if SORTS[table] + unit in every[0])
     by_device: dict[str, list[float]] = {}
     for row in rows:
-        group = row["device"] if table in ("ops", "copies") else ""
+        group = row["device"] if table in ("ops", "memory", "copies") else ""
         by_device.setdefault(group, []).append(float(row[key] or "-inf"))
     if table not in ("steps", "collectives"):
         for values in by_device.values():
@@ -204,7 +206,11 @@ def test_of_very_many_devices_a_terminal_shows_the_outliers(
 @pytest.mark.parametrize(
     ("table", "option", "others"),
     [
-        ("input", ("--device", "0"), "gaps, steps, devices, ops, layers, copies, collectives"),
+        (
+            "input",
+            ("--device", "0"),
+            "gaps, steps, devices, ops, layers, memory, copies, collectives",
+        ),
         ("steps", ("--state", "input"), "gaps, ops, copies, findings"),
         ("devices", ("--min", "1us"), "gaps, steps, ops, layers, input, copies, collectives"),
         ("runs", ("--steps", "1:2"), ", ".join(TABLES)),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from scripts import fuzzed_kernels
 from traceview.base import sweeps_reference
 from traceview.base.intervals import largest_between, union
 from traceview.base.sweeping import SWEEPS
@@ -436,3 +437,8 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
                 expected_spans.append((moment, cause, piece))
     assert [column.dtype for column in spans] == [np.int64, np.uint8, np.int32]
     assert list(zip(*(column.tolist() for column in spans), strict=True)) == expected_spans
+
+
+def test_both_implementations_agree_on_what_no_trace_holds() -> None:
+    for seed in range(3000):
+        fuzzed_kernels.call(seed)

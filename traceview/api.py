@@ -54,6 +54,18 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         """
         return _frame_of(build.layers_of(self, window=window, steps=steps))
 
+    def memory(
+        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
+    ) -> pd.DataFrame:
+        """One row per GPU and op: what is in use at the peak of the GPU's memory, the most first.
+
+        Columns are the fields of `traceview.analysis.measures.device_memory.HeldBytes`: `device`, `layer`, `op` (text, missing
+        where not recorded), `kind`, `phase` (text), `bytes`, `count` (int64). The rows of a GPU sum to its peak; one of the kind
+        `before` is what was in use before the capture. No row where no allocator of a GPU was recorded. `window`, `steps`: as for
+        `analyze`.
+        """
+        return _frame_of(build.memory_of(self, window=window, steps=steps))
+
     @cached_property
     def devices(self) -> pd.DataFrame:
         """One row per device, also of those that did nothing.
@@ -136,7 +148,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
     def ops(self) -> pd.DataFrame:
         """One row per device, class, op and kernel over the whole recording, by device and falling total.
 
-        Columns: `device`, `class`, `op`, `op_type`, `kernel`; `count`, `total_ps`, `self_ps`, `mean_ps`,
+        Columns: `device`, `class`, `op`, `op_type`, `kernel`, `source_line`; `count`, `total_ps`, `self_ps`, `mean_ps`,
         `median_ps`, `p95_ps` (int64); `share_ratio` (float64, of the device's compute; missing for other
         classes), `bytes` (Int64).
         """

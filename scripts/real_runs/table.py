@@ -250,7 +250,7 @@ PROGRAMS: Final = {
             "NumPy ranks outputs after each step, and the step hashes texts",
             ("callback-stall",),
             _BETWEEN_STEPS,
-            second=_HOST_OP,
+            second=(*_HOST_OP, "constant-compute"),
         ),
         Program("fit_four_replicas", "nothing", (), ()),
         Program("loop_read_loss", "nothing", (), ()),

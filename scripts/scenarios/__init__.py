@@ -13,6 +13,7 @@ from scripts.scenarios import (
     hosts,
     idle,
     input_pipelines,
+    memory,
     peers,
     plain,
     step_ops,
@@ -35,6 +36,7 @@ SCENARIOS: dict[str, Builder] = {
     **step_ops.CASES,
     **headlines.CASES,
     **dependencies.CASES,
+    **memory.CASES,
 }
 
 __all__ = ["SCENARIOS", "Scenario"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
@@ -324,6 +325,22 @@ def test_moments_of_hosts_are_compared_only_with_common_clocks(tmp_path: Path) -
     common = balance(of_scenario(tmp_path / "with", "skewed_clocks"))
     assert common.clock_reason is None
     assert common.concurrency_ratio is not None
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path) -> None:
+    SCENARIOS["collectives_of_two_hosts"]().write(tmp_path)
+    whole = load(tmp_path)
+    steps = [replace(of, steps=()) if of.host == lost else of for of in whole.steps_by_host]
+    trace = replace(whole, steps_by_host=tuple(steps))
+    assert not findings(traceview.analyze(trace, window="steps"))
+    ledger = Context(trace, select(trace, "steps")).ledger
+    waits = ledger.rows(states=(State.DEVICE_WAIT,))
+    unknown = waits & ~np.isin(ledger.columns.by, ledger.devices)
+    assert unknown.any() or lost == 0
+    computes = ledger.rows(states=(State.COMPUTE,))
+    lost_ps = ledger.loss(computes, keeps_waiting=True).ps
+    assert ledger.loss(computes).ps <= lost_ps <= sum(ledger.gpu_ps_by_device.values())
 
 
 def test_devices_alike_are_one_group(tmp_path: Path) -> None:

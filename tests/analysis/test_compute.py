@@ -18,7 +18,7 @@ from traceview.report.model import Report
 
 GRAPHS = {
     "float64_ops": ["model/a", "replica_1/model/a"],
-    "constant_ops": {"model/table": "train.py:7 in table", "replica_1/model/table": None},
+    "constant_ops": ["model/table", "replica_1/model/table"],
 }
 
 
@@ -52,8 +52,12 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
 
 
 def test_a_line_that_makes_a_constant_is_named(tmp_path: Path) -> None:
-    lines = {"model/a": "train.py:7 in table", "replica_1/model/a": "train.py:7 in table"}
-    constant = finding(analyzed(tmp_path, {"constant_ops": lines}), "constant-compute")
+    graphs = {
+        "constant_ops": ["model/a", "replica_1/model/a"],
+        "lines": ["train.py:7 in table", "train.py:8 in loss"],
+        "line_of": {"model/a": 0, "replica_1/model/": 0, "model/b": 1},
+    }
+    constant = finding(analyzed(tmp_path, graphs), "constant-compute")
     assert constant is not None
     assert constant.title == (
         "Both replicas spend 3.60 of 50.0 ms (7.2%) on recomputing constants: MatMul in table, train.py:7"
@@ -62,7 +66,7 @@ def test_a_line_that_makes_a_constant_is_named(tmp_path: Path) -> None:
 
 def test_other_ops_are_neither(tmp_path: Path) -> None:
     """A name that only ends like one of the graph is another op."""
-    report = analyzed(tmp_path, {"float64_ops": ["a", "el/a"], "constant_ops": {"b": None}})
+    report = analyzed(tmp_path, {"float64_ops": ["a", "el/a"], "constant_ops": ["b"]})
     assert report.results.compute is not None
     for row in report.results.compute.devices:
         assert (row.float64_ps_per_step, row.constant_ps_per_step) == (0, 0)
@@ -157,7 +161,7 @@ def test_factoring_a_constant_is_a_constant(
     for step in marked_steps(trace):
         for number, scope in enumerate(("", "replica_1/")):
             component(step, number + 1, 2, *[f"{scope}model/s:Svd"] * 2, f"{scope}model/b:Relu")
-    graphs = {"constant_ops": dict.fromkeys(constants, "train.py:7 in table")}
+    graphs = {"constant_ops": constants}
     write_sidecar(trace.write(tmp_path), {"graphs": graphs})
     report = traceview.analyze(tmp_path)
     codes = ("constant-compute", "matrix-factoring")
@@ -165,6 +169,6 @@ def test_factoring_a_constant_is_a_constant(
 
 
 def test_fields_of_another_kind_count_as_absent(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, {"float64_ops": {"a": 1}, "constant_ops": ["model/a"]})
+    report = analyzed(tmp_path, {"float64_ops": {"a": 1}, "constant_ops": {"model/a": 1}})
     assert report.results.compute is not None
     assert report.results.compute.devices[0].constant_ps_per_step == 0

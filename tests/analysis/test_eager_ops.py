@@ -122,3 +122,59 @@ def test_what_the_profiler_may_have_taken_is_no_finding(
     write_sidecar(written, {"overhead": overhead})
     codes = [finding.code for finding in traceview.analyze(tmp_path).findings]
     assert ("host-bound" in codes) is is_reported
+
+
+def test_an_op_counts_no_longer_than_in_the_quickest_quarter_of_the_steps(tmp_path: Path) -> None:
+    """In three of four steps each op takes 0.28 ms, in one of them 0.1."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, marker_ms=45)):
+        step.host("TFE_Py_Execute", 0, 45)
+        for place in range(100):
+            eager(step, "AddV2", 5 + SPACING_MS * place, (0.1 if number == 1 else 0.28) + 0.02)
+    finding = found(tmp_path, trace)
+    assert finding is not None
+    assert finding.loss is not None
+    assert finding.loss.ps_per_step == ms(45 - 100 * 0.1)
+
+
+def jitted(count: int, length_ms: float) -> CudaTrace:
+    """Steps of 50 ms of JAX: a program of 10 ms, and `count` programs of one op each, called one by one."""
+    trace = new_trace()
+    thread = trace.thread("device0", 70)
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 0, 0.2)
+        step.host("dot.1", 1, 11, on_cpu("jit_step", 1), thread=thread)
+        for place in range(count):
+            start_ms = 12 + 0.3 * place
+            for name in ("add", "add") if place else ("multiply", "multiply"):
+                step.host(f"PjitFunction({name})", start_ms, start_ms + 0.1)
+            ends_ms = start_ms + 0.1 + length_ms
+            step.host("wrapped_add", start_ms + 0.1, ends_ms, on_cpu("jit_add", 2), thread=thread)
+    return trace
+
+
+def on_cpu(module: str, program: int) -> dict[str, int | str]:
+    return {"device_ordinal": 0, "hlo_module": module, "program_id": program}
+
+
+@pytest.mark.parametrize(
+    ("count", "length_ms", "is_dispatch"),
+    [(20, 0.04, True), (19, 0.04, False), (110, 0.06, False)],
+)
+def test_many_short_programs_of_jax_are_dispatch(
+    count: int, length_ms: float, is_dispatch: bool, tmp_path: Path
+) -> None:
+    jitted(count, length_ms).write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    steps = report.results.steps
+    assert steps is not None
+    computed = sum(row.states.get("compute", 0) for step in steps.steps for row in step.devices)
+    assert computed == len(steps.steps) * ms(10 + (0 if is_dispatch else count * length_ms))
+
+
+def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
+    finding = found(tmp_path, jitted(110, 0.04))
+    assert finding is not None
+    # What JAX calls inside of such a call is part of it.
+    assert finding.title.endswith("for 111 calls of jitted functions per step")
+    assert "most often add, step and multiply" in finding.explanation

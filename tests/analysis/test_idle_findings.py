@@ -192,6 +192,14 @@ def test_one_heavy_op_explains_a_busy_host(
         assert lost_ps(heavy) == lengths_ms[0] * MS
 
 
+def test_the_line_of_a_heavy_op_is_named(tmp_path: Path) -> None:
+    path = steps(busy_with("model/x/PyFunc:PyFunc", 8)).write(tmp_path)
+    lines = {"lines": ["model.py:7 in call"], "line_of": {"model/x/": 0}}
+    write_sidecar(path, {"graphs": lines})
+    (finding,) = (of for of in traceview.analyze(tmp_path).findings if of.code == "cpu-heavy-op")
+    assert finding.title.endswith("for CPU op PyFunc in call, model.py:7")
+
+
 def test_an_op_is_to_blame_for_no_more_than_its_state(tmp_path: Path) -> None:
     """While the thread waited 20 ms for input, an op ran beside; 6 ms of it were left."""
 

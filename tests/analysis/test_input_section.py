@@ -115,7 +115,7 @@ KEEPS_UP: dict[str, Any] = {"keeps_up": True}
         ),
         (
             {"hosts": (host(**KEEPS_UP),)},
-            "GPU:0 waits 62% of the step for input (high). A batch is ready, but Python of the pipeline keeps the lock from the step.",
+            "GPU:0 waits 62% of the step for input (high). A batch is ready, but the pipeline keeps Python's lock or cores from the step.",
         ),
         (
             {"input_ratio": None, "verdict": None, "reason": "no used step"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import traceview
 from scripts.cuda_trace import MS, U64, Ref
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
+from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.facts.layers import label_places
 from traceview.analysis.workload.layers import Layers, LayerTime
@@ -148,6 +150,61 @@ def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
     assert row.layer is not None
     assert set(row.layer.split("/")) == {"s"}
     assert len(row.layer) < 60
+
+
+LINES = {
+    "lines": ["model.py:7 in call", "train.py:30 in step"],
+    "line_of": {
+        "model/dense/": 0,
+        "model/out/Relu": 0,
+        "Loss": 1,
+        "replica_1/model/": 0,
+        "replica_1/Loss": 1,
+    },
+}
+
+
+def with_lines(folder: Path) -> None:
+    """Two GPUs with ops of two lines, of one line outside of all layers, and of none."""
+    ops = [*KERAS[1:4], ("Loss:Mean", 2), ("Other:Mean", 1), *KERAS[5:8]]
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for gpu in range(2):
+            at = 2.0
+            for op, length in ops:
+                assert op is not None
+                step.kernel(gpu, at, at + length, op=of_replica(op, gpu) if gpu else op)
+                at += length
+    write_sidecar(trace.write(folder), {"graphs": LINES})
+
+
+def test_lines_of_graphs_are_rows_and_sums_stay(tmp_path: Path) -> None:
+    with_lines(tmp_path)
+    rows = result(tmp_path).rows
+    assert times(rows) == {
+        ("model", None): 12,
+        ("model/dense", "model.py:7 in call"): 7,
+        ("model/out", None): 5,
+        ("model/out", "model.py:7 in call"): 3.5,
+        (None, "train.py:30 in step"): 2,
+        (None, None): 1,
+    }
+    check_sums(traceview.load(tmp_path))
+
+
+def test_ops_have_lines_that_redaction_hides(tmp_path: Path, command: Command) -> None:
+    with_lines(tmp_path)
+    lines = traceview.load(tmp_path).ops.set_index(["device", "op"])["source_line"]
+    assert lines["GPU:0", "Loss"] == "train.py:30 in step"
+    assert lines["GPU:1", "model/dense/MatMul"] == "model.py:7 in call"
+    assert lines[:, "Other"].isna().all()
+    assert "model.py:7 in call" in command("show", "ops", str(tmp_path)).out
+    shown = command("show", "layers", str(tmp_path)).out
+    assert re.search(r"^no layer .* train\.py:30 in step$", shown, re.MULTILINE)
+    hidden = command("report", str(tmp_path), "--redact", "--format", "json", "-o", "-").out
+    rows = json.loads(hidden)["results"]["ops"]["rows"]
+    assert {row["source_line"] is None for row in rows} == {True, False}
+    assert not any(text in hidden for text in ("model.py", "train.py", "in call"))
 
 
 # JAX

@@ -29,6 +29,7 @@ def op(name: str | None, kernel: str | None = "gemm", **changes: Any) -> OpRow:
         "op": name,
         "op_type": "MatMul",
         "kernel": kernel,
+        "source_line": "model.py:7 in call",
         "count": 4,
         "total_ps": 8 * MS,
         "self_ps": 8 * MS,
@@ -59,13 +60,22 @@ def test_an_op_has_its_times_its_share_and_its_kernel() -> None:
         "p95": "3.00 ms",
         "type": "MatMul",
         "kernel": "gemm<float>",
+        "line": "model.py:7 in call",
     }
-    check_printed(shown, "dense/MatMul", "gemm<float>")
+    check_printed(shown, "dense/MatMul", "gemm<float>", "model.py:7 in call")
 
 
 def test_a_brief_table_leaves_the_room_to_the_names() -> None:
     (table,) = tables_of(section_of(op("a"), is_brief=True))
-    assert headings_of(table) == ["op or kernel", "total", "share", "count", "class", "kernel"]
+    assert headings_of(table) == [
+        "op or kernel",
+        "total",
+        "share",
+        "count",
+        "class",
+        "kernel",
+        "line",
+    ]
 
 
 def test_a_table_of_types_sums_up_ops_of_one_type() -> None:

@@ -9,6 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute import HOST_OP, OPTIMIZER_BOUND, ComputeOfDevice
 from traceview.trace.device.side_work import SideWork, side_work_of
@@ -119,6 +120,38 @@ def test_sparse_gradients_have_their_own_advice(
     assert finding.action.startswith("Train embeddings") == is_sparse
 
 
+LINES = {"lines": ["train.py:7 in step", "train.py:9 in report"]}
+
+
+@pytest.mark.parametrize(
+    ("ops", "line_of", "title"),
+    [
+        ({"a/PrintV2:PrintV2": (2.0, 12.0)}, {"a/": 1}, "in tf.print inside the step, report, train.py:9"),
+        ({"adam/Mul:Mul": (2.0, 32.0)}, {"adam/": 0}, "in the optimizer, Mul in step, train.py:7"),
+        # The line is that of more than half of the time.
+        (
+            {"adam/Mul:Mul": (2.0, 22.0), "adam/Mul_1:Mul": (22.0, 32.0)},
+            {"adam/Mul": 1, "adam/Mul_1": 0},
+            "in the optimizer, Mul in report, train.py:9",
+        ),
+        (
+            {"adam/Mul:Mul": (2.0, 17.0), "adam/Mul_1:Mul": (17.0, 32.0)},
+            {"adam/Mul": 1, "adam/Mul_1": 0},
+            "in the optimizer, Mul",
+        ),
+        ({"adam/Mul:Mul": (2.0, 32.0)}, {"adam/Mul": None}, "in the optimizer, Mul"),
+    ],
+)  # fmt: skip
+def test_a_finding_names_the_line_of_its_ops(
+    ops: Spans, line_of: dict[str, int | None], title: str, tmp_path: Path
+) -> None:
+    path = run_of(ops).write(tmp_path)
+    write_sidecar(path, {"graphs": {**LINES, "line_of": line_of}})
+    codes = ("host-op-in-step", "optimizer-bound")
+    (finding,) = (of for of in traceview.analyze(tmp_path).findings if of.code in codes)
+    assert finding.title.partition("%) ")[2] == title
+
+
 def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> None:
     """Replica 1 calls its function when that of replica 0 has returned: each waits for the function of the other one."""
     function = "EagerPyFunc:EagerPyFunc"
@@ -197,8 +230,8 @@ def test_checks_after_every_op_cost_at_least_what_they_take(tmp_path: Path) -> N
     _, (of_one,) = analyzed(tmp_path / "one", run_of(one))
     assert of_every.title.endswith("in tf.debugging.enable_check_numerics")
     assert of_one.title.endswith("in tf.debugging.check_numerics")
-    assert "lower bound" in of_every.explanation
-    assert "lower bound" not in of_one.explanation
+    assert " at least " in of_every.title
+    assert " at least " not in of_one.title
     assert of_every.action == of_one.action == HOST_OP.actions["checks"][0]
 
 

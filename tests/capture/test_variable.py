@@ -42,6 +42,7 @@ EVERYTHING = Settings(
     run="-a run",
     is_nvml_sampled=False,
     is_python_sampled=False,
+    is_source_recorded=False,
     step_functions=("train step", "--other"),
     on_hang_s=0.25,
     launch="12-ab",

@@ -34,6 +34,7 @@ def op(
         op=name,
         op_type=None,
         kernel=kernel,
+        source_line=None,
         count=1,
         share_ratio=share_ratio,
         bytes=None,
@@ -54,7 +55,9 @@ def parsed(text: str) -> list[dict[str, str]]:
 
 
 def test_columns_are_those_of_the_frame() -> None:
-    names = "device class op op_type kernel count total_ps self_ps mean_ps median_ps p95_ps"
+    names = (
+        "device class op op_type kernel source_line count total_ps self_ps mean_ps median_ps p95_ps"
+    )
     (header,) = text_of(ops()).splitlines()
     assert header.split(",") == [*names.split(), "share_ratio", "bytes"]
 

@@ -15,6 +15,7 @@ from scripts.scenarios import SCENARIOS
 from tests.ledger.ledgers import FIXTURES, Run, base_of, folder_of, run_of
 from tests.oracle import run_answer
 from tests.oracle.intervals import Interval, clip, length, subtract
+from traceview.analysis.facts.selection import recorded_devices
 from traceview.base import sweeps_reference
 from traceview.ledger import build, table
 from traceview.ledger import path as walk
@@ -123,12 +124,21 @@ def unions(run: Run, device: int, span: Interval) -> list[int]:
     return [*result, span[1] - span[0] - length(above)]
 
 
+def by_activity(ledger: Ledger, device: int) -> list[int]:
+    """The time of a device by what it does, and idle."""
+    own, columns = ledger.rows_of(device), ledger.columns
+    durations, activity = columns.duration_ps[own], columns.activity[own]
+    return [int(durations[activity == number].sum()) for number in range(len(ACTIVITIES))]
+
+
 def check_unions(run: Run, ledger: Ledger) -> None:
     columns = ledger.columns
+    assert ledger.devices == recorded_devices(run.trace, run.selection)
     for device in ledger.devices:
         window = run.selection.windows[run.trace.device_list[device].host]
         whole = unions(run, device, (window.start_ps, window.end_ps))
-        assert ledger.by_activity(device) == whole
+        assert by_activity(ledger, device) == whole
+        assert run.context.activities[device].exposed_ps(window) == whole[:-1]
         own = ledger.rows_of(device)
         for number in sorted(set(columns.step[own].tolist()) - {NONE})[:3]:
             step = ledger.steps[number]
@@ -302,7 +312,7 @@ def test_sums_by_activity_are_those_of_the_raw_planes(
         for row in answer
         if row["compute_ps"] is not None
     }
-    found = {run.trace.device_key(d): run.ledger.by_activity(d) for d in run.ledger.devices}
+    found = {run.trace.device_key(d): by_activity(run.ledger, d) for d in run.ledger.devices}
     assert found == {device: expected[device] for device in found}
     # Only devices that do nothing may be missing.
     assert all(device in found or not sum(parts[:-1]) for device, parts in expected.items())

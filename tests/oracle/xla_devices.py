@@ -20,6 +20,7 @@ def find_xla_devices(host: Host) -> dict[int, list[Activity]]:
         number = event.integer("_c")
         if event.name.startswith("end: ") and number is not None:
             ends[number] = max(event.end, ends.get(number, event.end))
+    meetings = [one for one in events if one.name in ("Rendezvous", "InvokeRendezvous")]
     by_device: dict[int, list[Event]] = {}
     for event in events:
         ordinal = event.integer("device_ordinal")
@@ -27,7 +28,7 @@ def find_xla_devices(host: Host) -> dict[int, list[Activity]]:
             by_device.setdefault(ordinal, []).append(event)
     found = {}
     for ordinal, ops in sorted(by_device.items()):
-        activities = [_activity(op, ends) for op in ops if not is_loop_of_ops(op, ops)]
+        activities = [_activity(op, ends, meetings) for op in ops if not is_loop_of_ops(op, ops)]
         collectives = [a.span for a in activities if a.cls == "collective"]
         found[ordinal] = [_cut(activity, collectives) for activity in activities]
     return found
@@ -42,9 +43,11 @@ def _cut(activity: Activity, collectives: list[tuple[int, int]]) -> Activity:
     return replace(activity, end=max(own_end, min(activity.span[1], *later)))
 
 
-def _activity(event: Event, ends: dict[int, int]) -> Activity:
-    """Collectives and compute; an op ends where its `end:` is, if that is later."""
-    is_collective = classify_tpu(event).cls == "collective"
+def _activity(event: Event, ends: dict[int, int], meetings: list[Event]) -> Activity:
+    """Collectives, as named or where devices meet inside, and compute; an op ends where its `end:` is, if that is later."""
+    is_collective = classify_tpu(event).cls == "collective" or any(
+        one.line is event.line and event.start <= one.start < event.end for one in meetings
+    )
     end = ends.get(event.integer("_p") or -1, event.end)
     return Activity(
         event,

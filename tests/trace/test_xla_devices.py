@@ -71,3 +71,24 @@ def test_until_a_program_is_executed_its_ops_wait_for_the_thread_that_calls_it(
     idle = traceview.analyze(tmp_path).results.idle
     assert idle is not None
     assert idle.devices[0].states["compile"] == 4 * 10 * 10**9
+
+
+def test_ops_in_which_devices_meet_are_collectives_whatever_they_are_called(tmp_path: Path) -> None:
+    """A sum of a program has the name of its line in JAX, and what its thread records inside shows it."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number in range(2):
+            thread = trace.thread(f"device{number}", 70 + number)
+            stats = {"device_ordinal": number}
+            step.host("dot.1", 1, 20, stats, thread=thread)
+            step.host("psum.7", 20, 30, stats, thread=thread)
+            step.host("Rendezvous", 21, 29, thread=thread)
+        # On another thread.
+        step.host("InvokeRendezvous", 2, 3, thread=trace.thread("other", 80))
+    trace.write(tmp_path)
+    events = traceview.load(tmp_path).device_events
+    classes = events.groupby("name", observed=True)["class"].unique()
+    assert {name: list(found) for name, found in classes.items()} == {
+        "dot.1": ["compute"],
+        "psum.7": ["collective"],
+    }

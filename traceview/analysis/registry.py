@@ -32,6 +32,7 @@ from traceview.analysis.machine.nvml import ANALYSIS as NVML
 from traceview.analysis.machine.nvml import Nvml
 from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.context import Analysis
+from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.step_report import Steps
@@ -43,6 +44,7 @@ from traceview.analysis.workload.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.workload.launches import Launches
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
+from traceview.analysis.workload.memory import ANALYSIS as MEMORY
 from traceview.analysis.workload.ops import ANALYSIS as OPS
 from traceview.analysis.workload.ops import TopOps
 from traceview.analysis.workload.precision import ANALYSIS as PRECISION
@@ -70,6 +72,7 @@ class Results(Record, frozen=True):
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
+        memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
         op_steps: What each op takes of the used steps and of the critical path, to compare it with another run.
         compute: What devices compute: types of ops, what is in float64 or the same in every step, and how much goes to
@@ -95,6 +98,7 @@ class Results(Record, frozen=True):
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     layers: Annotated[Layers | None, LAYERS] = None
+    memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None
     op_steps: Annotated[OpSteps | None, OP_STEPS] = None
     compute: Annotated[Compute | None, COMPUTE] = None

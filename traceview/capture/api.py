@@ -72,6 +72,7 @@ def capture_steps(
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
+    source: bool = True,
 ) -> Iterator[Session]:
     """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
 
@@ -84,7 +85,7 @@ def capture_steps(
                     train_step(next(iterator))
 
     Outside the window this costs a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
-    stacks of the threads.
+    stacks of the threads; `source` keeps the line that made each op.
     One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
     the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
     `CaptureWarning` and no error, because training matters more than its profile.
@@ -93,7 +94,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python)
+    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
     with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
         yield Session(watch)
 
@@ -108,6 +109,7 @@ def keras_callback(
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
+    source: bool = True,
     keras: ModuleType | None = None,
 ) -> Any:
     """Make a callback that records the steps `steps`, counted over all epochs, of a Keras `fit`::
@@ -123,7 +125,7 @@ def keras_callback(
     `capture_steps`; `CaptureError` comes when `fit` begins. Raises `UsageError` also if `every` leaves no steps between two
     windows, if `keep` is less than 1, and for `run` together with `every`.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python)
+    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
     recurrence = None if every is None else Recurrence(steps, every, keep)
     if recurrence is not None and run is not None:
         raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
@@ -223,8 +225,11 @@ def _settings(
     run: str | None,
     nvml: bool,
     python: bool,
+    source: bool,
 ) -> Settings:
-    return Settings(output_folder(logdir), StepRange.of(steps), synchronise, run, nvml, python)
+    return Settings(
+        output_folder(logdir), StepRange.of(steps), synchronise, run, nvml, python, source
+    )
 
 
 @contextmanager

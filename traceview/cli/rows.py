@@ -21,7 +21,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
-from traceview.analysis.workload import layers
+from traceview.analysis.workload import layers, memory
 from traceview.analysis.workload.ops import op_rows_section, table_in_window
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
@@ -213,6 +213,12 @@ def _layers(request: Request) -> Answer:
     return Answer(rows, sections if is_whole else None)
 
 
+def _memory(request: Request) -> Answer:
+    """What each op holds at the peak of each GPU, and as a sum what was in use before the capture."""
+    rows = memory.memory_table(request.context)
+    return _OfTopic(memory.ANALYSIS, lambda _: rows)(request)
+
+
 def _stages(result: input_topic.Input | None) -> Table:
     """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
     return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
@@ -307,6 +313,7 @@ _ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
     "ops": _ops,
     "layers": _layers,
+    "memory": _memory,
     "input": _OfTopic(
         input_topic.ANALYSIS,
         _stages,

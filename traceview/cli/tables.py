@@ -67,6 +67,9 @@ TABLES: Final = {
         within="device",
         top=50,
     ),
+    "memory": TableKind(
+        "what fills the memory of GPUs at its peak", sort="bytes", within="device", top=50
+    ),
     "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
     "copies": TableKind(
         "what issues copies between host and GPUs",

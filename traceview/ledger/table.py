@@ -245,26 +245,11 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     def by_state(self, device: int, rows: BoolArray | None = None) -> dict[State, int]:
         """The time of a device in each state that occurs, in the order of states; of the rows that take part in sums."""
         chosen = self.counts if rows is None else self.counts & rows
-        total = self._totals(self.columns.state, len(State), self.rows_of(device), chosen)
-        return {State(i): ps for i, ps in enumerate(total.tolist()) if ps}
-
-    def by_activity(self, device: int) -> list[int]:
-        """The time of a device in its window by activity, in the order of `ACTIVITIES`: what it does, and idle."""
-        whole = np.ones(self.count, dtype=np.bool_)
-        own = self.rows_of(device)
-        result: list[int] = self._totals(
-            self.columns.activity, len(ACTIVITIES), own, whole
-        ).tolist()
-        return result
-
-    def _totals(
-        self, places: npt.NDArray[np.integer], length: int, own: slice, rows: BoolArray
-    ) -> Int64Array:
-        """The sum at each place of some rows, those in a slice."""
-        total: Int64Array = SWEEPS.totals(
-            places[own], self.columns.duration_ps[own], length, rows[own].view(np.uint8)
+        own, columns = self.rows_of(device), self.columns
+        total = SWEEPS.totals(
+            columns.state[own], columns.duration_ps[own], len(State), chosen[own].view(np.uint8)
         )
-        return total
+        return {State(i): ps for i, ps in enumerate(total.tolist()) if ps}
 
     def states_of_steps(self, device: int) -> Int64Array:
         """The time of a device by state and step of its host, int64 `[states, steps of the host]`."""

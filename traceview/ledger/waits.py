@@ -86,6 +86,9 @@ def _waits(
         waiting = np.flatnonzero(waits[of_device]) + of_device.start
         holders, place = unique_inverse(columns.by[waiting])
         for index, holder in enumerate(holders.tolist()):
+            if holder not in own:
+                # Its host has no window: nobody knows what it was in.
+                continue
             if holder not in spans:
                 chosen = np.flatnonzero(rows[own[holder]]) + own[holder].start
                 begin = columns.start_ps[chosen]

@@ -22,6 +22,7 @@ from traceview.analysis.rules.consequences import (
 )
 from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.analysis.workload.layers import layer_table
+from traceview.analysis.workload.memory import memory_table
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
@@ -144,6 +145,13 @@ def layers_of(
 ) -> Table:
     """The layers of each device; raises `UsageError` as `analyze` does."""
     return layer_table(_context(trace, window, steps))
+
+
+def memory_of(
+    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
+) -> Table:
+    """What is in use at the peak of each GPU; raises `UsageError` as `analyze` does."""
+    return memory_table(_context(trace, window, steps))
 
 
 def _context(trace: Trace, window: WindowKind, steps: StepRange | slice | range | None) -> Context:

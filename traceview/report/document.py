@@ -234,6 +234,7 @@ _TABLES: Final = {
     "collectives": "collectives",
     "balance": "balance",
     "layers": "layers",
+    "memory": "memory",
     "ops": "ops",
 }
 """By section the table of `traceview show` that has all of it; a folder of reports has every section."""

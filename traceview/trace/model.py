@@ -46,25 +46,12 @@ UNKNOWN_BYTES: Final = -1
 _THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
-class _Numbers(dict[bytes, int]):
-    """The number of each name; one that is new gets the next, and comes at the end of `names`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[bytes] = []
-
-    def __missing__(self, name: bytes) -> int:
-        number = self[name] = len(self.names)
-        self.names.append(name)
-        return number
-
-
 class Names:
     """Every distinct name of a trace, once. Names stay bytes until shown: they need not be valid UTF-8."""
 
     def __init__(self) -> None:
-        self._index = _Numbers()
-        self._values = self._index.names
+        self._index: dict[bytes, int] = {}
+        self._values: list[bytes] = []
         self._texts: dict[int, str] = {}
         self._every: dict[Callable[[bytes], object], npt.NDArray[Any]] = {}
 
@@ -87,13 +74,14 @@ class Names:
         names.add_all(values)
         return names
 
-    def add(self, name: bytes) -> int:
-        """The index of `name`, new or known."""
-        return self._index[name]
-
     def add_all(self, names: Iterable[bytes]) -> Int32Array:
         """The indices of `names`, int32, in their order."""
-        return np.fromiter(map(self._index.__getitem__, names), np.int32)
+        names, index = tuple(names), self._index
+        new = [name for name in dict.fromkeys(names) if name not in index]
+        first = len(index)
+        index.update(zip(new, range(first, first + len(new)), strict=True))
+        self._values += new
+        return np.fromiter(map(index.__getitem__, names), np.int32, len(names))
 
     def read(self, indices: npt.NDArray[np.integer], reads: Callable[[bytes], T]) -> list[T]:
         """What a function reads from each of these names."""

@@ -325,6 +325,11 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "bytes_allocated": (b"bytes_allocated",),
     "bytes_available": (b"bytes_available",),
     "peak_bytes_in_use": (b"peak_bytes_in_use",),
+    "allocation_bytes": (b"allocation_bytes",),
+    "address": (b"addr",),
+    "fragmentation": (b"fragmentation",),
+    "region_type": (b"region_type",),
+    "tf_op": (b"tf_op",),
     "group_key": (b"group_key",),
     "instance_key": (b"instance_key",),
     "buffer_size": (b"buffer_size",),
@@ -343,7 +348,7 @@ LARGEST_COUNT: Final = 1 << 53
 """No count, size in bytes or number of a step is larger; sums of a thousand of them fit into int64."""
 
 LARGEST_COPY: Final = 1 << 40
-"""No copy moves more bytes; the sums of a million of them fit into int64."""
+"""No copy or allocation has more bytes; the sums of a million of them fit into int64."""
 
 COUNT_STATS: Final = frozenset(
     (
@@ -353,6 +358,7 @@ COUNT_STATS: Final = frozenset(
         "bytes_allocated",
         "bytes_available",
         "peak_bytes_in_use",
+        "allocation_bytes",
         "buffer_size",
         "buffer_limit",
         "buffered_elements",
@@ -365,6 +371,10 @@ COUNT_STATS: Final = frozenset(
     )
 )
 """Stats that are never negative: a value that is, or is larger than `LARGEST_COUNT`, counts as not recorded."""
+
+MILLION: Final = 1_000_000
+RATIO_STATS: Final = frozenset(("fragmentation",))
+"""Stats that are shares, of which columns hold millionths: a value outside of 0 to 1 counts as not recorded."""
 
 TEXT_STATS: Final = frozenset(
     (
@@ -379,6 +389,7 @@ TEXT_STATS: Final = frozenset(
         "level_0",
         "tf_function_call",
         "allocator_name",
+        "region_type",
         "dataset_name",
     )
 )

@@ -16,7 +16,7 @@ from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
-from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, PlaneKind
+from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import DECODER, MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
 
@@ -141,6 +141,16 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             return ints
         return Ints(ints.event[is_count], ints.value[is_count])
 
+    def millionths(self, key: str) -> Ints:
+        """A stat that is a share, in millionths; one outside of 0 to 1 is left out."""
+        event, kind, values = self._entries(key, _IS_NUMBER)
+        with np.errstate(invalid="ignore"):
+            # The bits of an integer may look like a NaN.
+            share = np.where(kind == _DOUBLE, values.view(np.float64), values)
+            is_share = (share >= 0) & (share <= 1)
+        shown = np.rint(share[is_share] * MILLION).astype(np.int64)
+        return Ints(*_last_per_event(event[is_share], shown))
+
     def has(self, key: str) -> BoolArray:
         """Which events have a stat of this key, of any kind, of their own or in their metadata."""
         found = np.zeros(self.count, dtype=np.bool_)
@@ -171,10 +181,12 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         indices: list[Int64Array] = []
         is_ref = kind == _REF
         for chosen, read in ((is_ref, self._references), (~is_ref, self._contents)):
-            if chosen.any():
-                found, index = read(value[chosen])
-                rows.append(of[chosen])
-                indices.append(index + len(texts))
+            # Mostly all are of one kind.
+            which = slice(None) if chosen.all() else chosen
+            if of[which].size:
+                found, index = read(value[which])
+                rows.append(of[which])
+                indices.append(index + len(texts) if texts else index)
                 texts += found
         if shared:
             # For events without a stat of their own.
@@ -185,7 +197,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             indices.insert(
                 0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
             )
-        event, index = _last_per_event(np.concatenate(rows), np.concatenate(indices))
+        event, index = _last_per_event(joined(rows, np.int64), joined(indices, np.int64))
         return Texts(event, index.astype(np.int32), tuple(texts))
 
     def _references(self, ids: Int64Array) -> tuple[list[bytes], Int64Array]:

@@ -26,6 +26,7 @@ from traceview.analysis.measures.stragglers import (
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Models, Number, Ops
+from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray
 from traceview.base.record import (
     Activity,
@@ -374,7 +375,9 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
     # Replicas take the cores of their host from each other.
     if result.kind == "replica":
         return None
-    waits = device_waits(context.ledger) & (context.ledger.columns.by_kind == By.DEVICE)
+    columns = context.ledger.columns
+    waits = device_waits(context.ledger) & (columns.by_kind == By.DEVICE)
+    waits &= is_in(columns.by, list(context.ledger.devices))
     total = sum(_sum(context.ledger, waits, device) for device in context.ledger.devices)
     waited_for = waited_for_ps(context.ledger)
     return LATE_BY_TURNS.of_rows(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceview.base.intervals import IntervalSet, union
+from traceview.analysis.facts.selection import covered_ps
+from traceview.base.intervals import IntervalSet, difference, union
 from traceview.trace.model import Trace
+from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
 
@@ -18,6 +20,15 @@ class DeviceActivity(Struct, frozen=True, eq=False):
     def compute(self) -> IntervalSet:
         """When it computed."""
         return self.by_class[ActivityClass.COMPUTE]
+
+    def exposed_ps(self, window: Window) -> list[int]:
+        """How long it was busy with each class in a window, and with none of a class before it: the busy time of the ledger."""
+        exposed = []
+        for number, alone in enumerate(self.by_class):
+            for earlier in self.by_class[:number] if alone.start.size else ():
+                alone = difference(alone, earlier)
+            exposed.append(covered_ps(alone, window))
+        return exposed
 
 
 def device_activity(trace: Trace, device: int) -> DeviceActivity:

@@ -64,9 +64,8 @@ def busiest_peers(trace: Trace, activities: Sequence[DeviceActivity]) -> list[in
     GPUs are not compared with replicas on a CPU, nor workers with parameter servers or evaluators.
     """
     compute_ps = [activity.compute.length for activity in activities]
-    peers = [
-        (device.kind, part_in_training(trace.hosts[device.host])) for device in trace.device_list
-    ]
+    parts = list(map(part_in_training, trace.hosts))
+    peers = [(device.kind, parts[device.host]) for device in trace.device_list]
     first: dict[tuple[str, str], int] = {}
     for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
         first.setdefault(peers[index], index)

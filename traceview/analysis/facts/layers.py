@@ -10,7 +10,7 @@ its own, unless its ops are named after the variable that they update.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,8 +18,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
+from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.op_phase import Phase, phase_of, phases_of
+from traceview.trace.device.op_phase import Phase, phase_of, phases_of, split_op_name
 from traceview.trace.model import NONE, Recording
 from traceview.xplane.space import Instruction
 
@@ -55,16 +56,50 @@ def label_places(trace: Recording) -> LabelPlaces:
         phase_of(text.encode()) for text, known in zip(texts, has_scope, strict=True) if known
     ]
     # Replicas and kernels share ops.
-    op_of = {text: _Op(*split_op(text), phase_of(text.encode())) for text in dict.fromkeys(texts)}
+    op_of = {text: _op(text) for text in dict.fromkeys(texts)}
     ops = list(dict.fromkeys(op_of.values()))
     scopes = _Scopes(ops)
     scopes_of = {op: scopes.of(op) for op in ops}
     number_of: dict[Place, int] = {}
     place = np.empty(rows.size, dtype=np.int32)
-    for label, (text, instruction) in enumerate(zip(texts, instructions, strict=True)):
-        made = Place(scopes_of[op_of[text]], instruction.line if instruction else "")
+    for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
+        made = Place(scopes_of[op_of[text]], line)
         place[label] = number_of.setdefault(made, len(number_of))
     return LabelPlaces(tuple(number_of), place, phase)
+
+
+def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:
+    """Where ops were made that are named without their type, as allocators name them, and the phase that each is a part of.
+
+    The type is that under which another event has the op. Folded constants are of the op that they were folded from.
+    """
+    bare = {name: name.removeprefix(_FOLDED) for name in names}
+    typed = _with_types(trace, dict.fromkeys(bare.values()))
+    columns, rows = trace.device_columns, trace.once(op_labels).row
+    recorded = dict.fromkeys(trace.names.text(op) or "" for op in columns.op[rows].tolist())
+    # One of the replicas of each op tells scopes from ops as all do.
+    known = {split_op(text): text for text in recorded}
+    ops = {name: _op(typed[op]) for name, op in bare.items()}
+    scopes = _Scopes([*map(_op, known.values()), *ops.values()])
+    return {name: (Place(scopes.of(op)), op.phase) for name, op in ops.items()}
+
+
+def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
+    """The text `scope/name:Type` of ops that are named without their type; what is in no scope may be no op."""
+    typed = {
+        op: op if "/" not in op or _TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
+        for op in ops
+    }
+    for name in trace.names:
+        path, type_ = split_op_name(name)
+        op = path.decode("utf-8", "replace") if type_ else ""
+        if op in typed:
+            typed[op] = f"{op}:{type_.decode()}"
+    return typed
+
+
+def _op(text: str) -> _Op:
+    return _Op(*split_op(text), phase_of(text.encode()))
 
 
 class _Op(NamedTuple):
@@ -111,6 +146,10 @@ def _scopes_of_jax(path: str) -> list[str]:
 
 
 # TensorFlow
+
+_FOLDED: Final = "ConstantFolding/"
+_UNKNOWN_TYPE: Final = "Op"
+"""Says no more than that it is an op."""
 
 _OF_TENSORFLOW: Final = re.compile(
     r"(?:(?:Stateful)?PartitionedCall|while|cond|case|body|then|else|branch\d*|gradient_tape|gradients)?(?:_\d+)*"

@@ -6,11 +6,12 @@ In this order:
     small ops    the time of ops so short that dispatch is what they cost, where a step runs many of them
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
+    framework    Python in steps while the thread of the steps is in a call of the framework, which is dispatch
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and ops and dispatch beyond their usual time
-                 while the pipeline has the cores; but not a request for a batch that is ready, which is dispatch
+    input        what is idle while Python of the pipeline keeps the lock, and the part of ops and dispatch that the
+                 pipeline costs, which takes cores; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     calls        Python in steps of hosts without samples, where no frame was recorded either
@@ -32,7 +33,6 @@ from traceview.analysis.facts.devices import concurrency, devices_in_use, status
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
     TakenTime,
-    beyond_median,
     open_threads,
     pipeline_python,
     pipeline_work,
@@ -43,7 +43,7 @@ from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, step_bounds
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
@@ -214,6 +214,7 @@ def _of_host(
             *_of_replica(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
+            *_dispatching(context, host),
             *_collecting(context, host),
             *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
@@ -233,6 +234,9 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
 
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
+
+MANY_PROGRAMS: Final = 20
+"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
 
 
 def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
@@ -257,14 +261,48 @@ def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
             partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)
         )
     length = columns.end_ps[own] - columns.start_ps[own]
-    is_small = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
-    is_small &= (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
+    is_own = (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
     start, end = step_bounds(context.selection.used_of(host))
-    begun = np.sort(columns.start_ps[own][is_small])
-    in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
-    if in_steps >= MANY_OPS * max(start.size, 1):
-        changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
+    is_of_program = columns.instruction[own] != NONE
+    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
+    for is_small, counted, many in (
+        (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
+        (is_own & small_program, is_first, MANY_PROGRAMS),
+    ):
+        begun = np.sort(columns.start_ps[own][is_small & counted])
+        in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
+        if in_steps >= many * max(start.size, 1):
+            changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
     return changes
+
+
+def _small_programs(
+    trace: Trace, instruction: Int32Array, length: Int64Array
+) -> tuple[BoolArray, BoolArray]:
+    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
+
+    A program runs as often as its rarest instruction.
+    """
+    nowhere = np.zeros(length.size, dtype=np.bool_)
+    number, of_op = unique_inverse(instruction)
+    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
+    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
+    program = np.array([place[name] for name in known], dtype=np.int64)
+    if not place.keys() - {b""}:
+        return nowhere, nowhere
+    count = np.bincount(of_op, minlength=number.size)
+    runs = np.full(len(place), np.iinfo(np.int64).max)
+    np.minimum.at(runs, program, count)
+    # Another process may have had the core for some runs.
+    usual = usual_length(of_op.astype(np.int64), length)
+    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
+    is_small = total < SCHEDULING_OP_PS * runs
+    rarest = np.zeros(number.size, dtype=np.bool_)
+    for index in place.values():
+        of_program = np.flatnonzero(program == index)
+        rarest[of_program[int(count[of_program].argmin())]] = True
+    return is_small[program[of_op]], rarest[of_op]
 
 
 def _cores(trace: Trace, host: int) -> int | None:
@@ -307,8 +345,8 @@ def _with_side_work(
     count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(
         ended, cut.start_ps, "right"
     )
-    is_shared = rows[number] & (running != NONE) & (count >= cores)
-    length = np.where(is_shared, cut.duration_ps // np.maximum(count, 1), 0)
+    is_shared = rows[number] & (running != NONE) & (count > cores)
+    length = np.where(is_shared, cut.duration_ps * (count - cores) // np.maximum(count, 1), 0)
     from_ps = cut.end_ps - length
     inside = (length > 0) & (length < cut.duration_ps)
     shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
@@ -322,6 +360,15 @@ def _with_side_work(
 
 
 # Threads of Python beside the step
+
+
+def _dispatching(context: Run, host: int) -> list[_Change]:
+    """Python of the framework in a step, and of the line that calls it, hands on its work."""
+    python = context.idle.python.get(host)
+    if python is None or not python.is_sampled:
+        return []
+    spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
+    return [partial(recast, spans=spans, among=(State.PYTHON,), state=State.HOST_OPS)]
 
 
 def _collecting(context: Run, host: int) -> list[_Change]:
@@ -354,7 +401,7 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
         ):
             change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
             changes.append(change)
-        if thread.takes_cores and context.trace.device_list[device].kind == "replica":
+        if context.trace.device_list[device].kind == "replica":
             others = (thread.computed,)
             changes += _without_cores(context, host, others, State.PYTHON_THREAD, by)
     return changes
@@ -442,11 +489,11 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
     changes: dict[int, _Change] = {}
     for device in ledger.devices:
         host = context.trace.device_list[device].host
-        python = context.idle.python.get(host)
-        if python is None or not python.is_sampled:
-            silent = complement(context.idle.states[host].frames)
-            among, state = (State.PYTHON,), State.BETWEEN_CALLS
-            changes[device] = partial(recast, spans=silent, among=among, state=state)
+        python, shown = context.idle.python.get(host), context.idle.states[host].frames
+        if python is not None and python.is_sampled:
+            shown = python.lines.sampled
+        among, state = (State.PYTHON,), State.BETWEEN_CALLS
+        changes[device] = partial(recast, spans=complement(shown), among=among, state=state)
     return each_device(ledger, changes)
 
 
@@ -456,51 +503,22 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
 def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
     """Time that the pipeline takes without a request for a batch, and requests that do not wait for one."""
     supply = supply_of(context, host)
-    is_short = supply is None or supply.is_short
     changes: list[_Change] = []
-    if not is_short:
+    if supply is not None and not supply.is_short:
         changes.append(_as_dispatch)
     locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, device))
     if locked:
         python = pipeline_python(context.trace, context.idle, host)
         changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
-    if (is_short or locked) and context.trace.device_list[device].kind == "replica":
-        changes += _stretched(context, host, device, with_dispatch=not locked)
+    if context.trace.device_list[device].kind == "replica":
+        others = pipeline_work(context.trace, context.idle, host)
+        changes += _without_cores(context, host, others, State.INPUT, (By.NONE, NONE))
     return changes
 
 
 def _as_dispatch(columns: Columns) -> Columns:
     """Requests for a batch that is ready are dispatch."""
     return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
-
-
-def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
-    """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
-    cores = _cores(context.trace, host)
-    if not cores:
-        return []
-    others = pipeline_work(context.trace, context.idle, host)
-    threads = open_threads(context.trace, context.idle, host, others)
-    columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
-    begun, ended = columns.start_ps[rows], columns.end_ps[rows]
-    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
-    longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
-    slowed = union(ended - longer, ended)
-    changes: list[_Change] = [
-        partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
-    ]
-    if with_dispatch:
-        crowded = threads.crowded(cores, 1)
-        changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
-    return changes
-
-
-def _slowed_dispatch(columns: Columns, ops: Int64Array, crowded: IntervalSet) -> Columns:
-    is_dispatch = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
-    before = np.where(columns.event == NONE, NONE, ops[columns.event])
-    longer = beyond_median(np.where(is_dispatch, before, NONE), columns.duration_ps)
-    longer = np.minimum(longer, crowded.within(columns.start_ps, columns.end_ps))
-    return recast_ends(columns, np.where(is_dispatch, longer, 0), State.INPUT)
 
 
 # Devices beside each other

@@ -112,7 +112,7 @@ class Run:
         return self._once(make, lambda: make(self))
 
     def _once(self, key: Hashable, make: Callable[[], T]) -> T:
-        cell = self._cells.setdefault(key, _Cell())
+        cell = self._cells.get(key) or self._cells.setdefault(key, _Cell())
         if not cell.found:
             # What is asked for never asks for this in turn, so two threads do not wait for each other.
             if not cell.turn.acquire(blocking=False):

@@ -68,6 +68,12 @@ def select(trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = No
     return Selection(windows, inside)
 
 
+def recorded_devices(trace: Trace, selection: Selection) -> tuple[int, ...]:
+    """The devices of the hosts that have a window and recorded an event of any device: those of the ledger."""
+    hosts = trace.hosts_with_device_events.intersection(selection.windows)
+    return tuple(index for index, device in enumerate(trace.device_list) if device.host in hosts)
+
+
 def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
     """When each step begins and ends, int64 `[steps]`."""
     return (
@@ -78,7 +84,10 @@ def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
 
 def covered_ps(spans: IntervalSet, window: Window) -> int:
     """How much of a window the spans cover."""
-    return int(spans.within(window.start_ps, window.end_ps))
+    if not spans.start.size:
+        return 0
+    before, until = spans.before((window.start_ps, window.end_ps)).tolist()
+    return int(until - before)
 
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:

@@ -3,6 +3,8 @@
 An op outside of any graph is an `EagerKernelExecute` with no graph in it (TensorFlow 2.21). Neither its device nor its
 replica is recorded, so that on a host without GPUs its time looks like idle time of the replicas.
 
+What JAX runs outside of any function of the user is a `PjitFunction(add)` for each op (JAX 0.10).
+
 TensorFlow copies the constants of a graph to a device when it makes the kernels of the graph, before the first call.
 """
 
@@ -16,6 +18,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.kernels import EAGER, GRAPH
 from traceview.analysis.facts.selection import Selection, step_bounds
+from traceview.analysis.rules.consequences import JITTED_CALL
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
@@ -49,6 +52,10 @@ def eager_ops(
     trace: Trace, selection: Selection, host: int, within: IntervalSet | None = None
 ) -> EagerOps | None:
     """The eager ops of one host, or those that begin within some spans; None without steps or without such ops."""
+    jitted = _outermost(trace, trace.named_on(host, _is_jitted))
+    if jitted.size:
+        rows = jitted if within is None else _begun_within(trace, jitted, within)
+        return _measured(trace, selection, host, rows, rows)
     rows = trace.named_on(host, EAGER.__eq__)
     rows = rows if within is None else _begun_within(trace, rows, within)
     rows = rows[~_holds_graph(trace, rows)]
@@ -62,6 +69,19 @@ def eager_calls(
     rows = _begun_within(trace, _calls(trace, host), within)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, rows)
+
+
+def _outermost(trace: Trace, rows: Int64Array) -> Int64Array:
+    """Those of some events that begin inside no other of them on their thread; they come line by line, by start."""
+    columns = trace.host_columns
+    start, end, line = columns.start_ps[rows], columns.end_ps[rows], columns.line[rows]
+    order = np.lexsort((-end, start, line))
+    outer = np.zeros(rows.size, dtype=np.bool_)
+    for each in unique_ids(line).tolist():
+        own = order[line[order] == each]
+        until = np.append(start[own][:1], np.maximum.accumulate(end[own])[:-1])
+        outer[own] = start[own] >= until
+    return rows[outer]
 
 
 def _begun_within(trace: Trace, rows: Int64Array, within: IntervalSet) -> Int64Array:
@@ -119,11 +139,16 @@ def _is_call(name: bytes) -> bool:
     return name.startswith(_CALL)
 
 
+def _is_jitted(name: bytes) -> bool:
+    return name.startswith(JITTED_CALL)
+
+
 def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
-    """The types of the ops that these events call, the most frequent first."""
+    """The types of the ops, or the functions, that these events call, the most frequent first."""
     names, count = unique_counts(trace.host_columns.name[calls])
     frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
-    return tuple((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+    texts = ((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+    return tuple(text.removeprefix(JITTED_CALL.decode()).removesuffix(")") for text in texts)
 
 
 # Blocked calls

@@ -118,7 +118,7 @@ _WHERE_EVENT: Final = (
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for CPU op {op}",
+    title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
     titles={"event": "{who:waits/wait} {loss} in {op}"},
     meaning=(
         "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
@@ -153,6 +153,7 @@ HOST_BOUND: Final = Rule(
     titles={
         "small": "The step is small: host ops take {loss}",
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step",
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
     meaning=(
@@ -166,6 +167,10 @@ HOST_BOUND: Final = Rule(
             "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
             "replica, so their own time, {own} per step, is idle time here."
         ),
+        "jax-eager": (
+            "Outside of `jax.jit` each op is a call of its own, most often {types}. What such short programs compute is "
+            "counted as dispatch."
+        ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
             "long as in the quickest quarter of the steps. A graph also merges ops and runs independent ops at once, which "
@@ -177,7 +182,8 @@ HOST_BOUND: Final = Rule(
         f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
         "time of the profiler leaves less than that or half of it. A step that loses a fifth or more to it is called small if it "
         "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
-        "{ops_per_step_count} ops per step or more outside of any tf.function are named"
+        "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
+        "jitted functions of JAX"
     ),
     # 3 ms to call the step and 20 µs per op: healthy steps of 16 ms with four replicas took 3.3 ms for 190 ops, of an LSTM
     # 6.2 ms for 630 (two cores).
@@ -186,6 +192,7 @@ HOST_BOUND: Final = Rule(
         "call_ps": 3_000_000_000,
         "dispatch_ps": 20_000_000,
         "ops_per_step_count": 100,
+        "calls_per_step_count": 20,
     },
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",

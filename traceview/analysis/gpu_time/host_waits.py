@@ -40,6 +40,7 @@ from traceview.analysis.gpu_time.host_wait_rules import (
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     CRITICAL_LIMIT,
@@ -66,6 +67,7 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss, totals
+from traceview.trace.device.lines import graph_lines
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -99,10 +101,6 @@ _OF_GRAPHS: Final = frozenset(
     )
 )
 """What the thread of the steps is in between ops that run one by one, where it is there for no other reason."""
-
-
-_FRAMEWORKS: Final = ("jax/", "keras/", "tensorflow/", "tf_keras/")
-"""Folders of the code that calls of TensorFlow, Keras and JAX run."""
 
 
 class _Waits(Struct, frozen=True, eq=False, dict=True):
@@ -320,8 +318,7 @@ def _instead(python: PythonShare | None) -> str:
 def _python(waits: _Waits) -> Iterator[Finding]:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    is_of_framework = bool(python and python.inner and python.inner.startswith(_FRAMEWORKS))
-    instead = "native" if is_of_framework else _instead(python)
+    instead = _instead(python)
     yield from waits.finding(
         PYTHON_STALL,
         arguments=_line(python),
@@ -431,7 +428,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         title=key,
         action=key,
         notes=(key,),
-        keeps_waiting=key == "cores",
+        keeps_waiting=True,
     )
     if finding is not None:
         yield finding
@@ -536,9 +533,13 @@ def _of_heavy_ops(
         name = context.trace.names[op]
         type_ = op_type(name)
         key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
+        line = context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
         yield from _Waits(context, result, rows).finding(
             CPU_HEAVY_OP,
-            arguments={"op": Ops(((type_ or name).decode("utf-8", "replace"),))},
+            arguments={
+                "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
+                **({"line": Line(line)} if line else {}),
+            },
             evidence=[
                 Evidence(
                     "op",
@@ -620,16 +621,17 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
     ops = _many_eager_ops(context, host)
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
+    key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield from waits.finding(
         HOST_BOUND,
         arguments={
-            **_of_ops(ops),
+            **_of_ops(ops, unit),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
         },
-        evidence=[_count(ops, context.trace.device_key(waits.device))],
-        title="eager",
+        evidence=[_count(context, ops, context.trace.device_key(waits.device))],
+        title=key,
         action="eager",
-        notes=("eager",),
+        notes=(key,),
     )
 
 
@@ -652,7 +654,7 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
             arguments={**_of_ops(ops), "loss": lost_argument(loss)},
             loss=loss,
             confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
-            evidence=(_count(ops, trace.hosts[host].name),),
+            evidence=(_count(context, ops, trace.hosts[host].name),),
             title="host",
             action="eager",
             notes=("host",),
@@ -663,14 +665,18 @@ def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
     """The ops of a host outside of graphs, where steps run many; those between step markers are not the step's."""
     markers = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
     ops = eager_ops(context.trace, context.selection, host, markers if markers.start.size else None)
-    least = HOST_BOUND.limits["ops_per_step_count"]
-    return ops if ops is not None and ops.count_per_step >= least else None
+    return ops if ops is not None and ops.count_per_step >= _least_count(context) else None
 
 
-def _of_ops(ops: EagerOps) -> dict[str, Argument]:
-    return {"count": Number(ops.count_per_step, "op"), "types": Ops(ops.types)}
+def _least_count(context: Context) -> int:
+    """From how many calls per step on the step is no graph; JAX takes longer for each than TensorFlow."""
+    is_jax = is_of_jax(context.trace)
+    return int(HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
 
 
-def _count(ops: EagerOps, where: str) -> Evidence:
-    least = int(HOST_BOUND.limits["ops_per_step_count"])
-    return Evidence("eager_ops_per_step", ops.count_per_step, least, where)
+def _of_ops(ops: EagerOps, unit: str = "op") -> dict[str, Argument]:
+    return {"count": Number(ops.count_per_step, unit), "types": Ops(ops.types)}
+
+
+def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
+    return Evidence("eager_ops_per_step", ops.count_per_step, _least_count(context), where)

@@ -297,7 +297,7 @@ def _lead(result: Input) -> str:
         return f"{lead} ({verdict})."
     if result.verdict == "none":
         return f"{lead}. The pipeline keeps up: a batch is ready when the model asks."
-    return f"{lead} ({verdict}). A batch is ready, but Python of the pipeline keeps the lock from the step."
+    return f"{lead} ({verdict}). A batch is ready, but the pipeline keeps Python's lock or cores from the step."
 
 
 def _notes(result: Input) -> tuple[str | None, ...]:

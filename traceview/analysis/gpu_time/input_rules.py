@@ -34,8 +34,19 @@ _OVERLAP_RATIO: Final = 0.50
 _MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
 """Stages that a filter may come before."""
 
+_WITH_FUNCTION: Final = (
+    "map",
+    "parallel_map",
+    "filter",
+    "generator",
+    "interleave",
+    "parallel_interleave",
+)
+"""Stages that run a function of the script: what takes cores runs in one."""
+
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
+_CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 
 _KINDS: Final = (
@@ -156,7 +167,8 @@ INPUT_BOUND: Final = Rule(
     code="input-bound",
     title="{who:waits/wait} {loss} for input[: {stage} is too slow]",
     titles={
-        "ready": "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
     },
     meaning="The input pipeline keeps the devices from their work.",
@@ -170,9 +182,9 @@ INPUT_BOUND: Final = Rule(
         "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
-        "cores": (
-            "Ops of the pipeline keep {busy} busy on average: where more threads have work than there are cores, ops of the "
-            "model take longer than usual, which counts as well."
+        _CORES: (
+            "The pipeline keeps about {busy} busy: where more threads have work than there are cores, ops of the model take "
+            "longer, which counts as well."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },
@@ -277,9 +289,9 @@ class _Sentences:
     def __init__(self, context: Context, host: int, supply: InputSupply | None) -> None:
         self._context, self._host, self._supply = context, host, supply
         self.arguments: dict[str, Argument] = {}
-        is_ready = supply is not None and not supply.is_short
-        self.notes: list[str] = [] if is_ready else ["late"]
-        self.title = ""
+        self._is_ready = supply is not None and not supply.is_short
+        self.notes: list[str] = [] if self._is_ready else ["late"]
+        self.title = self._function = ""
         slowest = supply.slowest if supply else None
         if supply is None or slowest is None:
             return
@@ -312,16 +324,33 @@ class _Sentences:
         """That Python of the pipeline keeps the lock."""
         self.notes.append(_LOCK)
         self._add_line()
-        if self._supply is not None and not self._supply.is_short:
-            self.title = "ready"
+        if self._is_ready:
+            self.title = _LOCK
 
     def add_cores(self) -> None:
         """That the pipeline takes cores from the model."""
         context = self._context
         window = context.selection.windows[self._host]
         busy = busy_cores(context.trace, context.idle, self._host, window)
-        self.arguments["busy"] = Number(round(busy), "core")
-        self.notes.append("cores")
+        self.arguments["busy"] = Number(max(round(busy), 1), "core")
+        self.notes.append(_CORES)
+        if self._is_ready and not self.title:
+            self.title = _CORES
+            self._name_function()
+
+    def _name_function(self) -> None:
+        """Name the stage whose function takes the cores, as the one with most work among those that have one."""
+        of_slowest = ("stage", "work", "share", "one_call")
+        self.notes = [note for note in self.notes if note not in of_slowest]
+        self.arguments = {k: v for k, v in self.arguments.items() if k not in of_slowest}
+        kinds = [
+            (kind, stage.own_ps)
+            for stage in (self._supply.stages if self._supply else ())
+            if action_for(kind := kind_of(stage.name)) in _WITH_FUNCTION
+        ]
+        if kinds:
+            self._function, _ = max(kinds, key=lambda pair: pair[1])
+            self.arguments["stage"] = Stages((self._function,))
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
@@ -332,6 +361,9 @@ class _Sentences:
             return _PREFETCH
         if _LOCK in self.notes and not supply.is_generator:
             return _LOCK
+        if self.title == _CORES:
+            action = action_for(self._function)
+            return "parallel_map" if action == "map" else action
         action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
         if action == "filter":
             before = (s for s in supply.stages if s.name.startswith(f"{supply.slowest.name}::"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-import numpy as np
-
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.record import (
     Count,
@@ -262,8 +260,9 @@ def _cut_steps(trace: Trace, index: int) -> Iterator[tuple[str, str]]:
     """Work of the first step launched before the capture, and of the last one still queued at its end."""
     columns, calls = trace.device_columns, trace.host_columns
     rows = trace.device_rows(index)
-    is_gpu = np.array([device.kind == "gpu" for device in trace.device_list], dtype=np.bool_)
-    rows = rows[is_gpu[columns.device[rows]]] if rows.size else rows
+    of_host = trace.devices_of_host[index]
+    gpus = [device for device in of_host if trace.device_list[device].kind == "gpu"]
+    rows = rows[is_in(columns.device[rows], gpus)]
     launch = columns.launch[rows]
     early, launch = rows[launch == NONE], launch[launch != NONE]
     if launch.size == 0:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
-from traceview.analysis.facts.selection import Selection, covered_ps, rows_in
+from traceview.analysis.facts.selection import Selection, covered_ps, recorded_devices, rows_in
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Devices
@@ -260,9 +260,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         window_ps=window.length_ps if window else None,
         memory_held_bytes=device.memory_held_bytes,
         memory_peak_bytes=device.memory_peak_bytes,
-        memory_window_peak_bytes=most_held(trace.host_columns, trace.names, device, window)
-        if window
-        else None,
+        memory_window_peak_bytes=most_held(trace, index, window) if window else None,
         **(asdict(counted) if counted else {}),
     )
 
@@ -279,8 +277,9 @@ class InWindow(Struct, frozen=True):
 
 
 def in_windows(context: Context) -> dict[int, InWindow]:
-    """By device of the ledger what it did in its window; `Context.once` keeps it."""
-    return {device: _in_window(context, device) for device in context.ledger.devices}
+    """By device whose host recorded device events what it did in its window; `Context.once` keeps it."""
+    devices = recorded_devices(context.trace, context.selection)
+    return {device: _in_window(context, device) for device in devices}
 
 
 def _in_window(context: Context, device: int) -> InWindow:
@@ -289,12 +288,12 @@ def _in_window(context: Context, device: int) -> InWindow:
     inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
     count = np.bincount(class_, minlength=len(ActivityClass)).tolist()
-    *exposed, idle_ps = context.ledger.by_activity(device)
-    unions = context.activities[device].by_class
+    activity = context.activities[device]
+    unions, exposed = activity.by_class, activity.exposed_ps(window)
     return InWindow(
         busy_ps=sum(exposed),
         busy_ratio=ratio(sum(exposed), window.length_ps),
-        idle_ps=idle_ps,
+        idle_ps=window.length_ps - sum(exposed),
         activity={
             key: ActivityTime(
                 count=count[of_class],

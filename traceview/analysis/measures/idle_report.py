@@ -156,13 +156,16 @@ def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
+_COLUMN_OF_STATE: Final = {state.key: f"{state.key}_ps" for state in IDLE_STATES}
+
+
 def gap_rows(rows: Table) -> tuple[Gap, ...]:
     """The rows of a table of gaps as records."""
     of_table = [field for field in Gap.__struct_fields__ if field != "states"]
     return tuple(
         Gap(
             **{field: row[field] for field in of_table},
-            states=_by_size({state.key: row[f"{state.key}_ps"] for state in IDLE_STATES}),
+            states=_by_size({key: row[column] for key, column in _COLUMN_OF_STATE.items()}),
         )
         for row in rows.rows()
     )
@@ -458,8 +461,9 @@ class _Columns:
         shown = np.flatnonzero(row != NONE)
         stacks, index = context.idle.evidence[host].stacks(row[shown])
         joined = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
-        lines = [line.name for line in trace.lines]
-        self.texts["thread"].put(begin + shown, lines, trace.host_columns.line[row[shown]])
+        lines, of_line = unique_inverse(trace.host_columns.line[row[shown]])
+        threads = [trace.lines[line].name for line in lines.tolist()]
+        self.texts["thread"].put(begin + shown, threads, of_line)
         self.texts["host_event"].put(begin + shown, [stack[-1] for stack in stacks], index)
         self.texts["host_outer"].put(begin + shown, joined, index)
         hidden = np.flatnonzero(row == NONE)

@@ -11,6 +11,7 @@ from traceview.analysis.measures.context import Context
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
+from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels
 
 
@@ -41,3 +42,12 @@ def rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array
     rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
     chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
     return chosen
+
+
+def line_of(context: Context, by_label: Int64Array) -> str | None:
+    """The line of Python that made most of what takes some time, int64 by label: more than half of it; None without one."""
+    lines, ps_of = context.trace.once(label_lines), dict[str, int]()
+    for label in np.flatnonzero(by_label).tolist():
+        ps_of[lines[label]] = ps_of.get(lines[label], 0) + int(by_label[label])
+    line = max(ps_of, key=lambda line: ps_of[line], default="")
+    return line if line and 2 * ps_of[line] > sum(ps_of.values()) else None

@@ -175,12 +175,13 @@ def reduction_rows(context: Context) -> BoolArray:
 
 def _gpus(context: Context, host: int) -> list[int]:
     """The GPUs of a host that compute."""
-    devices, activities = context.trace.device_list, context.activities
+    trace, activities = context.trace, context.activities
+    if host not in context.selection.windows:
+        return []
     return [
         device
-        for device in context.ledger.devices
-        if (devices[device].host, devices[device].kind) == (host, "gpu")
-        and activities[device].compute.length
+        for device in trace.devices_of_host[host]
+        if trace.device_list[device].kind == "gpu" and activities[device].compute.length
     ]
 
 

@@ -134,7 +134,8 @@ def _late_by_step(ledger: Ledger) -> Int64Array:
     used = sorted({step.number for step in ledger.steps if step.excluded is None}) or [0]
     place_of = {number: place for place, number in enumerate(used)}
     step_place = np.array([place_of.get(s.number, 0) for s in ledger.steps] + [0], dtype=np.int64)
-    place = np.full(max(ledger.devices, default=0) + 1, NONE, dtype=np.int64)
+    # Of devices whose host has no window it is not known what they did.
+    place = np.full(len(ledger.trace.device_list), NONE, dtype=np.int64)
     place[list(ledger.devices)] = np.arange(len(ledger.devices))
     of_device = place[columns.by[rows]]
     at = np.where(of_device == NONE, NONE, of_device * len(used) + step_place[columns.step[rows]])

@@ -76,7 +76,7 @@ def _is_about(cause: Finding, consequence: Finding) -> bool:
 
 # JAX
 
-_JITTED_CALL: Final = b"PjitFunction("
+JITTED_CALL: Final = b"PjitFunction("
 """How JAX records a call of a function that it compiled; TensorFlow records no such call."""
 
 _JAX: Final = "jax"
@@ -86,7 +86,7 @@ _JAX: Final = "jax"
 def is_of_jax(trace: Trace) -> bool:
     """Whether the host called functions that JAX compiled."""
     names = unique_ids(trace.host_columns.name).tolist()
-    return any(trace.names[name].startswith(_JITTED_CALL) for name in names)
+    return any(trace.names[name].startswith(JITTED_CALL) for name in names)
 
 
 def with_jax_advice(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

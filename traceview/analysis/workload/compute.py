@@ -15,7 +15,7 @@ import numpy as np
 
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.label_times import rows_with, time_by_label
+from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
@@ -192,16 +192,6 @@ def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
     return tuple(place_of), of_label
 
 
-def _time_by_op(context: Context, by_label: Int64Array) -> dict[int, int]:
-    """Time by op, a name of the trace, `NONE` where none was recorded."""
-    op = context.once(_op_of_label)
-    by_op: dict[int, int] = {}
-    for label in np.flatnonzero(by_label).tolist():
-        name = int(op[label])
-        by_op[name] = by_op.get(name, 0) + int(by_label[label])
-    return by_op
-
-
 # What ops are
 
 
@@ -348,12 +338,12 @@ HOST_OP: Final = Rule(
         "py_function": "{who:spends/spend} {loss} in `tf.py_function`[, {line}]",
         "numpy_function": "{who:spends/spend} {loss} in `tf.numpy_function`[, {line}]",
         "python": "{who:spends/spend} {loss} in `tf.py_function` and `tf.numpy_function`[, {line}]",
-        "callback": "{who:spends/spend} {loss} in calls of Python inside the step, {names}",
-        "printing": "{who:spends/spend} {loss} in `tf.print` inside the step",
-        "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step",
-        "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`",
+        "callback": "{who:spends/spend} {loss} in calls of Python inside the step, {names}[, {line}]",
+        "printing": "{who:spends/spend} {loss} in `tf.print` inside the step[, {line}]",
+        "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step[, {line}]",
+        "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`[, {line}]",
         "all_checks": "{who:spends/spend} at least {loss} in `tf.debugging.enable_check_numerics`",
-        "text": "{who:spends/spend} {loss} in ops on strings, {ops}",
+        "text": "{who:spends/spend} {loss} in ops on strings, {ops}[, {line}]",
     },
     meaning=(
         "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
@@ -418,7 +408,7 @@ HOST_OP: Final = Rule(
 
 OPTIMIZER_BOUND: Final = Rule(
     code="optimizer-bound",
-    title="{who:spends/spend} {loss} in the optimizer[, {ops}]",
+    title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",
     meaning=(
         "The work of an optimizer depends on the number of parameters and not on the batch. Most of it can go, but one update "
         "per step is needed."
@@ -455,7 +445,7 @@ _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 FACTORING: Final = Rule(
     code="matrix-factoring",
     states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} on factoring matrices: {ops}",
+    title="{who:spends/spend} {loss} on factoring matrices: {ops}[ in {line}]",
     meaning=(
         "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
         "they are as slow as on CPUs."
@@ -510,7 +500,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
             make = _optimizer if kind == OPTIMIZER else _side_work
             is_kind = context.once(_kind_of_label) == number
             rows = _all_rows(context, dict.fromkeys(computed, is_kind))
-            every.append(make(context, rows, devices))
+            of_kind = np.where(is_kind, np.sum(list(computed.values()), axis=0), 0)
+            every.append(make(context, rows, devices, _line(context, of_kind)))
     yield from (finding for finding in every if finding is not None)
 
 
@@ -537,48 +528,36 @@ def _of_ops(
     if not by_label.any():
         return None
     types = _longest(_time_by_type(context, by_label))
+    every, of_label = context.once(_types_of_labels)
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
-    line = _line_of(context, by_label) if rule in (FLOAT64, CONSTANT) else None
-    if line:
-        arguments["line"] = Line(line)
+    # The line is that of the ops that are named.
+    named = of_label == every.index(types[0]) if types else by_label > 0
     return rule.of_rows(
         context,
         _all_rows(context, labels),
-        arguments=arguments,
+        arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=confidence,
         keeps_waiting=rule is not FLOAT64,
         evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
     )
 
 
-def _line_of(context: Context, by_label: Int64Array) -> str | None:
-    """The line that made what takes longest: as the program has it, or of a constant the graph."""
-    trace = context.trace
-    longest = trace.once(op_labels).row[int(by_label.argmax())]
-    place = int(trace.device_columns.instruction[longest])
-    if place != NONE and trace.instructions[place].line:
-        return trace.instructions[place].line
-    by_op = _time_by_op(context, by_label)
-    op = trace.names.text(max(by_op, key=lambda op: (by_op[op], op)))
-    return _constant_lines(context).get(_graph_name(op or ""))
-
-
-def _constant_lines(context: Context) -> dict[str, str | None]:
-    lines: dict[str, str | None] = {}
-    for host in context.trace.hosts:
-        if host.sidecar is not None:
-            lines |= host.sidecar.graphs.constant_ops
-    return lines
+def _line(context: Context, by_label: Int64Array) -> dict[str, Argument]:
+    """The line that made most of some ops, as an argument."""
+    line = line_of(context, by_label)
+    return {"line": Line(line)} if line else {}
 
 
 _Devices: TypeAlias = Sequence[tuple[ComputeOfDevice, OpKind]]
 
 
-def _side_work(context: Context, rows: BoolArray, devices: _Devices) -> Finding | None:
+def _side_work(
+    context: Context, rows: BoolArray, devices: _Devices, line: dict[str, Argument]
+) -> Finding | None:
     _, most = max(devices, key=lambda pair: pair[1].ps_per_step)
     types = tuple(dict.fromkeys(type_ for _, ops in devices for type_ in ops.op_types))
     title = most.kind
-    arguments: dict[str, Argument] = {"ops": Ops(most.op_types)}
+    arguments: dict[str, Argument] = {"ops": Ops(most.op_types), **line}
     if not types:
         title, arguments["names"] = "callback", Ops(_names(context, rows))
     elif most.kind == SideWork.PYTHON.value:
@@ -606,12 +585,14 @@ def _side_work(context: Context, rows: BoolArray, devices: _Devices) -> Finding 
     )
 
 
-def _optimizer(context: Context, rows: BoolArray, devices: _Devices) -> Finding | None:
+def _optimizer(
+    context: Context, rows: BoolArray, devices: _Devices, line: dict[str, Argument]
+) -> Finding | None:
     row, most = max(devices, key=lambda pair: pair[1].ps_per_step)
     return OPTIMIZER_BOUND.of_rows(
         context,
         rows,
-        arguments={"ops": Ops(most.op_types[:1])} if most.op_types else {},
+        arguments={**({"ops": Ops(most.op_types[:1])} if most.op_types else {}), **line},
         evidence=[
             *(
                 Evidence("compute_ratio", ops.compute_ratio, None, row.device)

@@ -24,6 +24,7 @@ from traceview.trace.device.table import Table, record_columns, table, texts
 
 TITLE: Final = "Layers"
 UNATTRIBUTED: Final = "unattributed"
+WITHOUT_LAYER: Final = "no layer"
 MOST_ROWS: Final = 100
 """In a report; those of most time, and `traceview show layers` has all of them."""
 
@@ -83,7 +84,7 @@ def compute(context: Context) -> Layers | Skipped:
     if not devices:
         return Skipped("no device computed in the used steps")
     rows = _rows(context, devices)
-    if all(row.layer is None for row in rows):
+    if not any(map(_is_attributed, rows)):
         return Skipped(_NO_LAYER)
     return Layers(
         device_count=len(devices),
@@ -98,11 +99,15 @@ def layer_table(context: Context) -> Table:
     """All rows of each device that computes, if any has a layer."""
     computing = [device for device, ps in context.once(time_by_label).items() if ps.any()]
     of_device = {device: _rows(context, (device,)) for device in computing}
-    if all(row.layer is None for rows in of_device.values() for row in rows):
+    if not any(_is_attributed(row) for rows in of_device.values() for row in rows):
         of_device = {}
     keys = [context.trace.device_key(device) for device, rows in of_device.items() for _ in rows]
     every = [row for rows in of_device.values() for row in rows]
     return table("layers", texts("device", keys), *record_columns(LayerTime, every))
+
+
+def _is_attributed(row: LayerTime) -> bool:
+    return bool(row.layer or row.source_line)
 
 
 def _longest(rows: tuple[LayerTime, ...], most: int) -> tuple[LayerTime, ...]:
@@ -182,14 +187,14 @@ def _shown(node: _Node) -> Iterator[_Node]:
     """The nodes below one, each before those inside of it, longest first; what has no layer comes last."""
     inside = sorted(
         node.inside.values(),
-        key=lambda each: (not each.layer, -sum(each.whole), each.layer, each.line),
+        key=lambda each: (-sum(each.whole), each.layer, each.line),
     )
     for each in inside:
         # What holds one node and nothing else is the same as that.
         if len(each.inside) != 1 or any(each.own):
             yield each
         yield from _shown(each)
-    if not node.layer and any(node.own):
+    if not (node.layer or node.line) and any(node.own):
         yield _Node(own=node.own, whole=node.own)
 
 
@@ -226,13 +231,15 @@ def _labels(rows: Iterable[LayerTime]) -> Iterator[str]:
     """Each layer below the one that it is inside of, further to the right, without the names of that."""
     around: list[str] = []
     for row in rows:
-        layer = row.layer or UNATTRIBUTED
-        while around and not f"{layer}/".startswith(f"{around[-1]}/"):
+        if row.layer is None:
+            yield WITHOUT_LAYER if row.source_line else UNATTRIBUTED
+            continue
+        while around and not f"{row.layer}/".startswith(f"{around[-1]}/"):
             around.pop()
-        inner = layer[len(around[-1]) + 1 :] if around else layer
-        yield _INSIDE * len(around) + (inner or layer.rpartition("/")[2])
-        if layer not in around:
-            around.append(layer)
+        inner = row.layer[len(around[-1]) + 1 :] if around else row.layer
+        yield _INSIDE * len(around) + (inner or row.layer.rpartition("/")[2])
+        if row.layer not in around:
+            around.append(row.layer)
 
 
 def section(view: View, result: Layers) -> doc.Section:
@@ -250,12 +257,13 @@ def section(view: View, result: Layers) -> doc.Section:
 
 
 def _lead(result: Layers) -> Sentence:
-    own = max(result.rows, key=lambda row: row.own_ps_per_step if row.layer else -1)
-    if not own.layer:
+    own = max(result.rows, key=lambda row: row.own_ps_per_step if _is_attributed(row) else -1)
+    if not _is_attributed(own):
         return ""
     share = numbers.share(doc.ratio(own.own_ps_per_step, result.compute_ps_per_step))
-    line = phrase(" (", name(own.source_line), ")") if own.source_line else None
-    return phrase(name(own.layer), line, f" takes {share} of the compute.")
+    known = [name(text) for text in (own.layer, own.source_line) if text]
+    inside = phrase(" (", known[1], ")") if len(known) > 1 else None
+    return phrase(known[0], inside, f" takes {share} of the compute.")
 
 
 ANALYSIS: Final = Analysis[Layers](

@@ -22,6 +22,7 @@ from traceview.base.record import (
     OpType,
     Picoseconds,
     Record,
+    SourceLine,
     one_of,
 )
 from traceview.document import model as doc
@@ -54,6 +55,7 @@ class OpRow(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         op_type: Type of the op; null where not recorded.
         kernel: Name of the kernel; null for host ops of a replica.
+        source_line: The line of Python that made the op; null where not known.
         count: Events.
         total_ps: Sum of durations, picoseconds.
         self_ps: Sum of durations without what is nested inside, picoseconds.
@@ -70,6 +72,7 @@ class OpRow(Record, frozen=True):
     op: OpName | None
     op_type: OpType | None
     kernel: KernelName | None
+    source_line: SourceLine | None
     count: Count
     total_ps: Picoseconds
     self_ps: Picoseconds
@@ -245,6 +248,7 @@ _OPS: Final = (
     Shown("p95", "p95_ps", 6, meaning="95th percentile"),
     Shown("type", "op_type", 7),
     Shown("kernel", "kernel_of_op", 2, "name"),
+    Shown("line", "source_line", 2, "name"),
 )
 
 
@@ -255,6 +259,7 @@ _ROWS: Final = (
     Shown("share", itemgetter("share_ratio"), kind="share"),
     Shown("count", itemgetter("count"), 1, "count"),
     Shown("class", lambda row: look_of(CLASSES, row["class"]), 2, "look"),
+    Shown("line", itemgetter("source_line"), 1, "name"),
 )
 
 

@@ -7,7 +7,7 @@ whose names show no precision are `unknown`, as those made by XLA and CUDA graph
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Final
 
 from traceview.analysis.facts.kernels import KernelNames, computing_gpus, kernel_names
@@ -328,7 +328,7 @@ def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
         ],
         devices=keys,
         title=_title(rows),
-        action="" if _have_bfloat16(context.trace, keys) else "float16",
+        action="" if _have_bfloat16(context.trace, frozenset(keys)) else "float16",
         notes=("product",) if longest is not None else (),
     )
 
@@ -341,7 +341,7 @@ def _title(rows: Sequence[DevicePrecision]) -> str:
     return "" if spent & set(LOW_PRECISIONS) else "none"
 
 
-def _have_bfloat16(trace: Trace, keys: Sequence[str]) -> bool:
+def _have_bfloat16(trace: Trace, keys: Collection[str]) -> bool:
     return all(
         (capability_of(device) or 0.0) >= FIRST_BFLOAT16
         for index, device in enumerate(trace.device_list)

@@ -26,6 +26,8 @@ class Jax(Framework):
         self._steps = JaxSteps(window, names)
         return self._steps, self._steps.hooks
 
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
-        """Devices, mesh and functions."""
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
+        """Devices, mesh and functions. Programs of JAX hold their lines themselves."""
         return JaxEnvironment(self._steps), self._steps.hooks

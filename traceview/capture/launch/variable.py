@@ -29,6 +29,7 @@ SWITCHES: Final = {
     "sync": "is_synchronised",
     "nvml": "is_nvml_sampled",
     "python": "is_python_sampled",
+    "source": "is_source_recorded",
 }
 """What `--without NAME` switches off, and the setting that it unsets."""
 

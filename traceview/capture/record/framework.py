@@ -42,8 +42,10 @@ class Framework(ABC):
         """
 
     @abstractmethod
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
-        """What adds groups to the sidecar."""
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
+        """What adds groups to the sidecar. `is_source_wanted`: lines of the script for the ops of graphs, too."""
 
 
 class TensorFlow(Framework):
@@ -63,9 +65,13 @@ class TensorFlow(Framework):
         observer = Observer(window, names, self.step_objects, self.step_inputs)
         return observer, Hooks(observer, places)
 
-    def listeners(self, say: Callable[[str], None]) -> Sequence[WindowListener]:
+    def listeners(
+        self, say: Callable[[str], None], *, is_source_wanted: bool
+    ) -> Sequence[WindowListener]:
         """Devices, strategy, batch size and graphs."""
-        placement = PlacementListener(self.step_objects, self.step_inputs)
+        placement = PlacementListener(
+            self.step_objects, self.step_inputs, is_source_wanted=is_source_wanted
+        )
         return EnvironmentListener(), placement, StopRiskListener(say)
 
 

@@ -26,6 +26,7 @@ class Settings:
     run: str | None = None
     is_nvml_sampled: bool = True
     is_python_sampled: bool = True
+    is_source_recorded: bool = True
     seconds: SecondsRange | None = None
     step_functions: tuple[str, ...] = ()
     on_hang_s: float | None = None

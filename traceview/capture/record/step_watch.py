@@ -56,7 +56,7 @@ class StepWatch(WindowListener):
             PythonListener(is_wanted=settings.is_python_sampled),
             NvmlListener(is_wanted=settings.is_nvml_sampled),
             MachineLoadListener(),
-            *self.framework.listeners(say),
+            *self.framework.listeners(say, is_source_wanted=settings.is_source_recorded),
             self,
             *listeners,
         ]

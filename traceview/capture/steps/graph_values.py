@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.sidecar.file import NoAnswerError
 from traceview.capture.steps.graphs import called
 
@@ -39,7 +38,7 @@ _MOST_VISITED: Final = 300_000
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The fields of the sidecar: names of ops in float64, and names of constant ops, each with the user's line."""
+    """The fields of the sidecar: names of ops in float64, and names of constant ops."""
     found = _Found()
     for graph in graphs:
         given = {
@@ -48,10 +47,7 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
             if hasattr(tensor, "numpy") and tensor.dtype.name not in _HANDLES
         }
         found.visit(graph, given, ())
-    return {
-        "float64_ops": found.only("float64")[:MOST_OPS],
-        "constant_ops": {name: found.line[name] for name in found.only("constant")[:MOST_OPS]},
-    }
+    return {f"{kind}_ops": found.only(kind)[:MOST_OPS] for kind in ("float64", "constant")}
 
 
 class _Found:
@@ -62,11 +58,9 @@ class _Found:
     """
 
     def __init__(self) -> None:
-        self.line: dict[str, str | None] = {}
         self._visited = 0
         self._kinds: dict[str, list[set[str]]] = {}
         self._is_stateful: dict[str, bool] = {}
-        self._places = CodePlaces(folders_of_script())
 
     def visit(self, graph: Any, constant: set[str], calls: tuple[str, ...]) -> None:
         """Add the ops of a graph; `constant`: the tensors among its inputs that never change; `calls`: that led to it.
@@ -106,13 +100,10 @@ class _Found:
     def _add(self, op: Any, *, is_constant: bool, calls: tuple[str, ...]) -> None:
         in_64_bits = any(tensor.dtype.name in _IN_64_BITS for tensor in op.outputs)
         kinds = {"float64"} if in_64_bits else set()
-        line = None
         if is_constant:
             kinds.add("constant")
-            line = self._user_line(op)
         for name in dict.fromkeys((op.name, "/".join((*calls, op.name)))):
             self._kinds.setdefault(name, []).append(kinds)
-            self.line.setdefault(name, line)
 
     def _visit_inner(
         self, graph: Any, kind: str, given: list[bool], calls: tuple[str, ...]
@@ -132,10 +123,3 @@ class _Found:
         if kind not in self._is_stateful:
             self._is_stateful[kind] = bool(op.op_def is None or op.op_def.is_stateful)
         return self._is_stateful[kind]
-
-    def _user_line(self, op: Any) -> str | None:
-        """The innermost line of the user's code that made an op."""
-        for frame in reversed(list(op.traceback)):
-            if self._places.is_user(frame.filename):
-                return f"{self._places.shown(frame.filename)}:{frame.lineno} in {frame.name}"
-        return None

@@ -16,6 +16,7 @@ from typing import Any, Final
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
 from traceview.capture.steps.graph_values import describe_values
 from traceview.capture.steps.graphs import count_ops, training_loop
+from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.steps.strategy import describe_batch, describe_strategy, find_strategies
@@ -26,15 +27,21 @@ _FEWEST_DEVICES: Final = 2
 class PlacementListener(WindowListener):
     """Describes the step functions of the window. `steps` knows them by name, `inputs` what they are given."""
 
-    def __init__(self, steps: StepObjects, inputs: StepInputs) -> None:
+    def __init__(
+        self, steps: StepObjects, inputs: StepInputs, *, is_source_wanted: bool = True
+    ) -> None:
         self._steps = steps
         self._inputs = inputs
+        self._is_source_wanted = is_source_wanted
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
         calls = sidecar.groups.get("window", {}).get("calls", ())
         names = list(dict.fromkeys(call["function"] for call in calls))
-        for group, values in describe_steps(names, self._steps, self._inputs).items():
+        described = describe_steps(
+            names, self._steps, self._inputs, is_source_wanted=self._is_source_wanted
+        )
+        for group, values in described.items():
             sidecar.add(group, values)
         single = {call["function"] for call in calls if call["count"] == 1}
         loops = list(_looping(sidecar.groups["placement"]["functions"], single))
@@ -58,7 +65,7 @@ def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) ->
 
 
 def describe_steps(
-    names: Sequence[str], steps: StepObjects, inputs: StepInputs
+    names: Sequence[str], steps: StepObjects, inputs: StepInputs, *, is_source_wanted: bool
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     facts = Facts()
@@ -88,15 +95,16 @@ def describe_steps(
             **_accumulation(steps),
         },
         "placement": facts.as_group(),
-        "graphs": _describe_graphs(functions),
+        "graphs": _describe_graphs(functions, is_source_wanted=is_source_wanted),
     }
 
 
-def _describe_graphs(functions: Sequence[Any]) -> dict[str, Any]:
+def _describe_graphs(functions: Sequence[Any], *, is_source_wanted: bool) -> dict[str, Any]:
     facts = Facts()
     graphs = [traces(function)[-1].graph for function in functions if traces(function)]
-    values = facts.find("ops", lambda: describe_values(graphs))
-    return {**(values or {}), **facts.as_group()}
+    values = facts.find("ops", lambda: describe_values(graphs)) or {}
+    lines = facts.find("lines", lambda: describe_lines(graphs)) if is_source_wanted else None
+    return {**values, **(lines or {}), **facts.as_group()}
 
 
 def _step_functions(name: str, steps: StepObjects) -> list[Any]:

@@ -1,18 +1,161 @@
-"""Reads the memory that TensorFlow holds on each GPU from the events of its allocators `GPU_<n>_bfc`."""
+"""Reads the memory of each GPU, and pinned memory of each host, from the events of TensorFlow's and JAX's allocators.
+
+Each event says what its allocator has given out after it, how much it gave out or took back, and where that lies.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.ids import unique_ids
-from traceview.trace.model import Device, HostColumns, Names
+from traceview.base.intervals import Int64Array
+from traceview.trace.model import NONE, Device, HostColumns, Names, Recording
 from traceview.trace.windows import Window
+from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 
-_ALLOCATOR = re.compile(rb"GPU_(\d{1,9})_bfc")
+_OF_GPU: Final = re.compile(rb"GPU_(\d{1,9})_bfc")
+_OF_PINNED: Final = re.compile(rb"\w{0,40}host_bfc")
+"""`gpu_host_bfc` of TensorFlow, `xla_gpu_host_bfc` of JAX. Memory that is not pinned has allocators of other names."""
+_ALLOCATION: Final = b"MemoryAllocation"
+
+
+class Allocator(Struct, frozen=True, eq=False, dict=True):
+    """What one allocator recorded, by time; events without `bytes_allocated` are left out.
+
+    int64 `[n]`: `row` in the host columns; `time_ps`; `held_bytes`, in use after the event; `change_bytes`, what it gave
+    out, negative where it took back, 0 where that is not recorded; `address`, 0 where not recorded.
+    """
+
+    row: Int64Array
+    time_ps: Int64Array
+    held_bytes: Int64Array
+    change_bytes: Int64Array
+    address: Int64Array
+
+    @property
+    def held_before_bytes(self) -> int:
+        """In use before the first event."""
+        return int(self.held_bytes[0] - self.change_bytes[0])
+
+    @cached_property
+    def unrecorded_bytes(self) -> int:
+        """By how much what is in use changed without an event, up and down together."""
+        missing = np.abs(np.diff(self.held_bytes) - self.change_bytes[1:])
+        # Of absurd sizes the sum would not fit into 64 bits.
+        return min(int(missing.sum(dtype=np.float64)), LARGEST_COUNT)
+
+    @cached_property
+    def until(self) -> Int64Array:
+        """Of each event the next one at its address, the number of events without one.
+
+        What was given out there is taken back then: by a free, or by one that was not recorded where the address is given
+        out again.
+        """
+        count = self.row.size
+        order = np.argsort(self.address, kind="stable")
+        before, after = order[:-1], order[1:]
+        is_same = self.address[before] == self.address[after]
+        until = np.full(count, count, dtype=np.int64)
+        until[before[is_same]] = after[is_same]
+        return np.where(self.address == 0, np.arange(count), until)
+
+    def most_in(self, window: Window) -> int | None:
+        """The event after which most was in use in a window; None where nothing is recorded up to its end.
+
+        What was in use at the start of the window counts too. Of several it is the last, before which most is recorded.
+        """
+        # From the last event at or before the start of the window to the last one in it.
+        first = max(int(np.searchsorted(self.time_ps, window.start_ps, side="right")) - 1, 0)
+        last = int(np.searchsorted(self.time_ps, window.end_ps))
+        return last - 1 - int(self.held_bytes[first:last][::-1].argmax()) if last > first else None
+
+    def live_after(self, event: int) -> Int64Array:
+        """The events that gave out what is in use after an event, of those that were recorded."""
+        given = np.flatnonzero(self.change_bytes[: event + 1] > 0)
+        live: Int64Array = given[self.until[given] > event]
+        return live
+
+    def least_held(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
+        """The least that was in use in each of some spans, what was at its start included."""
+        levels = np.append([self.held_before_bytes], self.held_bytes)
+        first = np.searchsorted(self.time_ps, start_ps, side="right")
+        last = np.maximum(np.searchsorted(self.time_ps, end_ps) + 1, first + 1)
+        bounds = np.stack((first, last), axis=1).ravel()
+        least: Int64Array = np.minimum.reduceat(np.append(levels, levels[-1]), bounds)[::2]
+        return least
+
+
+class Allocators(Struct, frozen=True, eq=False):
+    """The allocators of GPUs by device of the device list, and those of pinned memory by host."""
+
+    of_device: dict[int, Allocator]
+    of_host: dict[int, Allocator]
+
+
+def allocators(recording: Recording) -> Allocators:
+    """What the allocators of all hosts recorded."""
+    of_device: dict[int, Allocator] = {}
+    of_host: dict[int, Allocator] = {}
+    for host in range(len(recording.hosts)):
+        known = {
+            b"GPU_%d_bfc" % device.ordinal: index
+            for index in recording.devices_of_host[host]
+            if (device := recording.device_list[index]).memory_held_bytes is not None
+        }
+        for name, allocator in _of_host(recording, host):
+            if name in known:
+                of_device[known[name]] = allocator
+            elif _OF_PINNED.fullmatch(name):
+                of_host[host] = allocator
+    return Allocators(of_device, of_host)
+
+
+def _of_host(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
+    """The allocators of a host that are of a GPU or of pinned memory, by name."""
+    columns, names = recording.host_columns, recording.names
+    of_rows = columns.stat("allocator_name").among(columns.rows_of_host(host))
+    for number in unique_ids(of_rows.value).tolist():
+        if _OF_GPU.fullmatch(names[number]) or _OF_PINNED.fullmatch(names[number]):
+            allocator = _allocator(columns, names, of_rows.row[of_rows.value == number])
+            if allocator is not None:
+                yield names[number], allocator
+
+
+def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator | None:
+    """The allocator of some events; None where none says what is in use."""
+    held = columns.stat("bytes_allocated").at(rows, NONE)
+    rows, held = rows[held >= 0], held[held >= 0]
+    if not rows.size:
+        return None
+    order = np.argsort(columns.start_ps[rows], kind="stable")
+    rows, held = rows[order], held[order]
+    size = columns.stat("allocation_bytes").at(rows, 0)
+    size = np.where(size <= LARGEST_COPY, size, 0)
+    is_given = names.matching(columns.name[rows], (_ALLOCATION,))
+    return Allocator(
+        row=rows,
+        time_ps=columns.start_ps[rows],
+        held_bytes=held,
+        change_bytes=np.where(is_given, size, -size),
+        address=columns.stat("address").at(rows, 0),
+    )
+
+
+def most_held(recording: Recording, device: int, window: Window) -> int | None:
+    """The most bytes that the allocator of a device held in the window: what it held at its start counts too.
+
+    None where the device has no memory figures, or nothing is recorded up to the end of the window.
+    """
+    allocator = recording.once(allocators).of_device.get(device)
+    most = None if allocator is None else allocator.most_in(window)
+    return None if allocator is None or most is None else int(allocator.held_bytes[most])
 
 
 def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> list[Device]:
@@ -31,26 +174,6 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> l
     ]
 
 
-def most_held(host: HostColumns, names: Names, device: Device, window: Window) -> int | None:
-    """The most bytes that the allocator of a device held in the window: what it held at its start counts too.
-
-    None where the device has no memory figures, or nothing is recorded up to the end of the window.
-    """
-    if device.memory_held_bytes is None:
-        return None
-    allocator = host.stat("allocator_name").among(host.rows_of_host(device.host))
-    rows = allocator.row[names.matching(allocator.value, [b"GPU_%d_bfc" % device.ordinal])]
-    allocated = host.stat("bytes_allocated").at(rows, -1)
-    rows, allocated = rows[allocated >= 0], allocated[allocated >= 0]
-    start = host.start_ps[rows]
-    order = np.argsort(start, kind="stable")
-    start, allocated = start[order], allocated[order]
-    # From the last event at or before the start of the window to the last one in it.
-    first = max(int(np.searchsorted(start, window.start_ps, side="right")) - 1, 0)
-    last = int(np.searchsorted(start, window.end_ps))
-    return int(allocated[first:last].max()) if last > first else None
-
-
 def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
     """The figures of each allocator by its number, as fields of `Device`."""
     allocator = host.stat("allocator_name")
@@ -60,7 +183,7 @@ def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
     start = host.start_ps[allocator.row]
     result = {}
     for name in unique_ids(allocator.value).tolist():
-        match = _ALLOCATOR.fullmatch(names[name])
+        match = _OF_GPU.fullmatch(names[name])
         rows = np.flatnonzero((allocator.value == name) & (allocated >= 0))
         if match and rows.size:
             last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]

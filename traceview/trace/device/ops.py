@@ -17,7 +17,9 @@ from msgspec.structs import astuple
 from traceview.base.ids import sorted_within, unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array, nesting, places, union
 from traceview.base.sweeping import SWEEPS
+from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels, op_names
+from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -29,7 +31,7 @@ class OpTable(Struct, frozen=True, eq=False):
 
     int64 `count`, `total_ps` (sum of durations), `self_ps` (total without nested events), `mean_ps`,
     `median_ps` (both rounded down), `p95_ps` (nearest rank), `bytes` (-1 unknown). `name`, `type` and
-    `kernel` are None where not recorded. `share_ratio`: total over the device's compute time, for class
+    `kernel` are None where not recorded, `line` where it is not known. `share_ratio`: total over the device's compute time, for class
     compute only, else NaN.
     """
 
@@ -38,6 +40,7 @@ class OpTable(Struct, frozen=True, eq=False):
     name: tuple[str | None, ...]
     type: tuple[str | None, ...]
     kernel: tuple[str | None, ...]
+    line: tuple[str | None, ...]
     count: Int64Array
     total_ps: Int64Array
     self_ps: Int64Array
@@ -55,7 +58,11 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
         rows = np.arange(columns.count, dtype=np.int64)
     # Device by device: what is made on the way is as large as the events.
     bounds = places(rows, [columns.rows_of(i).start for i in range(len(trace.device_list))])
-    return _joined([_of_device(trace, part) for part in np.split(rows, bounds[1:])])
+    parts = np.split(rows, bounds[1:])
+    # Made before two threads ask for it.
+    trace.once(op_names)
+    made = for_devices(trace, lambda device: _of_device(trace, parts[device]), range(len(parts)))
+    return _joined(list(made))
 
 
 def _joined(tables: Sequence[OpTable]) -> OpTable:
@@ -88,7 +95,7 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     lower, upper = in_order[first + (count - 1) // 2], in_order[first + count // 2]
     class_ = class_of_row[leader]
     rank = np.lexsort((leader, -total))
-    names = trace.once(op_names).ops
+    names, lines = trace.once(op_names).ops, trace.once(label_lines)
     ops = [names[op] for op in groups.op[rank].tolist()]
     return OpTable(
         device=columns.device[span][leader][rank],
@@ -96,6 +103,7 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
         name=tuple(name for name, _ in ops),
         type=tuple(type_ for _, type_ in ops),
         kernel=tuple(map(trace.names.text, groups.kernel[rank].tolist())),
+        line=tuple(lines[label] or None for label in groups.label[rank].tolist()),
         count=count[rank],
         total_ps=total[rank],
         self_ps=SWEEPS.totals(group, _self_times(trace, span), size)[rank],
@@ -117,11 +125,13 @@ def _as_span(rows: Int64Array) -> _Span:
 class _Groups(Struct, frozen=True, eq=False):
     """What makes events of one device one row of the table; int32 and uint8 by group, in the order of their labels.
 
-    `op`: the place among `OpNames.ops`. `kernel`: the number of its name. `of_row`: int64, the group of each row.
+    `op`: the place among `OpNames.ops`. `kernel`: the number of its name. `label`: the first of its labels. `of_row`: int64, the
+    group of each row.
     """
 
     op: Int32Array
     kernel: Int32Array
+    label: Int64Array
     of_row: Int64Array
 
 
@@ -135,7 +145,7 @@ def _groups(trace: Trace, rows: _Span) -> _Groups:
     op = trace.once(op_names).of_name[columns.op[row]]
     kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
     group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
-    return _Groups(op[first], kernel[first], group.astype(np.int64)[of_row])
+    return _Groups(op[first], kernel[first], known[first], group.astype(np.int64)[of_row])
 
 
 def _self_times(trace: Trace, rows: _Span) -> Int64Array:

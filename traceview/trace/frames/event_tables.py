@@ -155,6 +155,7 @@ def ops(trace: Trace, groups: OpTable | None = None) -> Table:
         texts("op", groups.name),
         texts("op_type", groups.type),
         texts("kernel", groups.kernel),
+        texts("source_line", groups.line),
         whole("count", groups.count),
         whole("total_ps", groups.total_ps),
         whole("self_ps", groups.self_ps),

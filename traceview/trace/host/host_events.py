@@ -38,6 +38,7 @@ _EXPLICIT_METHODS: Final = ("marker", "keras")
 _LONGEST_CHAIN: Final = 8
 _MAIN_THREAD: Final = "python"
 _CONSTANT: Final = b"MakeTensorFromProto"
+_HAND_ON: Final = (b"ExecutorDoneCallback",)
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
@@ -130,7 +131,7 @@ class HostEvents:
         """
         columns = self._columns
         thread, start = self.thread[columns.line[rows]], columns.start_ps[rows]
-        result, called_until = last_begun(self._calls, start)
+        result, called_until = last_begun(self.calls, start)
         dispatched, _ = last_begun(self._dispatches, start)
         result = np.where(called_until <= start, np.maximum(result, dispatched), result)
         if self._runs_executed:
@@ -277,9 +278,15 @@ class HostEvents:
 
     @cached_property
     def pipeline_work(self) -> Int64Array:
-        """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event."""
-        is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR))
-        result: Int64Array = np.flatnonzero(is_work & self._in_pipeline) + self._span.start
+        """Ops and executor loops of the input pipeline, on whichever thread they run; cheap ops record no event.
+
+        On its own threads also what hands on the results of a function.
+        """
+        columns = self._columns
+        is_work = is_in(self._kinds, (HostNameKind.OP, HostNameKind.EXECUTOR)) & self._in_pipeline
+        hands_on = self._trace.names.matching(columns.name[self._span], _HAND_ON)
+        is_work |= hands_on & ~self._is_model_line[columns.line[self._span]]
+        result: Int64Array = np.flatnonzero(is_work) + self._span.start
         return result
 
     @cached_property
@@ -399,7 +406,7 @@ class HostEvents:
         return rows[self._is_model_line[self._columns.line[rows]]]
 
     @cached_property
-    def _calls(self) -> IntervalSet:
+    def calls(self) -> IntervalSet:
         """When the caller runs a graph."""
         rows = self._call_rows
         return self._spans(rows[self.thread[self._columns.line[rows]] == self.caller])

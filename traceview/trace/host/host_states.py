@@ -105,7 +105,7 @@ class HostStates(HostEvidence):
 
     def _caller_layers(self) -> Iterable[Layer]:
         own, others = self._evidence(self.caller), self._executors
-        called = self._calls
+        called = self.calls
         yield from own.strong
         yield from ((cause, intersection(layer, called)) for cause, layer in others.strong)
         if self._has_queue:
@@ -190,7 +190,7 @@ class HostStates(HostEvidence):
         others = self._executors
         recorded = (others.launch, others.host_ops, others.pipeline, others.scheduling)
         silent = difference(
-            self._calls, joined_spans((*recorded, *(layer for _, layer in others.strong)))
+            self.calls, joined_spans((*recorded, *(layer for _, layer in others.strong)))
         )
         return difference(silent, _longer_than(silent, HANDOVER_PS))
 

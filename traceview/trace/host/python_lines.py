@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.model import NONE, Recording
@@ -55,6 +55,7 @@ OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _EXPLAINS_RATIO: Final = 0.5
 """Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
+_FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -110,6 +111,11 @@ class PythonLines:
         """When Python collected garbage for long."""
         start_ns, length_ns = self._samples.collected_ns.T
         return union(self._on_clock(start_ns), self._on_clock(start_ns + length_ns))
+
+    @property
+    def sampled(self) -> IntervalSet:
+        """From the first round of samples to the last."""
+        return union(self.time_ps[:1], self.time_ps[-1:])
 
     def thread_of(self, line: int) -> int:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
@@ -195,6 +201,20 @@ class PythonLines:
         used_ps = self._used_ps[rows]
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
+
+    def dispatching(self, thread: int, calls: IntervalSet) -> IntervalSet:
+        """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
+
+        Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it.
+        """
+        rows = self._rows_of(thread)
+        stack, time = self._samples.stack[rows], self.time_ps[rows]
+        place = np.searchsorted(calls.start, time, "right") - 1
+        runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
+        user = self._user_frame[stack]
+        is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
+        rows = rows[self._is_of_framework[stack] | is_call]
+        return union(self.previous_ps[rows], self.time_ps[rows])
 
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
         """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.
@@ -353,6 +373,27 @@ class PythonLines:
     def _is_user(self) -> BoolArray:
         """Which stacks reach code of the user."""
         return self._stacks_that(lambda stack: self._frame(stack[-1]).is_user)
+
+    @cached_property
+    def _user_frame(self) -> Int64Array:
+        """The frame of the user's line of each stack, `NONE` where it has none, int64 `[stacks]`."""
+        stacks = self._samples.stacks
+        numbers = [stack[-1] if stack else NONE for stack in stacks]
+        return np.where(self._is_user, np.array(numbers, dtype=np.int64), NONE)
+
+    @cached_property
+    def _is_innermost_user(self) -> BoolArray:
+        """Stacks whose innermost frame is the user's line."""
+        return self._is_user & self._stacks_that(lambda stack: len(stack) == 1)
+
+    @cached_property
+    def _is_of_framework(self) -> BoolArray:
+        """Stacks in which the user's line, or what no user's line calls, is in a call of the framework."""
+        return self._stacks_that(
+            lambda stack: self._frame(
+                stack[-2 if len(stack) > 1 and self._frame(stack[-1]).is_user else -1]
+            ).file.startswith(_FRAMEWORKS)
+        )
 
     @cached_property
     def _is_native(self) -> BoolArray:

@@ -50,7 +50,7 @@ from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_
 from traceview.trace.strategy.steps import StoredStep, find_steps
 from traceview.xplane.columns import joined, small
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.planes import STEPS_LINE, TEXT_STATS, PlaneKind
+from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
@@ -132,7 +132,7 @@ class HostParts:
         return HostStat(texts.event + self._count, name_of[texts.index])
 
     def _number(self, table: PlaneTable, key: str) -> HostStat:
-        ints = table.ints(key)
+        ints = table.millionths(key) if key in RATIO_STATS else table.ints(key)
         row = ints.event + self._count
         if key in _OF_EVERY_LAUNCH:
             return HostStat(small(row), small(ints.value))

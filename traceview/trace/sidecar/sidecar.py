@@ -28,12 +28,17 @@ class RecordedEvaluation(Struct, frozen=True):
 
 
 class GraphValues(Struct, frozen=True):
-    """Ops of the step functions by name, a thousand of each at most: those in float64, and those that compute the same in
-    every step, with the line of the script that made each, None where none did.
+    """What the graphs of the step functions say of ops, by name.
+
+    `float64_ops`, `constant_ops`: a thousand of each at most: those in float64, and those that compute the same in every step.
+    `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
+    scope; None where ops of several functions have the name.
     """
 
     float64_ops: tuple[str, ...]
-    constant_ops: dict[str, str | None]
+    constant_ops: tuple[str, ...]
+    lines: tuple[str, ...]
+    line_of: dict[str, RecordedCount | None]
 
 
 class RecordedLoad(Struct, frozen=True):

@@ -302,6 +302,9 @@ _INSTRUCTION: Final = re.compile(rb"[A-Za-z_][\w.\-]{0,255}")
 
 _END: Final = b"end: "
 
+_RENDEZVOUS: Final = (b"Rendezvous", b"InvokeRendezvous")
+"""Where the devices of a collective meet (jaxlib 0.10)."""
+
 CPU: Final = "CPU"
 """The model of such a device."""
 
@@ -326,6 +329,7 @@ def find_xla_devices(
     is_collective = names.where(
         columns.name[rows], lambda name: xla_op_kind(name) is NameKind.COLLECTIVE
     )
+    is_collective |= _meet_others(names, columns, rows)
     for own in _of_devices(device):
         end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
     found = columns_of_ops(columns, rows, device, end_ps, is_collective)
@@ -347,6 +351,21 @@ def _ends(names: Names, columns: HostColumns, rows: Int64Array) -> Int64Array:
     of_row = np.full(columns.count, NONE, dtype=np.int64)
     of_row[producer] = until[produced]
     result: Int64Array = np.maximum(end, of_row[rows])
+    return result
+
+
+def _meet_others(names: Names, columns: HostColumns, rows: Int64Array) -> BoolArray:
+    """Ops inside which their thread waits for those of other devices: collectives, whatever the program calls them."""
+    meetings = np.flatnonzero(names.matching(columns.name[:], _RENDEZVOUS))
+    result = np.zeros(rows.size, dtype=np.bool_)
+    line = columns.line[rows]
+    for each in unique_ids(columns.line[meetings]).tolist():
+        own = np.flatnonzero(line == each)
+        begun = np.sort(columns.start_ps[meetings[columns.line[meetings] == each]])
+        first, last = (
+            np.searchsorted(begun, bound[rows[own]]) for bound in (columns.start_ps, columns.end_ps)
+        )
+        result[own] = last > first
     return result
 
 

@@ -1,0 +1,522 @@
+"""What fills the memory of a GPU is the ledger of its allocator, to the last byte, and nothing else is called memory of a GPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import traceview
+from scripts.cuda_trace import U64, CudaTrace, Ref, Stats
+from scripts.scenarios import SCENARIOS
+from scripts.scenarios.memory import (
+    BEFORE_BYTES,
+    CAPACITY_BYTES,
+    MB,
+    Block,
+    MemoryLedger,
+    allocate_step,
+)
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.command import Command
+from traceview.analysis.measures.device_memory import DeviceMemory, Memory
+from traceview.report.redaction import redacted
+from traceview.trace.device.memory import Allocator, allocators
+from traceview.trace.device.op_names import split_op
+from traceview.trace.reading.load import load
+from traceview.trace.windows import Window
+
+ROOT = Path(__file__).resolve().parents[2]
+BERT = ROOT.parent / "shared" / "traces" / "bert-8xV100"
+GEMM = ROOT.parent / "shared" / "traces" / "jax-gemm-1of8"
+
+
+def training(gpus: int = 1, steps: int = 4) -> tuple[CudaTrace, list[Any]]:
+    """A run whose GPUs compute in every step."""
+    trace = new_trace(length_ms=50 * steps + 50)
+    marked = marked_steps(trace, count=steps)
+    for step in marked:
+        for ordinal in range(gpus):
+            step.kernel(ordinal, 1, 48)
+    return trace, marked
+
+
+def memory(folder: Path, **options: Any) -> Memory:
+    found = traceview.analyze(folder, **options).results.memory
+    assert found is not None
+    return found
+
+
+def allocator_of(folder: Path, device: int = 0) -> Allocator:
+    return load(folder).once(allocators).of_device[device]
+
+
+def codes(folder: Path) -> dict[str, traceview.Report | Any]:
+    return {finding.code: finding for finding in traceview.analyze(folder).findings}
+
+
+# The ledger
+
+
+class Run:
+    """A random run of some allocators, in which each event is followed by what is in use by the ledger."""
+
+    def __init__(self, numbers: list[int], allocator_count: int) -> None:
+        self.trace, _ = training(allocator_count)
+        self.ledgers = [MemoryLedger(self.trace, ordinal) for ordinal in range(allocator_count)]
+        self.after: list[list[tuple[int, dict[int, Block]]]] = [[] for _ in self.ledgers]
+        threads = [self.trace.thread("tf_Compute", 900 + number) for number in range(3)]
+        for at, number in enumerate(numbers):
+            place = number % allocator_count
+            ledger, thread = self.ledgers[place], threads[number % 3]
+            time, size = ms(1) + at * 1000, 256 * (1 + number % 97)
+            if number % 5 < 2 and ledger.blocks:
+                address = sorted(ledger.blocks)[number % len(ledger.blocks)]
+                ledger.take(time, address, thread=thread)
+            elif number % 5 == 2:
+                # Was given out before the recording, at an address of its own.
+                ledger.take_unknown(time, 7_000_000_000 + at * 4096, size, thread=thread)
+            else:
+                ledger.give(time, size, f"model/layer_{number % 4}/MatMul", thread=thread)
+            self.after[place].append((ledger.held_bytes, dict(ledger.blocks)))
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=120), st.integers(1, 3))
+@settings(max_examples=25, deadline=None)
+def test_live_is_before_and_allocated_and_not_freed_at_every_event(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], allocator_count: int
+) -> None:
+    folder = tmp_path_factory.mktemp("ledger")
+    run = Run(numbers, allocator_count)
+    run.trace.write(folder)
+    found = load(folder).once(allocators)
+    assert sorted(found.of_device) == [n for n, after in enumerate(run.after) if after]
+    assert not found.of_host
+    for device, allocator in found.of_device.items():
+        assert allocator.unrecorded_bytes == 0
+        assert allocator.held_before_bytes == BEFORE_BYTES
+        held = BEFORE_BYTES + np.cumsum(allocator.change_bytes)
+        assert held.tolist() == allocator.held_bytes.tolist()
+        for event, (held_bytes, blocks) in enumerate(run.after[device]):
+            assert allocator.held_bytes[event] == held_bytes
+            live = allocator.live_after(event)
+            of_address = dict(zip(allocator.address[live].tolist(), live.tolist(), strict=True))
+            sizes = {address: int(allocator.change_bytes[at]) for address, at in of_address.items()}
+            assert sizes == {address: block.size for address, block in blocks.items()}
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=80))
+@settings(max_examples=15, deadline=None)
+def test_rows_sum_to_the_peak_and_are_the_blocks_of_the_ledger(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    run = Run(numbers, 2)
+    run.trace.write(folder)
+    frame = traceview.load(folder).memory()
+    for device, ledger in enumerate(run.ledgers):
+        if not run.after[device]:
+            continue
+        rows = frame[frame["device"] == f"GPU:{device}"]
+        most, blocks = max(reversed(run.after[device]), key=lambda pair: pair[0])
+        assert int(rows["bytes"].sum()) == most
+        expected: Counter[str] = Counter()
+        for block in blocks.values():
+            assert block.op is not None
+            expected[block.op] += block.size
+        ops = rows[rows["kind"] == "output"]
+        assert dict(zip(ops["op"], ops["bytes"], strict=True)) == dict(expected)
+        assert int(ops["count"].sum()) == len(blocks)
+        assert ledger.held_bytes == run.after[device][-1][0]
+
+
+def test_the_peak_of_steps_of_one_model(tmp_path: Path) -> None:
+    SCENARIOS["memory_growing"]().write(tmp_path)
+    found = memory(tmp_path)
+    gpu0, gpu1 = found.devices
+    assert (gpu0.peak_bytes, gpu0.before_bytes, gpu0.forward_bytes) == (
+        4178 * MB,
+        BEFORE_BYTES,
+        170 * MB,
+    )
+    assert (gpu1.peak_bytes, gpu1.capacity_bytes) == (4199 * MB, CAPACITY_BYTES)
+    assert gpu0.growth is not None
+    assert gpu1.growth is not None
+    assert (gpu0.growth.bytes_per_step, gpu0.growth.count) == (0, 7)
+    assert (gpu1.growth.low_bytes_per_step, gpu1.growth.high_bytes_per_step) == (3 * MB, 3 * MB)
+    assert found.fullest == "GPU:1"
+    assert [(row.layer, row.kind, row.phase, row.bytes // MB) for row in found.layers] == [
+        (None, "before", "other", 4000),
+        ("model/dense", "output", "forward", 150),
+        ("loss", "output", "forward", 21),
+        ("model/out", "output", "forward", 20),
+        ("model/out", "temp", "backward", 8),
+    ]
+
+
+def test_of_chosen_steps_the_peak_in_them(tmp_path: Path) -> None:
+    SCENARIOS["memory_growing"]().write(tmp_path)
+    (gpu1,) = (row for row in memory(tmp_path, steps=slice(2, 4)).devices if row.ordinal == 1)
+    # Three steps left 3 MB each; what they left is known, for the capture holds it.
+    assert (gpu1.peak_bytes, gpu1.process_peak_bytes) == (4187 * MB, 4199 * MB)
+    assert gpu1.before_bytes == BEFORE_BYTES
+    frame = traceview.load(tmp_path).memory(steps=slice(2, 4))
+    assert frame[frame["op"] == "loss/mean"]["bytes"].tolist() == [9 * MB]
+
+
+def test_layers_alike_but_for_numbers_are_one_row(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    allocate_step(steps[0], ledger, {f"model/layer_{n}/dense/MatMul": MB for n in range(6)})
+    trace.write(tmp_path)
+    rows = [row for row in memory(tmp_path).layers if row.kind == "output"]
+    assert [(row.layer, row.layer_count, row.bytes, row.count) for row in rows] == [
+        ("model/layer_*/dense", 6, 6 * MB, 6)
+    ]
+
+
+def test_pinned_memory_is_that_of_the_host(tmp_path: Path) -> None:
+    trace, steps = training()
+    MemoryLedger(trace, 0).give(steps[0].at(2), MB)
+    MemoryLedger(trace, 0, 0, allocator="gpu_host_bfc").give(steps[0].at(2), 64 * MB)
+    MemoryLedger(trace, 0, 0, allocator="mklcpu").give(steps[0].at(2), 900 * MB)
+    trace.write(tmp_path)
+    found = memory(tmp_path)
+    assert [row.peak_bytes for row in found.devices] == [BEFORE_BYTES + MB]
+    assert [(row.host, row.peak_bytes) for row in found.pinned] == [("host0", 64 * MB)]
+    assert [(row.layer, row.kind, row.bytes) for row in found.layers] == [
+        (None, "before", BEFORE_BYTES),
+        (None, "output", MB),
+    ]
+
+
+# What is missing or wrong
+
+
+def test_events_that_were_dropped_are_said(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    first = ledger.give(steps[0].at(2), 10 * MB, "model/a/MatMul")
+    ledger.held_bytes += 5 * MB  # an allocation without an event
+    ledger.give(steps[0].at(3), MB, "model/b/MatMul")
+    ledger.take(steps[0].at(4), first)
+    trace.write(tmp_path)
+    (row,) = memory(tmp_path).devices
+    assert (row.peak_bytes, row.before_bytes) == (BEFORE_BYTES + 16 * MB, BEFORE_BYTES + 5 * MB)
+    assert row.unrecorded_bytes == 5 * MB
+
+
+def test_frees_that_were_dropped_leave_no_more_than_is_in_use(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0, held_bytes=0)
+    for at in range(3):
+        ledger.give(steps[0].at(2 + at), 10 * MB, "model/a/MatMul")
+    ledger.held_bytes = 0  # all are freed without an event
+    ledger.give(steps[0].at(9), 31 * MB, "model/b/MatMul")
+    trace.write(tmp_path)
+    (row,) = memory(tmp_path).devices
+    assert (row.peak_bytes, row.before_bytes, row.allocated_bytes) == (31 * MB, 31 * MB, 0)
+    assert "batch-headroom" not in codes(tmp_path)
+
+
+def test_an_address_that_is_given_out_again_was_free(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    ledger.give(steps[0].at(2), 10 * MB, "model/a/MatMul")
+    # The free of that block is not recorded, and its address is given out again.
+    ledger.held_bytes -= 10 * MB
+    ledger.free, ledger.blocks = list(ledger.blocks), {}
+    ledger.give(steps[0].at(3), 12 * MB, "model/b/MatMul")
+    trace.write(tmp_path)
+    ops = traceview.load(tmp_path).memory().dropna(subset=["op"])
+    assert ops["op"].tolist() == ["model/b/MatMul"]
+
+
+def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    for number in range(1100):
+        ledger.held_bytes = ((1 << 53) - 256) * (number % 2)
+        ledger.give(steps[0].at(2) + number, 256, "model/a/MatMul")
+        ledger.held_bytes -= 256
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    (tmp_path / "report.json").write_text(report.to_json(), encoding="utf-8")
+    assert traceview.load_report(tmp_path / "report.json").results == report.results
+    (row,) = memory(tmp_path).devices
+    assert row.unrecorded_bytes == 1 << 53
+
+
+def test_redaction_replaces_the_names_of_layers(tmp_path: Path) -> None:
+    SCENARIOS["memory_growing"]().write(tmp_path)
+    found = redacted(traceview.analyze(tmp_path)).results.memory
+    assert found is not None
+    assert [row.layer for row in found.layers if row.layer] == [
+        "op_1/op_2",
+        "op_3",
+        "op_1/op_4",
+        "op_1/op_4",
+    ]
+
+
+HOSTILE: list[Stats] = [
+    {"allocation_bytes": -1},
+    {"allocation_bytes": U64((1 << 64) - 1)},
+    {"allocation_bytes": 1 << 50},
+    {"allocation_bytes": "many"},
+    {"bytes_allocated": -5},
+    {"bytes_allocated": U64(1 << 63)},
+    {"addr": U64((1 << 64) - 256)},
+    {"addr": -1},
+    {"addr": "0x7f"},
+    {"fragmentation": float("nan")},
+    {"fragmentation": float("-inf")},
+    {"fragmentation": U64((1 << 64) - 1)},
+    {"fragmentation": 17},
+    {"bytes_available": -1},
+    {"peak_bytes_in_use": U64((1 << 64) - 1)},
+    {"tf_op": b"\xff\xfe/\x00|`*:"},
+    {"tf_op": 5},
+    {"region_type": b"\xff" * 5000},
+    {"allocator_name": b"GPU_99999999999999999999_bfc"},
+    {"allocator_name": b"GPU_0_bfc\n"},
+]
+
+
+@pytest.mark.parametrize("stats", HOSTILE, ids=repr)
+def test_hostile_values_count_as_not_recorded(
+    stats: Stats, tmp_path: Path, command: Command
+) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    ledger.stats = {key: of for key, of in stats.items() if key == "fragmentation"}
+    allocate_step(steps[0], ledger)
+    trace.allocation(
+        0,
+        steps[0].at(40),
+        held_bytes=BEFORE_BYTES + MB,
+        peak_bytes=ledger.peak_bytes,
+        changed_bytes=MB,
+        stats={"tf_op": Ref("model/odd/MatMul"), "addr": 4096, **stats},
+    )
+    allocate_step(steps[1], ledger)
+    trace.write(tmp_path)
+    (row,) = memory(tmp_path).devices
+    assert row.peak_bytes == BEFORE_BYTES + 178 * MB
+    assert row.before_bytes + row.allocated_bytes == row.peak_bytes
+    # That of the odd event counts where its size and address can be those of an allocation.
+    assert row.allocated_bytes in (178 * MB, 179 * MB)
+    assert row.fragmentation_ratio == (None if "fragmentation" in stats else 0)
+    for format_ in ("json", "csv"):
+        assert command("show", "memory", str(tmp_path), "--format", format_).code == 0
+    report = traceview.analyze(tmp_path)
+    assert json.loads(report.to_json())["results"]["memory"]["devices"]
+    assert report.to_html()
+
+
+def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command) -> None:
+    trace, steps = training()
+    # Captures on CPUs have events of the host's allocators.
+    MemoryLedger(trace, 0, allocator="cpu_bfc").give(steps[0].at(2), MB, "model/a/MatMul")
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.memory is None
+    assert report.skipped["memory"].startswith("no allocator of a GPU recorded")
+    assert "Memory  " not in command("analyze", str(tmp_path), "--full").out
+    done = command("show", "memory", str(tmp_path), "--format", "csv")
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    assert "no allocator of a GPU recorded" in done.err
+    assert traceview.load(ROOT / "fixtures" / "keras-fit-2").memory().empty
+
+
+# Findings
+
+
+def filled(
+    folder: Path,
+    held: dict[int, int],
+    *,
+    fragmentation: float = 0.0,
+    kept: list[int] | None = None,
+) -> dict[str, Any]:
+    """The findings on GPUs that hold so many bytes, the first of which keeps these bytes of steps."""
+    trace, steps = training(len(held), steps=8)
+    for ordinal, before in held.items():
+        ledger = MemoryLedger(trace, ordinal, before, stats={"fragmentation": fragmentation})
+        for number, step in enumerate(steps):
+            allocate_step(step, ledger, {"model/dense/MatMul": 20 * MB})
+            if kept and ordinal == 0:
+                ledger.give(step.at(45), kept[number], "loss/mean")
+    trace.write(folder)
+    return codes(folder)
+
+
+def test_a_gpu_that_is_nearly_full(tmp_path: Path) -> None:
+    found = filled(tmp_path, {0: 15_000 * MB, 1: 14_900 * MB})
+    finding = found["memory-near-limit"]
+    assert finding.devices == ("GPU:0", "GPU:1")
+    assert finding.title == "Both GPUs have 449 MB of 15.5 GB memory left at the peak"
+    assert [evidence.value for evidence in finding.evidence] == [15_028 * MB, 14_928 * MB]
+    assert "batch-headroom" not in found
+    limit = 0.95 * CAPACITY_BYTES
+    assert "memory-near-limit" not in filled(tmp_path / "below", {0: int(limit) - 29 * MB})
+
+
+def test_a_gpu_that_needs_more_than_the_others(tmp_path: Path) -> None:
+    finding = filled(tmp_path, {0: 7000 * MB, 1: 5000 * MB, 2: 5000 * MB})["memory-uneven"]
+    assert finding.devices == ("GPU:0",)
+    assert finding.title == "GPU:0 needs 2.00 GB more memory than the median GPU"
+    even = filled(tmp_path / "even", {0: 6000 * MB, 1: 5000 * MB, 2: 5000 * MB})
+    assert "memory-uneven" not in even
+
+
+def test_free_memory_in_pieces(tmp_path: Path) -> None:
+    finding = filled(tmp_path, {0: 10_000 * MB}, fragmentation=0.9)["memory-fragmented"]
+    assert finding.title == "GPU:0 has 5.45 GB free at the peak, at most 545 MB of it in one piece"
+    assert "memory-fragmented" not in filled(
+        tmp_path / "large", {0: 10_000 * MB}, fragmentation=0.8
+    )
+    assert "memory-fragmented" not in filled(tmp_path / "full", {0: 14_000 * MB}, fragmentation=0.9)
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_growing"),
+    [
+        ([3 * MB] * 8, True),
+        ([3 * MB, 2 * MB, 4 * MB, 3 * MB, 3 * MB, 2 * MB, 4 * MB, 3 * MB], True),
+        # A cache that fills up in the first step.
+        ([40 * MB, 1, 1, 1, 1, 1, 1, 1], False),
+        # 1 kB a step fills 5 GB after five million of them.
+        ([1000] * 8, False),
+    ],
+)
+def test_memory_that_grows(kept: list[int], is_growing: bool, tmp_path: Path) -> None:
+    found = filled(tmp_path, {0: 10_000 * MB}, kept=kept)
+    assert ("memory-growing" in found) == is_growing
+    if is_growing:
+        growth, low, high = (evidence.value for evidence in found["memory-growing"].evidence)
+        assert 0 < low <= 3 * MB <= high
+        assert growth == pytest.approx(3 * MB, rel=0.1)
+        assert "batch-headroom" not in found
+
+
+def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
+    assert "batch-headroom" in filled(tmp_path / "room", {0: 5000 * MB, 1: 5000 * MB})
+    assert "batch-headroom" not in codes(GEMM)
+    # Of one of two GPUs nothing is recorded.
+    trace, steps = training(2)
+    ledger = MemoryLedger(trace, 0)
+    for step in steps:
+        allocate_step(step, ledger)
+    trace.write(tmp_path / "half")
+    assert "batch-headroom" not in codes(tmp_path / "half")
+    # Before the capture more was in use than in it.
+    ledger.peak_bytes += MB
+    ledger.give(steps[-1].at(48), 1)
+    ledger.trace.gpus.pop(1)
+    trace.write(tmp_path / "peak")
+    assert "batch-headroom" not in codes(tmp_path / "peak")
+
+
+def test_the_window_holds_what_was_in_use_at_its_start(tmp_path: Path) -> None:
+    trace, steps = training()
+    ledger = MemoryLedger(trace, 0)
+    address = ledger.give(steps[0].at(2), 10 * MB)
+    ledger.take(steps[2].at(2), address)
+    trace.write(tmp_path)
+    allocator = allocator_of(tmp_path)
+    begin = int(allocator.time_ps[0])
+    assert allocator.most_in(Window(0, "steps", begin + 1, begin + 2)) == 0
+    assert allocator.most_in(Window(0, "steps", begin - 2, begin - 1)) is None
+    spans = np.array([begin - 5, begin + 5]), np.array([begin + 5, begin + 9])
+    assert allocator.least_held(*spans).tolist() == [BEFORE_BYTES, BEFORE_BYTES + 10 * MB]
+
+
+# Recorded on GPUs
+
+
+def test_bert_on_two_gpus() -> None:
+    gpus = {row.device: row for row in memory(BERT).devices}
+    assert {key: row.peak_bytes for key, row in gpus.items()} == {
+        "GPU:4": 6208853760,
+        "GPU:6": 6210111488,
+    }
+    for row in gpus.values():
+        assert row.before_bytes == 4013337088
+        assert row.capacity_bytes == 15477102400
+        assert row.unrecorded_bytes == 0
+        assert row.forward_bytes > 0.99 * row.allocated_bytes
+    layers = memory(BERT).layers
+    dropout = (
+        "bert_span_labeler/bert_encoder_*/transformer/layer_*/self_attention/dropout_*/dropout"
+    )
+    # Of each of 24 layers a mask and what it leaves, [4, 16, 384, 384], in half precision of 2 bytes.
+    assert (layers[1].layer, layers[1].layer_count, layers[1].count) == (dropout, 24, 48)
+    assert layers[1].bytes == 48 * 4 * 16 * 384 * 384 * 2
+
+
+CONVERT = """
+import json, sys
+from xprof.convert import raw_to_tool_data
+content, _ = raw_to_tool_data.xspace_to_tool_data(sys.argv[2:], "memory_profile", {})
+open(sys.argv[1], "wb").write(content if isinstance(content, bytes) else content.encode())
+"""
+
+
+@pytest.mark.xprof
+@pytest.mark.parametrize("logdir", [BERT, GEMM], ids=lambda path: path.name)
+def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
+    logdir: Path, tmp_path: Path
+) -> None:
+    source = sorted(logdir.rglob("*.xplane.pb"))[0]
+    file = tmp_path / "host.xplane.pb"
+    shutil.copyfile(source, file)
+    page = tmp_path / "page.json"
+    subprocess.run([sys.executable, "-c", CONVERT, page, file], check=True, capture_output=True)
+    profiles = json.loads(page.read_text(encoding="utf-8"))["memoryProfilePerAllocator"]
+    frame = traceview.load(source).memory(window="trace")
+    report = traceview.analyze(source, window="trace")
+    assert report.results.memory is not None
+    for row in report.results.memory.devices:
+        profile = profiles[f"GPU_{row.ordinal}_bfc"]
+        summary = profile["profileSummary"]
+        assert row.peak_bytes == int(summary["peakStats"]["peakBytesInUse"])
+        assert row.capacity_bytes == int(summary["memoryCapacity"])
+        assert row.fragmentation_ratio == pytest.approx(
+            summary["peakStats"]["fragmentation"], abs=1e-6
+        )
+        assert _ours(frame, row) == _of_xprof(profile)
+
+
+def _ours(frame: Any, row: DeviceMemory) -> dict[str, int]:
+    own = frame[frame["device"] == row.device]
+    sums: Counter[str] = Counter()
+    for op, size in zip(own["op"].fillna(""), own["bytes"], strict=True):
+        sums[op] += size
+    return dict(sums)
+
+
+def _of_xprof(profile: Any) -> dict[str, int]:
+    """Bytes by op. What XProf calls `unused preallocated device memory` was in use before the capture."""
+    sums: Counter[str] = Counter()
+    for entry in profile["activeAllocations"]:
+        count = int(entry["numOccurrences"])
+        if int(entry["specialIndex"]) >= 0:
+            activity = profile["specialAllocations"][int(entry["specialIndex"])]
+            sums[""] += int(activity["allocationBytes"])
+            continue
+        activity = profile["memoryProfileSnapshots"][int(entry["snapshotIndex"])][
+            "activityMetadata"
+        ]
+        # Replicas of an op are one.
+        sums[split_op(activity["tfOpName"])[0]] += count * int(activity["allocationBytes"])
+    return dict(sums)

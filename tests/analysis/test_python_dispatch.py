@@ -1,0 +1,83 @@
+"""Python of the framework is dispatch; the user's own is not, nor is what no sample stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
+from tests.sidecars import write_sidecar
+
+THREADS: list[dict[str, Any]] = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+MILLISECOND_NS = 1_000_000
+CALL: Line = ("train.py", "train", 9, True)
+WORK: Line = ("train.py", "augmented", 4, True)
+TENSORFLOW: Line = (
+    "tensorflow/python/distribute/distribute_utils.py",
+    "value_container",
+    248,
+    False,
+)
+ENUM: Line = ("enum.py", "__hash__", 1230, False)
+NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
+
+
+def state_of(folder: Path, *stack: Line, first_rounds: int | None = None) -> str:
+    """The state of the first 20 ms of each step, in which Python ran with this stack; then a graph is called for 5 ms.
+
+    `first_rounds`: samples end after so many milliseconds.
+    """
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+        step.host("FunctionRun", 20, 25)
+        step.kernel(0, 25, 50, launch_ms=24.9)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
+        for at in range(50):
+            lines = stack if at <= 20 else (CALL,) if at <= 25 else ()
+            if lines:
+                samples.append((begin_ns + at * MILLISECOND_NS, 0, lines))
+    path = trace.write(folder)
+    group = python_group(samples[:first_rounds], THREADS)
+    write_sidecar(path, {"python": group})
+    steps = traceview.analyze(folder).results.steps
+    assert steps is not None
+    states: dict[str, int] = {}
+    for row in steps.steps:
+        for state, ps in row.devices[0].states.items():
+            states[state] = states.get(state, 0) + ps
+    found = {
+        state: ps
+        for state, ps in states.items()
+        if state in ("python", "host_ops", "between_calls") and ps > len(steps.steps) * ms(10)
+    }
+    (state,) = found
+    return state
+
+
+@pytest.mark.parametrize(
+    ("stack", "state"),
+    [
+        ((TENSORFLOW, WORK), "host_ops"),
+        # What the framework calls.
+        ((ENUM, TENSORFLOW, WORK), "host_ops"),
+        ((NUMPY, WORK), "python"),
+        ((TENSORFLOW, NUMPY, WORK), "python"),
+        ((WORK,), "python"),
+        # The line at which it is while a graph runs.
+        ((CALL,), "host_ops"),
+        ((NUMPY, CALL), "python"),
+    ],
+)
+def test_the_user_s_line_and_what_it_calls_decide(
+    stack: tuple[Line, ...], state: str, tmp_path: Path
+) -> None:
+    assert state_of(tmp_path, *stack) == state
+
+
+def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
+    assert state_of(tmp_path, WORK, first_rounds=1) == "between_calls"

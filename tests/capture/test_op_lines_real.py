@@ -1,0 +1,154 @@
+"""Each line that a real capture gives an op is the one that made it; what the script did not make itself has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from tests.capture.conftest import Captured, environment_with, run_command
+
+pytestmark = pytest.mark.tensorflow
+
+MODEL = """
+import tensorflow as tf
+
+
+class Block(tf.keras.layers.Layer):
+    def __init__(self):
+        super().__init__(name="block")
+        self.inner = tf.keras.layers.Dense(64, name="inner")
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, x):
+        hidden = self.inner(x)  # inner
+        return tf.square(hidden)  # square
+
+
+@tf.function
+def product(x):
+    return tf.matmul(x, x, transpose_b=True)  # product
+"""
+
+START = """
+import tensorflow as tf
+from model import Block, product
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+rows = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 64]))).repeat(10).unbatch().batch(32)
+"""
+
+LOOP = """
+with strategy.scope():
+    block, weight = Block(), tf.Variable(tf.ones([64, 64]))
+    block.build((None, 64))
+    optimizer = tf.keras.optimizers.SGD(momentum=0.9)
+    optimizer.build([weight])
+
+
+def replica_step(x, y):
+    with tf.GradientTape() as tape:
+        made = tf.matmul(block(x), weight)  # made
+        for _ in tf.range(2):
+            made = made + tf.matmul(product(made), made)  # loop
+        loss = tf.reduce_mean((made - y) ** 2)  # loss
+    optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])  # update
+    return loss
+
+
+@tf.function
+def train_step(x, y):
+    return strategy.run(replica_step, args=(x, y))
+
+
+for x, y in strategy.experimental_distribute_dataset(rows):
+    train_step(x, y)
+"""
+
+KERAS = """
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.Input((64,)), tf.keras.layers.Dense(64, name="dense"), Block()])
+    model.compile("adam", "mse")
+model.fit(rows, verbose=0)
+"""
+
+
+def captured(folder: Path, program: str) -> Captured:
+    (folder / "model.py").write_text(MODEL, encoding="utf-8")
+    (folder / "train.py").write_text(START + program, encoding="utf-8")
+    environment = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+    done = run_command(folder, ["--steps", "4:8", "train.py"], environment)
+    assert done.code == 0, done.err
+    return done
+
+
+def line(program: str, mark: str) -> str:
+    """The number of the line of a program that ends with a comment."""
+    (number,) = (
+        n for n, text in enumerate(program.splitlines(), 1) if text.endswith(f"  # {mark}")
+    )
+    return str(number)
+
+
+def lines_by_op(run: Captured) -> dict[str, set[str | None]]:
+    """The places of the lines of ops by name, on both replicas; None for no line."""
+    found: dict[str, set[str | None]] = {}
+    ops = traceview.load(run.run).ops
+    for op, source in zip(ops["op"], ops["source_line"], strict=True):
+        place = None if not isinstance(source, str) else source.partition(" in ")[0]
+        found.setdefault(op, set()).add(place)
+    return found
+
+
+def of(found: dict[str, set[str | None]], *ends: str) -> set[str | None]:
+    """The places of the ops whose name ends so."""
+    places = [places for op, places in found.items() if op.endswith(ends)]
+    assert places, (ends, list(found))
+    return set().union(*places)
+
+
+def test_a_loop_of_replicas_with_its_gradients_and_updates(tmp_path: Path) -> None:
+    run = captured(tmp_path, LOOP)
+    lines = run.sidecar["graphs"]["lines"]
+    assert len(set(lines)) == len(lines) <= 12
+    found = lines_by_op(run)
+
+    def place(mark: str) -> set[str | None]:
+        return {f"train.py:{line(START + LOOP, mark)}"}
+
+    assert found["MatMul"] == place("made")
+    assert of(found, "gradient_tape/MatMul/MatMul_1") == place("made")
+    assert of(found, "while/MatMul") == place("loop")
+    assert of(found, "gradients/while/MatMul_grad/MatMul_1") == place("loop")
+    assert of(found, "Mean", "pow") == place("loss")
+    assert {*found["block_1/Square"]} == {f"model.py:{line(MODEL, 'square')}"}
+    assert of(found, "block_1/inner_1/BiasAdd") == {f"model.py:{line(MODEL, 'inner')}"}
+    assert of(found, "PartitionedCall/MatMul") == {f"model.py:{line(MODEL, 'product')}"}
+    updates = {op for op in found if op.startswith("sgd/") and "update" in op}
+    assert updates
+    assert set().union(*(found[op] for op in updates)) == place("update")
+    # The tape asks for these; no name says for which op.
+    assert of(found, "gradient_tape/Tile", "AddN") == {None}
+
+
+def test_keras_names_lines_of_own_layers_alone(tmp_path: Path) -> None:
+    run = captured(tmp_path, KERAS)
+    found = lines_by_op(run)
+    own = {op: places for op, places in found.items() if "/block" in op}
+    assert set().union(*own.values()) - {None} == {
+        f"model.py:{line(MODEL, mark)}" for mark in ("inner", "square")
+    }
+    assert of(found, "inner_1/MatMul/MatMul", "inner_1/BiasAdd/BiasAddGrad") == {
+        f"model.py:{line(MODEL, 'inner')}"
+    }
+    others = [places for op, places in found.items() if op not in own]
+    assert others
+    assert set().union(*others) == {None}, "no line but that of fit"
+    layers = traceview.load(run.run).layers()
+    assert layers["source_line"].dropna().str.startswith("model.py:").all()

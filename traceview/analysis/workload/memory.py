@@ -1,0 +1,434 @@
+"""Memory of GPUs: what fills it at its peak, and whether it grows, is nearly full, in pieces, uneven, or has room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from traceview.analysis.facts.devices import devices_in_use
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.device_memory import (
+    BEFORE,
+    DeviceMemory,
+    HeldByLayer,
+    HeldBytes,
+    Memory,
+    PinnedMemory,
+    held_bytes,
+    memory_of,
+)
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Argument, Number, Size
+from traceview.base.stats import low_median
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import DEVICE, Shown, columns, table
+from traceview.document.phrase import Sentence, Token, phrase
+from traceview.trace.device.memory import allocators
+from traceview.trace.device.table import Table, record_columns
+from traceview.trace.device.table import table as data_table
+
+TITLE: Final = "Memory"
+
+# Rules
+
+_LESS: Final = (
+    "A smaller batch, 16-bit activations and recomputing activations in the backward pass (`tf.recompute_grad`, "
+    "`jax.checkpoint`) take less."
+)
+
+NEAR_LIMIT: Final = Rule(
+    code="memory-near-limit",
+    severity="info",
+    limits={"full_ratio": 0.95},
+    starts_at="a peak since the start of the process of at least {full_ratio} of what the allocator may give out",
+    title="{who:has/have} {free} of {capacity} memory left at the peak",
+    meaning=(
+        "A longer sequence or a larger batch ends the job without memory, and cuDNN chooses slower algorithms where there is no "
+        "room for workspaces."
+    ),
+    action="Look at what fills the memory: `traceview show memory LOGDIR`.",
+    advice=_LESS,
+    metrics={"process_peak_bytes": "peak since the process started"},
+    example="GPU:0 has 310 MB of 15.5 GB memory left at the peak",
+)
+
+GROWING: Final = Rule(
+    code="memory-growing",
+    severity="warning",
+    limits={"fewest_count": 4, "full_after_count": 100_000},
+    starts_at=(
+        "the 95% interval of the change of the least memory in use from step to step, of at least {fewest_count} changes, above "
+        "zero, and memory for at most {full_after_count} steps"
+    ),
+    title="Memory of {who:grows/grow} by {growth} each step[: full after {steps}]",
+    meaning=(
+        "Every step leaves more in use than the one before, so that the job ends without memory: tensors are kept, such as losses "
+        "in a list, or functions are traced anew."
+    ),
+    action="Keep numbers instead of tensors: `float(loss)`; and look whether functions are traced in every step.",
+    advice=(
+        "`traceview show memory LOGDIR` names the ops whose results are in use at the peak. A cache that fills up stops growing: "
+        "capture later steps to see."
+    ),
+    actions={
+        "jax": (
+            "Keep numbers instead of arrays: `float(loss)`; and look whether functions are compiled anew.",
+            "A cache that fills up stops growing: capture later steps to see.",
+        )
+    },
+    reasons={
+        "": "the interval holds what further steps would show, if they are like those recorded"
+    },
+    metrics={
+        "growth_bytes_per_step": "growth",
+        "low_bytes_per_step": "growth, lower end of the interval",
+        "high_bytes_per_step": "growth, upper end of the interval",
+    },
+    example="Memory of GPU:0 grows by 12.6 MB each step: full after 740 steps",
+)
+
+FRAGMENTED: Final = Rule(
+    code="memory-fragmented",
+    severity="warning",
+    limits={"free_ratio": 0.15, "piece_ratio": 0.05},
+    starts_at=(
+        "at the peak at least {free_ratio} of what the allocator may give out is free, and less than {piece_ratio} of it in one "
+        "piece"
+    ),
+    title="{who:has/have} {free} free at the peak, at most {piece} of it in one piece",
+    meaning="A tensor larger than the largest piece cannot be allocated, though there is memory for it.",
+    action="Make tensors of equal sizes: pad batches to one shape, or to a few.",
+    advice="With `TF_GPU_ALLOCATOR=cuda_malloc_async` CUDA's allocator, which fragments less, takes the place of TensorFlow's.",
+    reasons={"growth": "an allocator that grows on demand may still get memory in larger pieces"},
+    actions={
+        "jax": (
+            "Make arrays of equal sizes: pad batches to one shape, or to a few.",
+            "With `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` CUDA's allocator, which fragments less, takes the place of JAX's.",
+        )
+    },
+    metrics={"fragmentation_ratio": "free memory outside of the largest piece"},
+    example="GPU:0 has 3.10 GB free at the peak, at most 412 MB of it in one piece",
+)
+
+UNEVEN: Final = Rule(
+    code="memory-uneven",
+    severity="info",
+    limits={"more_ratio": 0.10},
+    starts_at=(
+        "a GPU whose peak is above the median of the GPUs by at least {more_ratio} of what its allocator may give out"
+    ),
+    title="{who:needs/need} {more} more memory than the median GPU",
+    meaning="The fullest GPU limits the batch of all of them.",
+    action="Look at what only that GPU holds: `traceview show memory LOGDIR`.",
+    advice="Variables, metrics or an embedding outside of the strategy are placed on the first GPU.",
+    metrics={"peak_bytes": "peak in the window"},
+    example="GPU:0 needs 2.60 GB more memory than the median GPU",
+)
+
+HEADROOM: Final = Rule(
+    code="batch-headroom",
+    severity="info",
+    limits={"fewest_count": 2, "forward_ratio": 0.5, "free_ratio": 0.2},
+    starts_at=(
+        "at the peak of every GPU that computes at least {free_ratio} of what its allocator may give out is free, and as much as was "
+        "allocated in the capture, of which at least {forward_ratio} is of the forward pass; the process never used more, no event is "
+        "missing, at least {fewest_count} used steps"
+    ),
+    title="Twice the batch fits: {free} free at the peak, {allocated} allocated in steps",
+    meaning=(
+        "What was in use before the capture, such as variables, does not grow with the batch. This is a bound: it holds if nothing "
+        "that steps allocate grows faster than the batch, and if free memory is in pieces that are large enough."
+    ),
+    action="Try a batch twice as large if steps wait for the host, and see whether examples per second rise.",
+    advice="The learning rate may have to change with the batch.",
+    reasons={"": "a bound from what was in use at the peak"},
+    metrics={
+        "free_bytes": "free at the peak",
+        "allocated_bytes": "allocated in the capture, at the peak",
+    },
+    example="Twice the batch fits: 9.27 GB free at the peak, 2.20 GB allocated in steps",
+)
+
+
+def diagnose(context: Context, result: Memory) -> Iterator[Finding]:
+    """What is wrong with the memory of devices, and whether there is room."""
+    made = (_near_limit, _growing, _fragmented, _uneven, _headroom)
+    for finding in (make(context, result.devices) for make in made):
+        if finding is not None:
+            yield finding
+
+
+def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
+    limit = NEAR_LIMIT.limits["full_ratio"]
+    rows = [
+        row
+        for row in devices
+        if row.capacity_bytes and row.process_peak_bytes >= limit * row.capacity_bytes
+    ]
+    if not rows:
+        return None
+    fullest = min(rows, key=lambda row: row.free_bytes or 0)
+    return NEAR_LIMIT.finding(
+        arguments={
+            **_who(context, rows),
+            "free": Size(fullest.free_bytes or 0),
+            "capacity": Size(fullest.capacity_bytes or 0),
+        },
+        evidence=[
+            Evidence(
+                "process_peak_bytes",
+                row.process_peak_bytes,
+                int(limit * (row.capacity_bytes or 0)),
+                row.device,
+            )
+            for row in rows
+        ],
+        devices=_keys(rows),
+    )
+
+
+def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
+    most_steps = GROWING.limits["full_after_count"]
+    rows = [
+        row
+        for row in devices
+        if row.growth is not None
+        and row.growth.low_bytes_per_step > 0
+        and (row.steps_to_full is None or row.steps_to_full <= most_steps)
+    ]
+    if not rows:
+        return None
+    growth = {row.device: row.growth for row in rows if row.growth is not None}
+    fastest = max(rows, key=lambda row: growth[row.device].bytes_per_step)
+    arguments = {**_who(context, rows), "growth": Size(growth[fastest.device].bytes_per_step)}
+    left = [row.steps_to_full for row in rows if row.steps_to_full is not None]
+    if left:
+        arguments["steps"] = Number(min(left), "step")
+    return GROWING.finding(
+        arguments=arguments,
+        confidence=("medium", ""),
+        evidence=[
+            Evidence(metric, value, threshold, device)
+            for device, of in growth.items()
+            for metric, value, threshold in (
+                ("growth_bytes_per_step", of.bytes_per_step, None),
+                ("low_bytes_per_step", of.low_bytes_per_step, 0),
+                ("high_bytes_per_step", of.high_bytes_per_step, None),
+            )
+        ],
+        devices=_keys(rows),
+    )
+
+
+def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
+    rows = []
+    for row in devices:
+        free, piece, capacity = row.free_at_peak_bytes, row.largest_piece_bytes, row.capacity_bytes
+        if free is None or piece is None or not capacity:
+            continue
+        limits = FRAGMENTED.limits
+        if free >= limits["free_ratio"] * capacity and piece < limits["piece_ratio"] * capacity:
+            rows.append(row)
+    if not rows:
+        return None
+    worst = min(rows, key=lambda row: row.largest_piece_bytes or 0)
+    return FRAGMENTED.finding(
+        arguments={
+            **_who(context, rows),
+            "free": Size(worst.free_at_peak_bytes or 0),
+            "piece": Size(worst.largest_piece_bytes or 0),
+        },
+        confidence=("medium", "growth"),
+        evidence=[
+            Evidence("fragmentation_ratio", row.fragmentation_ratio or 0.0, None, row.device)
+            for row in rows
+        ],
+        devices=_keys(rows),
+    )
+
+
+def _uneven(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
+    rows = [row for row in devices if row.capacity_bytes]
+    median = low_median([row.peak_bytes for row in rows])
+    if median is None:
+        return None
+    limit = UNEVEN.limits["more_ratio"]
+    more = [row for row in rows if row.peak_bytes - median >= limit * (row.capacity_bytes or 0)]
+    if not more:
+        return None
+    return UNEVEN.finding(
+        arguments={
+            **_who(context, more),
+            "more": Size(max(row.peak_bytes for row in more) - median),
+        },
+        evidence=[Evidence("peak_bytes", row.peak_bytes, median, row.device) for row in more],
+        devices=_keys(more),
+    )
+
+
+def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
+    trace, selection = context.trace, context.selection
+    used = devices_in_use(trace, selection, context.activities)
+    keys = set(map(trace.device_key, used))
+    rows = [row for row in devices if row.device in keys]
+    fewest = min(
+        (len(selection.used_of(trace.device_list[device].host)) for device in used), default=0
+    )
+    if len(rows) < len(used) or fewest < HEADROOM.limits["fewest_count"]:
+        return None
+    if not all(map(_fits_twice, rows)):
+        return None
+    tightest = min(rows, key=lambda row: (row.free_bytes or 0) / row.allocated_bytes)
+    return HEADROOM.finding(
+        arguments={
+            "free": Size(tightest.free_bytes or 0),
+            "allocated": Size(tightest.allocated_bytes),
+        },
+        confidence=("medium", ""),
+        evidence=[
+            Evidence("free_bytes", row.free_bytes or 0, row.allocated_bytes, row.device)
+            for row in rows
+        ],
+        devices=_keys(rows),
+    )
+
+
+def _fits_twice(row: DeviceMemory) -> bool:
+    """Whether the numbers of a device say that twice of what was allocated in the capture fits."""
+    limits, free, growth = HEADROOM.limits, row.free_bytes, row.growth
+    return (
+        free is not None
+        and not row.unrecorded_bytes
+        and row.process_peak_bytes == row.peak_bytes
+        and (growth is None or growth.low_bytes_per_step <= 0)
+        and 0 < row.allocated_bytes <= free
+        and free >= limits["free_ratio"] * (row.capacity_bytes or 0)
+        and row.forward_bytes >= limits["forward_ratio"] * row.allocated_bytes
+    )
+
+
+def _who(context: Context, rows: Sequence[DeviceMemory]) -> dict[str, Argument]:
+    return {"who": devices_argument(context, _keys(rows))}
+
+
+def _keys(rows: Sequence[DeviceMemory]) -> list[str]:
+    return [row.device for row in rows]
+
+
+# Section
+
+_DEVICE_COLUMNS: Final = (
+    DEVICE,
+    Shown("peak", "peak_bytes", meaning="in the window"),
+    Shown(
+        "of what it may use", lambda row: doc.ratio(row.peak_bytes, row.capacity_bytes), 1, "share"
+    ),
+    Shown("peak since start", "process_peak_bytes", 6, meaning="since the process started"),
+    Shown("from before", "before_bytes", 2, meaning="of the peak, in use before the capture"),
+    Shown("allocated", "allocated_bytes", 3, meaning="of the peak, allocated in the capture"),
+    Shown("forward", "forward_bytes", 4, meaning="of that, by ops of the forward pass"),
+    Shown(
+        "fragmentation",
+        "fragmentation_ratio",
+        5,
+        meaning="free memory outside of the largest piece",
+    ),
+    Shown("growth per step", lambda row: row.growth and row.growth.bytes_per_step, 7, "bytes"),
+    Shown("interval", lambda row: _interval(row), 8),
+)
+_LAYER_COLUMNS: Final = (
+    Shown("held by", lambda row: _holder(row), kind="words"),
+    Shown("in use", "bytes"),
+    Shown("kind", lambda row: row.kind, 1),
+    Shown("phase", lambda row: row.phase, 2),
+    Shown("layers", "layer_count", 4),
+    Shown("allocations", "count", 3),
+)
+
+
+def _interval(row: DeviceMemory) -> str | None:
+    """`-1.2 to 3.4 MB`, in which the growth of further steps lies."""
+    if row.growth is None or not row.growth.bytes_per_step:
+        return None
+    low, high = row.growth.low_bytes_per_step, row.growth.high_bytes_per_step
+    return f"{_signed(low)} to {_signed(high)}"
+
+
+def _signed(size: int) -> str:
+    return f"{'-' if size < 0 else ''}{numbers.size(abs(size))}"
+
+
+def _holder(row: HeldByLayer) -> Sentence:
+    if row.layer is None:
+        return "before the capture" if row.kind == BEFORE else "no layer"
+    return (Token(row.layer, "name"),)
+
+
+def section(view: View, result: Memory) -> doc.Section:
+    """A row per GPU, and what is in use at the peak of the fullest."""
+    rows, _ = view.split(result.devices)
+    layers = result.layers[: view.most_rows]
+    shown = view.command("show memory")
+    fullest = next(row for row in result.devices if row.device == result.fullest)
+    missing = [row for row in result.devices if row.unrecorded_bytes]
+    return doc.Section(
+        "memory",
+        TITLE,
+        (
+            *table("Memory of GPUs", rows, _DEVICE_COLUMNS, most_rows=view.most_rows, rest=shown),
+            doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device"))),
+            *doc.table(
+                "In use at the peak",
+                columns(layers, _LAYER_COLUMNS),
+                row_count=result.layer_row_count,
+                rest=shown,
+            ),
+            *doc.notes(*map(_pinned_sentence, result.pinned)),
+            *doc.remarks(
+                "Numbers in names of layers are stars where several layers are in one row."
+                if any(row.layer_count > 1 for row in layers)
+                else None,
+                "What was in use before the capture has no recorded op.",
+                phrase(
+                    "Changes without an event: ",
+                    ", ".join(
+                        f"{row.device} {numbers.size(row.unrecorded_bytes)}" for row in missing
+                    ),
+                    ". They count as in use before the capture.",
+                )
+                if missing
+                else None,
+            ),
+        ),
+        lead=_lead(fullest),
+    )
+
+
+def _lead(row: DeviceMemory) -> Sentence:
+    device = Token(row.device, "device")
+    of = f" of {numbers.size(row.capacity_bytes)}" if row.capacity_bytes else ""
+    before = f"{numbers.size(row.before_bytes)} of it from before the capture"
+    return phrase(device, f" is fullest: {numbers.size(row.peak_bytes)}{of} at its peak, {before}.")
+
+
+def _pinned_sentence(row: PinnedMemory) -> Sentence:
+    size = numbers.size(row.peak_bytes)
+    return phrase(f"Pinned memory of {row.host}, from which GPUs copy: at most {size} in use.")
+
+
+def memory_table(context: Context) -> Table:
+    """What is in use at the peak of each GPU, by op; the rows of a GPU sum to its peak."""
+    rows = [row for of_device in context.once(held_bytes).values() for row in of_device]
+    return data_table("memory", *record_columns(HeldBytes, rows))
+
+
+ANALYSIS: Final = Analysis[Memory](
+    "memory",
+    compute=memory_of,
+    rules=(NEAR_LIMIT, GROWING, FRAGMENTED, UNEVEN, HEADROOM),
+    leads=lambda context: bool(context.trace.once(allocators).of_device),
+    diagnose=diagnose,
+    sections=(section,),
+)

@@ -1,0 +1,179 @@
+"""Finds the line of the script that made each op of a graph: the innermost frame of the user's code, where there is one.
+
+What calls a function so that it is traced, as a line with `fit` does, made all of its ops alike and is the line of none. Left out,
+for stacks take time to read, are constants, and ops whose name says more: gradients, which belong to the op that they are
+the gradient of, and updates of variables. Updates run outside of the code of any replica, in the scope in which replicas asked for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.sidecar.file import NoAnswerError
+from traceview.capture.steps.graphs import called
+
+_USER, _LIBRARY, _TRACING, _TAPE, _REPLICAS = range(5)
+_PARTS: Final = {
+    "tensorflow/python/eager/polymorphic_function/": _TRACING,
+    "tensorflow/python/eager/backprop": _TAPE,
+    "tensorflow/python/ops/gradients_": _TAPE,
+    "tensorflow/python/distribute/mirrored_run": _REPLICAS,
+    "/__autograph_generated_file": _LIBRARY,
+}
+"""What frames are, by a part of the path of their file (TensorFlow 2.21)."""
+
+_WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
+_NAMED: Final = re.compile(r"(?:^|/)(?:gradient_tape|update_\d+(?:_\d+)*)/")
+
+_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
+"""Where loops and branches have their graphs (TensorFlow 2.21)."""
+
+_MOST_OPS: Final = 100_000
+"""Ops, each as often as calls lead to it."""
+
+_DEEPEST: Final = 8
+"""Calls within calls; a function that calls itself has no end."""
+
+_SEVERAL: Final = ""
+"""Instead of a line, where ops have several."""
+
+_OF_ALL: Final = "\0"
+"""Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
+
+
+def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
+    """The fields of the sidecar: `lines`, each once, and `line_of`, the place of the line among them by name of op.
+
+    A name that ends with a slash is that of a scope whose ops all have the line. The place is None where several ops have the name;
+    with a slash and the calls that lead to it in front it is the name of one.
+
+    Raises `NoAnswerError` where calls lead to too many ops.
+    """
+    found = _Found()
+    for graph in graphs:
+        found.visit(graph, ())
+    place: dict[str, int] = {}
+    line_of = {
+        name: place.setdefault(line, len(place)) if line else None
+        for name, line in found.by_name_or_scope().items()
+    }
+    return {"lines": list(place), "line_of": line_of}
+
+
+class _Found:
+    """The lines of ops, as far as graphs were visited."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, str | None]] = {}
+        """By the name of an op in its function its lines, by its name with the calls that lead to it."""
+        self._visited = 0
+        self._ops: dict[int, list[tuple[str, str | None, list[Any]]]] = {}
+        """By graph its ops: name, line, and the graphs that they call."""
+        self._of_stack: dict[Any, str | None] = {}
+        self._code = CodePlaces(folders_of_script())
+        self._parts: dict[str, int] = {}
+
+    def visit(self, graph: Any, calls: tuple[str, ...]) -> None:
+        """Add the ops of a graph; `calls`: the ops that led to it."""
+        ops = self._ops.get(id(graph))
+        if ops is None:
+            ops = self._ops[id(graph)] = [
+                (op.name, self._line(op), list(_graphs_of(op, graph)))
+                for op in graph.get_operations()
+                if op.type not in _WITHOUT_WORK and not _NAMED.search(op.name)
+            ]
+        self._visited += len(ops)
+        if self._visited > _MOST_OPS:
+            raise NoAnswerError(f"its calls lead to more than {_MOST_OPS:,} ops")
+        for name, line, inner in ops:
+            if line != _OF_ALL:
+                lines, path = self._lines.setdefault(name, {}), "/".join(("", *calls, name))
+                # Both branches of a condition have the same path.
+                lines[path] = line if lines.get(path, line) == line else _SEVERAL
+            if len(calls) < _DEEPEST:
+                for called_graph in inner:
+                    self.visit(called_graph, (*calls, name))
+
+    def by_name_or_scope(self) -> dict[str, str | None]:
+        """The lines, of a scope where all its ops have one; `_SEVERAL` for a name that has several, None for none."""
+        of_name = {
+            name: next(iter(lines.values())) if len(set(lines.values())) == 1 else _SEVERAL
+            for name, lines in self._lines.items()
+        }
+        of_scope: dict[str, str | None] = {}
+        for name, line in of_name.items():
+            scope = name.rpartition("/")[0]
+            while scope and of_scope.get(scope) != _SEVERAL:
+                if of_scope.setdefault(scope, line) != line:
+                    of_scope[scope] = _SEVERAL
+                scope = scope.rpartition("/")[0]
+        result = {}
+        for name, line in of_name.items():
+            if line == _SEVERAL:
+                result.update(self._lines[name])
+                result[name] = _SEVERAL
+            elif line is not None:
+                result[_outermost(name, of_scope)] = line
+        return result
+
+    def _line(self, op: Any) -> str | None:
+        stack = op.traceback
+        if stack is None:
+            # TensorFlow has read the graph from a file, or made it anew.
+            return None
+        # Replicas and layers of one kind have the same. To compare stacks takes less time than to read them.
+        line = self._of_stack.get(stack, _SEVERAL)
+        if line == _SEVERAL:
+            line = self._of_stack[stack] = self._line_of_stack(stack)
+        return line
+
+    def _line_of_stack(self, stack: Any) -> str | None:
+        found: Any = None
+        passed: set[int] = set()
+        # One by one: most of a long stack is not needed.
+        for frame in (stack[-place] for place in range(1, len(stack) + 1)):
+            part = self._part(frame.filename)
+            if found is not None:
+                if part in (_TRACING, _REPLICAS):
+                    break
+            elif part == _TAPE:
+                return None
+            elif part == _USER and _REPLICAS in passed:
+                return _OF_ALL
+            elif part == _USER:
+                found = frame
+                if _TRACING not in passed:
+                    break
+            passed.add(part)
+        else:
+            return None
+        return f"{self._code.shown(found.filename)}:{found.lineno} in {found.name}"
+
+    def _part(self, file: str) -> int:
+        if file not in self._parts:
+            path = file.replace("\\", "/")
+            of_tensorflow = (part for piece, part in _PARTS.items() if piece in path)
+            usual = _USER if self._code.is_user(file) else _LIBRARY
+            self._parts[file] = next(of_tensorflow, usual)
+        return self._parts[file]
+
+
+def _graphs_of(op: Any, graph: Any) -> Iterator[Any]:
+    """The graphs that an op calls. Those of loops and branches, once there are gradients, are known to the op alone."""
+    for name in called(op, op.type):
+        own = (getattr(op, attribute, None) for attribute in _GRAPHS)
+        known = (each for each in own if each is not None and each.name == name)
+        yield next(known, None) or graph._get_function(name).graph
+
+
+def _outermost(name: str, of_scope: dict[str, str | None]) -> str:
+    """The outermost scope around an op that has one line, with a slash; the name of the op without such a scope."""
+    end = name.find("/")
+    while end > 0:
+        if of_scope[name[:end]] != _SEVERAL:
+            return name[: end + 1]
+        end = name.find("/", end + 1)
+    return name

@@ -1,0 +1,106 @@
+"""Finds the line of Python that made the op of a device event: as its XLA program says, else as the graph of the step function.
+
+An event has the name of the op in its graph, with more around it: the calls and loops that lead to the op, the replica, and what
+TensorFlow does to a graph. A gradient belongs to the line of its op, which its name has in front.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from traceview.trace.device.op_names import op_labels
+from traceview.trace.device.op_phase import LONGEST_NAME
+from traceview.trace.model import NONE, Recording
+from traceview.trace.sidecar.sidecar import GraphValues
+
+_MOST_PARTS: Final = 32
+"""Scopes inside each other; no line is known of what is deeper. A choice of ours, for names may be of any length."""
+
+_WITHOUT_LINE: Final = ("Const", "NoOp", "Placeholder")
+"""Types of ops that captures pass over, and what constant subgraphs become."""
+
+_GRADIENT: Final = re.compile(r"(?P<calls>.*/|)(?:gradient_tape|gradients(?:_\d+)?)/(?P<rest>.*)")
+_GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
+"""In a graph of TensorFlow 1, and in that of the gradient of a function, the gradient of `MatMul` is in the scope `MatMul_grad`."""
+
+_BRANCH: Final = re.compile(r"(?:(?<=/)|^)(?:then|else|cond|body|branch\d*)/_\d+/")
+"""What is between a loop or a condition and the names of the ops inside: `while/body/_5/while/MatMul`."""
+
+_CALL: Final = re.compile(rf"(?:.*/|)(?:(?:Stateful)?PartitionedCall(?:_\d+)*/|{_BRANCH.pattern})")
+_OF_LAYOUT: Final = re.compile(r"-\d+-[\w-]*LayoutOptimizer$")
+"""What turns a tensor around for the op that it is named after: `conv/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer`."""
+
+
+def label_lines(recording: Recording) -> tuple[str, ...]:
+    """The line of each label (`op_labels`), "" where it is not known."""
+    columns, rows = recording.device_columns, recording.once(op_labels).row
+    lines = recording.once(graph_lines)
+    ops = (recording.names.text(op) or "" for op in columns.op[rows].tolist())
+    of_program = (
+        "" if place == NONE else recording.instructions[place].line
+        for place in columns.instruction[rows].tolist()
+    )
+    return tuple(line or lines.of(op) for line, op in zip(of_program, ops, strict=True))
+
+
+def graph_lines(recording: Recording) -> GraphLines:
+    """The lines of the graphs that captures have seen."""
+    sidecars = (host.sidecar for host in recording.hosts)
+    return GraphLines([sidecar.graphs for sidecar in sidecars if sidecar is not None])
+
+
+class GraphLines:
+    """The lines of the ops of graphs; where those of several hosts differ, the line is not known."""
+
+    def __init__(self, graphs: Iterable[GraphValues]) -> None:
+        self._line_of: dict[str, str] = {}
+        self._found: dict[str, str] = {}
+        for graph in graphs:
+            for name, place in graph.line_of.items():
+                lines = graph.lines[place : place + 1] if place is not None else ()
+                line = lines[0] if lines else ""
+                if self._line_of.setdefault(name, line) != line:
+                    self._line_of[name] = ""
+
+    def of(self, op: str) -> str:
+        """The line of an op as events name it, `scope/name:Type`; "" where it is not known."""
+        line = self._found.get(op)
+        if line is None:
+            line = self._found[op] = self._of(op) if self._line_of else ""
+        return line
+
+    def _of(self, op: str) -> str:
+        recorded, _, type_ = op.rpartition(":")
+        if type_ in _WITHOUT_LINE or len(recorded) > LONGEST_NAME:
+            return ""
+        if recorded.count("/") >= _MOST_PARTS:
+            return ""
+        name = _OF_LAYOUT.sub("", recorded)
+        gradient = _GRADIENT.fullmatch(name)
+        names = _names_of_forward_op(**gradient.groupdict()) if gradient else _names_of_op(name)
+        return next((self._line_of[name] for name in names if name in self._line_of), "")
+
+
+def _names_of_op(name: str) -> Iterator[str]:
+    """The names that an op may have in its graph, each before the scopes around it."""
+    yield f"/{_BRANCH.sub('', name)}"
+    call = _CALL.match(name)
+    own = name[call.end() :] if call else name
+    yield own
+    yield from (f"{scope}/" for scope in _scopes(own))
+
+
+def _names_of_forward_op(calls: str, rest: str) -> Iterator[str]:
+    """The names of ops and scopes around a gradient: `calls` lead to it, `rest` follows the mark of gradients."""
+    for scope in _scopes(rest):
+        op = _GRAD.sub("", scope)
+        yield from (f"/{_BRANCH.sub('', calls)}{op}", scope, op, f"{scope}/")
+
+
+def _scopes(name: str) -> Iterator[str]:
+    """The scopes around an op, from the innermost."""
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
