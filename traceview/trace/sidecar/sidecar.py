@@ -29,11 +29,13 @@ class RecordedEvaluation(Struct, frozen=True):
 
 class GraphValues(Struct, frozen=True):
     """Ops of the step functions by name, a thousand of each at most: those in float64, and those that compute the same in
-    every step, with the line of the script that made each, None where none did.
+    every step, with the line of the script that made each, None where none did. `flops`: the floating-point operations of
+    each product of matrices and each convolution, by the name of the op and of what may be fused with it.
     """
 
     float64_ops: tuple[str, ...]
     constant_ops: dict[str, str | None]
+    flops: dict[str, RecordedCount]
 
 
 class RecordedLoad(Struct, frozen=True):
