@@ -67,6 +67,7 @@ TABLES: Final = {
         within="device",
         top=50,
     ),
+    "efficiency": TableKind("how many FLOP/s each device computes, and how far from its peak"),
     "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
     "copies": TableKind(
         "what issues copies between host and GPUs",
