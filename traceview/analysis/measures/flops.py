@@ -15,10 +15,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_names import op_labels
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.model import NONE, Recording
 from traceview.xplane.planes import ActivityClass
 
 FloatArray = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ class LabelFlops(Struct, frozen=True, eq=False):
     is_program: BoolArray
 
 
-def label_flops(trace: Trace) -> LabelFlops:
+def label_flops(trace: Recording) -> LabelFlops:
     """The operations of each label, which are 0 for what is no product."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
     instruction, op = columns.instruction[rows], columns.op[rows]
@@ -77,8 +77,20 @@ def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
     return np.nan
 
 
-def flops_by_label(context: Context) -> dict[int, FloatArray]:
-    """By device the operations of what each label names in its used steps, float64 `[labels]`; 0 where not known."""
+class DeviceFlops(Struct, frozen=True, eq=False):
+    """The ops of one device that begin in its used steps, by label: float64 `flops`, 0 where not known, int64 `duration_ps`.
+
+    `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
+    are a part of dispatch.
+    """
+
+    flops: FloatArray
+    duration_ps: Int64Array
+    ran_ps: int
+
+
+def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
+    """The operations of each device that ran any op in its used steps."""
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
     flops = np.nan_to_num(trace.once(label_flops).flops)
@@ -95,7 +107,9 @@ def flops_by_label(context: Context) -> dict[int, FloatArray]:
         is_longest = np.append(np.diff(group[order]) != 0, True)[: order.size]
         runs = np.zeros(flops.size, dtype=np.float64)
         runs[order[is_longest]] = count[order[is_longest]]
-        result[device] = runs * flops
+        if rows.size:
+            ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
+            result[device] = DeviceFlops(runs * flops, time, int(ran_ps))
     return result
 
 

@@ -6,13 +6,17 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.measures.flops import FloatArray, flops_by_label, label_flops
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.facts.peaks import peaks_of
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.label_times import time_by_label
+from traceview.analysis.measures.flops import (
+    DeviceFlops,
+    FloatArray,
+    flops_by_device,
+    label_flops,
+)
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.record import LARGEST, Count, Picoseconds, Ratio, Record, Share
+from traceview.base.record import LARGEST, Count, Ratio, Record, Share
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -31,22 +35,20 @@ class DeviceEfficiency(OfDevice, frozen=True):
     known products, so they are lower bounds where unknown_ratio is not 0.
 
     Attributes:
-        compute_ps_per_step: Compute, picoseconds, mean of a used step.
-        unknown_ratio: Share of the compute in ops whose FLOPs are not known.
+        flops_per_second: FLOPs over the time in which ops run; on a CPU short ops are a part of that time.
+        unknown_ratio: Share of the time of ops whose FLOPs are not known.
         flops_per_step: FLOPs of a step, mean; without steps, of the window.
         programs_ratio: Share of them that XLA programs state; the rest is of the graphs that the capture looked at.
-        flops_per_second: FLOPs over the compute, those that are known; null without compute.
         peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
             a precision is not known.
         mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
             where the peak is.
     """
 
-    compute_ps_per_step: Picoseconds
+    flops_per_second: Count
     unknown_ratio: Share
     flops_per_step: Count
     programs_ratio: Share
-    flops_per_second: Count | None
     peak_flops_per_second: Count | None
     mfu_ratio: Ratio | None
 
@@ -63,36 +65,33 @@ class Efficiency(Record, frozen=True):
 
 def compute(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
-    computing = {device: ps for device, ps in context.once(time_by_label).items() if ps.any()}
-    if not computing:
+    of_device = context.once(flops_by_device)
+    if not of_device:
         return Skipped("no device computed in the used steps")
-    of_device = context.once(flops_by_label)
-    if not any(of_device[device].any() for device in computing):
+    if not any(of.flops.any() for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
-    return Efficiency(tuple(_row(context, device, of_device[device]) for device in computing))
+    return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
 
 
-def _row(context: Context, device: int, flops: FloatArray) -> DeviceEfficiency:
+def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger, labels = context.ledger, context.trace.once(label_flops)
-    by_label = context.once(time_by_label)[device]
-    compute_ps, whole = int(by_label.sum()), float(flops.sum())
-    steps = ledger.steps_of_device[device] or 1
-    at_peak_ps = _at_peak_ps(context, device, flops)
+    whole, duration_ps = float(of.flops.sum()), int(of.duration_ps.sum())
+    unknown_ps = int(of.duration_ps[np.isnan(labels.flops)].sum())
+    at_peak_ps = _at_peak_ps(context, device, of.flops)
     step_ps = ledger.gpu_ps_by_device[device]
     return DeviceEfficiency(
         *context.trace.identity(device),
-        compute_ps_per_step=compute_ps // steps,
-        unknown_ratio=int(by_label[np.isnan(labels.flops)].sum()) / compute_ps,
-        flops_per_step=_whole(whole / steps),
-        programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1.0) if whole else 0.0,
-        flops_per_second=_whole(whole / compute_ps * PS_PER_S),
+        flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
+        unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
+        flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
+        programs_ratio=min(float(of.flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
 
 
 def _whole(number: float) -> int:
-    return int(min(number, LARGEST))
+    return round(min(number, LARGEST))
 
 
 _FORMATS: Final = {
@@ -139,12 +138,11 @@ def efficiency_table(result: Efficiency | None) -> Table:
 
 _COLUMNS: Final = (
     DEVICE,
-    Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time of the compute"),
-    Shown("not known", "unknown_ratio", meaning="compute whose FLOPs are not known"),
+    Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time in which ops run"),
+    Shown("not known", "unknown_ratio", meaning="time of ops whose FLOPs are not known"),
     Shown("MFU", "mfu_ratio", meaning="FLOPs over the peak of the whole step"),
     Shown("peak", "peak_flops_per_second", 1, meaning="at the precision in use"),
     Shown("FLOPs", "flops_per_step", 2, meaning="of a step, without steps of the window"),
-    Shown("compute", "compute_ps_per_step", 3),
 )
 
 
@@ -153,7 +151,7 @@ def section(view: View, result: Efficiency) -> doc.Section:
     rows, others = view.split(result.devices)
     remark = None
     if others:
-        rates = sorted(row.flops_per_second or 0 for row in others)
+        rates = sorted(row.flops_per_second for row in others)
         count = numbers.plural(len(others), "other device")
         remark = f"{count}: {numbers.flop_rate(rates[0])} to {numbers.flop_rate(rates[-1])}."
     what = "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0."
@@ -164,13 +162,14 @@ def section(view: View, result: Efficiency) -> doc.Section:
 
 
 def _lead(result: Efficiency) -> str:
-    compute_ps = sum(row.compute_ps_per_step for row in result.devices)
-    rate = sum(row.flops_per_step for row in result.devices) / compute_ps * PS_PER_S
-    unknown_ps = sum(row.unknown_ratio * row.compute_ps_per_step for row in result.devices)
-    mfus = [row.mfu_ratio for row in result.devices if row.mfu_ratio is not None]
-    mfu = f", MFU {numbers.share_range(mfus)}" if len(mfus) == len(result.devices) else ""
-    unknown = f"; the FLOPs of {numbers.share(unknown_ps / compute_ps)} of the compute are not known"
-    return f"{numbers.flop_rate(rate)} while a device computes{mfu}{unknown if unknown_ps else ''}."
+    rows = result.devices
+    rate = numbers.flop_rate(sum(row.flops_per_second for row in rows) / len(rows))
+    mfus = [row.mfu_ratio for row in rows if row.mfu_ratio is not None]
+    mfu = f", MFU {numbers.share_range(mfus)}" if len(mfus) == len(rows) else ""
+    unknown = numbers.share_range(row.unknown_ratio for row in rows)
+    is_known = not any(row.unknown_ratio for row in rows)
+    rest = "" if is_known else f" The FLOPs of {unknown} of the time of ops are not known."
+    return f"{rate} while a device computes{mfu}.{rest}"
 
 
 ANALYSIS: Final = Analysis[Efficiency]("efficiency", compute=compute, sections=(section,))

@@ -42,6 +42,9 @@ _OTHER_FIRST: Final = frozenset(
 )  # fmt: skip
 """Ops whose first dimension may be another than that of what they are given."""
 
+_AS_LARGE_AS: Final = ("BroadcastTo", "Tile")
+"""Ops that make a gradient as large as the tensor whose shape they are given."""
+
 _HANDLES: Final = ("resource", "variant")
 
 _LARGEST: Final = 2**62
@@ -124,10 +127,9 @@ class _Shapes:
         """The dimensions of a tensor; None where one is not known."""
         name = tensor.name
         if name not in self._known:
-            sizes = tensor.shape.as_list() if tensor.shape.rank is not None else [None, None]
-            if None in sizes:
-                sizes = self._completed(tensor.op, sizes, before + 1)
-            self._known[name] = sizes
+            sizes = [None, None] if tensor.shape.rank is None else _static(tensor)
+            is_known = None not in sizes
+            self._known[name] = sizes if is_known else self._completed(tensor.op, sizes, before + 1)
         return self._known[name]
 
     def called(self, op: Any, results: Sequence[_Sizes]) -> None:
@@ -141,10 +143,13 @@ class _Shapes:
         if sizes.count(None) > 1 or before > _MOST_BEFORE:
             return None
         inputs = list(op.inputs)
-        if op.type == "BroadcastTo" and inputs[1].op.type == "Shape":
+        if op.type in _AS_LARGE_AS and inputs[1].op.type == "Shape":
+            # `Tile` repeats the gradient of a sum, of which all dimensions are 1.
+            if op.type == "Tile" and set(_static(inputs[0])) != {1}:
+                return None
             return self.of(inputs[1].op.inputs[0], before)
         is_part = op.type == "StridedSlice" and inputs[0].shape.rank == len(sizes) + 1
-        if is_part and inputs[0].shape.as_list()[1:] == sizes:
+        if is_part and _static(inputs[0])[1:] == sizes:
             # One of the steps of a sequence, whichever dimension that is.
             whole = self.of(inputs[0], before)
             return whole[1:] if whole else self._of_examples(sizes)
@@ -159,10 +164,12 @@ class _Shapes:
                 return None
             return [prod(whole) // rest if size is None else size for size in sizes]
         # What is put together along another dimension is longer in that.
-        is_part |= op.type == "ConcatV2" and inputs[0].shape.as_list()[1:] != sizes[1:]
+        is_part |= op.type == "ConcatV2" and _static(inputs[0])[1:] != sizes[1:]
         if sizes[0] is not None or (op.type in _OTHER_FIRST and not is_part):
             return None
-        firsts = {self._first(tensor, before) for tensor in inputs if _is_open(tensor)} - {None}
+        firsts = {
+            known[0] for tensor in inputs if _is_open(tensor) and (known := self.of(tensor, before))
+        }
         # What reads an iterator or an optional gives the examples.
         is_source = all(tensor.dtype.name in _HANDLES for tensor in inputs)
         if not firsts and (is_source or op.type in _OF_BATCH):
@@ -172,10 +179,6 @@ class _Shapes:
     def _of_examples(self, sizes: list[Any]) -> _Sizes:
         return None if self._examples is None else [self._examples, *sizes[1:]]
 
-    def _first(self, tensor: Any, before: int) -> int | None:
-        sizes = self.of(tensor, before)
-        return sizes[0] if sizes else None
-
 
 def _given(arguments: Sequence[Any], sizes: Sequence[_Sizes]) -> dict[str, _Sizes]:
     """The shapes of the arguments of a graph, as far as its caller knows them."""
@@ -184,30 +187,32 @@ def _given(arguments: Sequence[Any], sizes: Sequence[_Sizes]) -> dict[str, _Size
 
 
 def _is_sum_of_broadcast(op: Any) -> bool:
-    return op.type == "Sum" and op.inputs[1].op.type == "BroadcastGradientArgs"
+    return bool(op.type == "Sum" and op.inputs[1].op.type == "BroadcastGradientArgs")
 
 
 def _is_open(tensor: Any) -> bool:
     """Whether the first dimension of a tensor is not known before a step."""
-    shape = tensor.shape
-    return bool(shape.rank) and shape.as_list()[0] is None
+    return _static(tensor)[:1] == [None]
+
+
+def _static(tensor: Any) -> list[Any]:
+    """The dimensions that are known before a step, None for others; empty where not even their number is."""
+    return [] if tensor.shape.rank is None else list(tensor.shape.as_list())
 
 
 # Products
-
-
-def _flag(op: Any, *names: str) -> bool:
-    attributes = op.op_def.attr
-    return any(op.get_attr(each.name) for each in attributes if each.name in names)
 
 
 def _matrices(op: Any, shapes: _Shapes) -> int:
     """`MatMul` and its batched kin: the elements of the result, times what each sums over."""
     left, right = (shapes.of(tensor) or [] for tensor in op.inputs[:2])
     rows, summed = left[-2:]
-    if _flag(op, "transpose_a", "adj_x"):
+    of_left, of_right = (
+        ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    )
+    if op.get_attr(of_left):
         rows, summed = summed, rows
-    columns = right[-2 if _flag(op, "transpose_b", "adj_y") else -1]
+    columns = right[-2 if op.get_attr(of_right) else -1]
     # A factor without a batch is the same for each of the other's.
     batch = max(prod(left[:-2]), prod(right[:-2]))
     return 2 * batch * rows * summed * columns
