@@ -117,7 +117,7 @@ def test_nothing_is_said_of_a_trace_that_lacks_it(tmp_path: Path) -> None:
 
 def test_the_table_and_the_section(tmp_path: Path, command: Command) -> None:
     program(tmp_path)
-    shown = command("show", "efficiency", str(tmp_path)).out
+    shown = " ".join(command("show", "efficiency", str(tmp_path)).out.split())
     assert "3.44 TFLOP/s while a device computes, MFU 0.6%." in shown
     assert "The FLOPs of 20.0% of the time of ops are not known." in shown
     (row,) = json.loads(command("show", "efficiency", str(tmp_path), "--format", "json").out)[
