@@ -82,6 +82,12 @@ _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditiona
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
+_MULTIPLIES: Final = tuple(
+    bytes((OPCODE << 3 | _CONTENT, len(opcode))) + opcode.encode()
+    for opcode in sorted(PRODUCTS | _CALLS)
+)
+"""The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
+
 _MOST_DIMENSIONS: Final = 32
 _LONGEST_CONFIG: Final = 1 << 16
 
@@ -311,6 +317,8 @@ class _Program:
         """The sum of the instructions of a computation."""
         if depth <= 0:
             return UNKNOWN
+        if not self._may_multiply(computation):
+            return NO_PRODUCT
         flops, operand_type = 0, 0
         for inner in self._held(computation):
             product = self._product(inner, computation, depth)
@@ -318,6 +326,13 @@ class _Program:
                 return UNKNOWN
             flops, operand_type = flops + product.flops, operand_type or product.operand_type
         return Product(flops, operand_type)
+
+    def _may_multiply(self, computation: int) -> bool:
+        places = self._computations.get(computation)
+        if places is None or not places.instructions:
+            return False
+        content = bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
+        return any(field in content for field in _MULTIPLIES)
 
     def _has_events(self, computation: int, opcode: str) -> bool:
         """Whether events ran instructions of a called computation themselves; a fusion is one event."""
