@@ -49,11 +49,11 @@ _PEAKS: Final = (
     _Peak(r"\bL40S\b", 1.4, 91.6, 183, 362, 362, 733),
     _Peak(r"\bL40\b", 1.4, 90.5, 90.5, 181, 181, 362),
     _Peak(r"RTX 3090$", 0.56, 35.6, 35.6, 71, 71, 284),
-    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2, 660.6),
+    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2),
     _Peak(r"H100 PCIe", 51, 51, 378, 756, 756, 1513, (9, 0, 114)),
     _Peak(r"H[12]00 NVL", 60, 60, 417.5, 835.5, 835.5, 1671),
     _Peak(r"H100 80GB HBM3|H200|GH200", 67, 67, 494.7, 989.4, 989.4, 1978.9),
-    _Peak(r"\bG?B200\b", 37, 75, 1125, 2250, 2250, 4500),
+    _Peak(r"\bB200\b", 37, 75, 1125, 2250, 2250, 4500),
     _Peak(r"MI100\b", 11.5, 46.1, None, 92.3, 184.6, 184.6),
     _Peak(r"MI210\b", 45.3, 45.3, None, 181, 181, 181),
     _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
@@ -65,7 +65,8 @@ _TERA: Final = 10**12
 def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
     """The highest FLOP/s of a device by precision; empty for one that is not known."""
     entry, model = trace.device_list[device], hardware_of(trace, device).model
-    if entry.kind != "gpu":
+    if entry.kind != "gpu" or "MIG" in (model or ""):
+        # Of a part of a GPU the model says less than it should.
         return {}
     chip = tuple(
         entry.count(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count")

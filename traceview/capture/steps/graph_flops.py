@@ -127,9 +127,11 @@ class _Shapes:
         """The dimensions of a tensor; None where one is not known."""
         name = tensor.name
         if name not in self._known:
-            sizes = [None, None] if tensor.shape.rank is None else _static(tensor)
-            is_known = None not in sizes
-            self._known[name] = sizes if is_known else self._completed(tensor.op, sizes, before + 1)
+            sizes: list[Any] = [None, None] if tensor.shape.rank is None else _static(tensor)
+            if None in sizes:
+                self._known[name] = self._completed(tensor.op, sizes, before + 1)
+            else:
+                self._known[name] = sizes
         return self._known[name]
 
     def called(self, op: Any, results: Sequence[_Sizes]) -> None:
