@@ -17,6 +17,7 @@ from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
+from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
 from traceview.cli.commands.show import NAMES
 from traceview.cli.options import picoseconds, word_of
@@ -34,6 +35,7 @@ SORTS = {
     "ops": "count",
     "layers": "own",
     "memory": "count",
+    "efficiency": "unknown",
     "input": "self",
     "copies": "bytes",
     "collectives": "wait",
@@ -51,6 +53,7 @@ WITH_ROWS = {
     "ops": "B",
     "layers": "B",
     "memory": "memory_growing",
+    "efficiency": "products",
     "input": "slow_map",
     "copies": "cpu_op_between",
     "collectives": "late_by_turns",
@@ -63,6 +66,9 @@ WITH_ROWS = {
 @pytest.fixture
 def logs_of(tmp_path: Path) -> Callable[[str], str]:
     def write(name: str) -> str:
+        if name == "products":
+            write_products(tmp_path / name)
+            return str(tmp_path / name)
         SCENARIOS[name]().write(tmp_path / name)
         return str(tmp_path / name)
 
@@ -84,6 +90,17 @@ def write_waiting(folder: Path, name: str = "IteratorGetNext:IteratorGetNext") -
         step.kernel(0, 20, 50, launch_ms=20, op=f"{name}/after")
         step.kernel(1, 25, 50, launch_ms=25)
     trace.write(folder)
+
+
+def write_products(folder: Path) -> None:
+    """Two GPUs that multiply, of whose FLOPs the capture knows a part."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for gpu in range(2):
+            step.kernel(gpu, 2, 10, op="model/dense/MatMul:MatMul")
+            step.kernel(gpu, 10, 12 + gpu, op="model/other/MatMul:MatMul")
+    flops = {"model/dense/MatMul": 10**12}
+    write_sidecar(trace.write(folder), {"graphs": {"flops": flops}})
 
 
 def rows_of(command: Command, table: str, *arguments: str) -> list[dict[str, str]]:
@@ -209,7 +226,7 @@ def test_of_very_many_devices_a_terminal_shows_the_outliers(
         (
             "input",
             ("--device", "0"),
-            "gaps, steps, devices, ops, layers, memory, copies, collectives",
+            "gaps, steps, devices, ops, layers, efficiency, memory, copies, collectives",
         ),
         ("steps", ("--state", "input"), "gaps, ops, copies, findings"),
         ("devices", ("--min", "1us"), "gaps, steps, ops, layers, input, copies, collectives"),

@@ -66,6 +66,17 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         """
         return _frame_of(build.memory_of(self, window=window, steps=steps))
 
+    def efficiency(
+        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
+    ) -> pd.DataFrame:
+        """One row per device that computes, with its FLOP/s and MFU; none where no FLOPs are known.
+
+        Columns are the fields of `traceview.analysis.workload.efficiency.DeviceEfficiency`: `host`, `device` (text),
+        `ordinal`, `flops_per_second`, `flops_per_step` (int64), `unknown_ratio`, `programs_ratio` (float64),
+        `peak_flops_per_second` (Int64) and `mfu_ratio` (float64), missing where not known. `window`, `steps`: as for `analyze`.
+        """
+        return _frame_of(build.efficiency_of(self, window=window, steps=steps))
+
     @cached_property
     def devices(self) -> pd.DataFrame:
         """One row per device, also of those that did nothing.

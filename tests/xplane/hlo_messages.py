@@ -39,15 +39,43 @@ MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
         (2, "opcode", "bytes", False),
         (3, "shape", "ShapeProto", False),
         (7, "metadata", "OpMetadata", False),
+        (15, "window", "Window", False),
+        (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", False),
+        (28, "custom_call_target", "bytes", False),
+        (30, "dot_dimension_numbers", "DotDimensionNumbers", False),
         (35, "id", "int64", False),
         (36, "operand_ids", "int64", True),
         (38, "called_computation_ids", "int64", True),
+        (43, "backend_config", "bytes", False),
         (65, "custom_call_has_side_effect", "bool", False),
     ],
     "ShapeProto": [
         (2, "element_type", "int32", False),
         (3, "dimensions", "int64", True),
         (4, "tuple_shapes", "ShapeProto", True),
+    ],
+    "DotDimensionNumbers": [
+        (1, "lhs_contracting_dimensions", "int64", True),
+        (2, "rhs_contracting_dimensions", "int64", True),
+        (3, "lhs_batch_dimensions", "int64", True),
+        (4, "rhs_batch_dimensions", "int64", True),
+    ],
+    "Window": [(1, "dimensions", "WindowDimension", True)],
+    "WindowDimension": [
+        (1, "size", "int64", False),
+        (2, "stride", "int64", False),
+        (6, "base_dilation", "int64", False),
+    ],
+    "ConvolutionDimensionNumbers": [
+        (3, "kernel_input_feature_dimension", "int64", False),
+        (4, "kernel_output_feature_dimension", "int64", False),
+        (6, "kernel_spatial_dimensions", "int64", True),
+        (7, "input_batch_dimension", "int64", False),
+        (8, "input_feature_dimension", "int64", False),
+        (9, "output_batch_dimension", "int64", False),
+        (10, "output_feature_dimension", "int64", False),
+        (11, "input_spatial_dimensions", "int64", True),
+        (12, "output_spatial_dimensions", "int64", True),
     ],
     "OpMetadata": [
         (1, "op_type", "bytes", False),
@@ -96,7 +124,7 @@ _CLASSES: Final = _classes()
 HloProto: Final = _CLASSES["HloProto"]
 HloModule: Final = _CLASSES["HloModuleProto"]
 
-F32, F64, TUPLE = 11, 12, 13
+F32, F64, TUPLE, C64, BF16 = 11, 12, 13, 15, 16
 
 
 class ModuleWriter:
@@ -113,6 +141,10 @@ class ModuleWriter:
                 return each
         return self.message.computations.add(id=number)
 
+    def last(self, computation: int = 1) -> Any:
+        """The message of the last instruction of a computation."""
+        return self.computation(computation).instructions[-1]
+
     def add(
         self,
         name: str,
@@ -121,6 +153,7 @@ class ModuleWriter:
         scope: str = "",
         line: tuple[str, int] | None = None,
         element: int = F32,
+        shape: tuple[int, ...] = (),
         calls: tuple[int, ...] = (),
         computation: int = 1,
     ) -> int:
@@ -134,6 +167,7 @@ class ModuleWriter:
             called_computation_ids=calls,
         )
         written.shape.element_type = element
+        written.shape.dimensions.extend(shape)
         if scope:
             written.metadata.op_name = scope.encode()
         if line:

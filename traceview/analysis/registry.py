@@ -40,6 +40,8 @@ from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
+from traceview.analysis.workload.efficiency import ANALYSIS as EFFICIENCY
+from traceview.analysis.workload.efficiency import Efficiency
 from traceview.analysis.workload.launches import ANALYSIS as LAUNCHES
 from traceview.analysis.workload.launches import Launches
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
@@ -71,6 +73,7 @@ class Results(Record, frozen=True):
         gradients: Which devices computed gradients.
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
+        efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
         memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
@@ -97,6 +100,7 @@ class Results(Record, frozen=True):
     gradients: Annotated[Gradients | None, GRADIENTS] = None
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
+    efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
     layers: Annotated[Layers | None, LAYERS] = None
     memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None

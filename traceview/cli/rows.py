@@ -21,7 +21,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
-from traceview.analysis.workload import layers, memory
+from traceview.analysis.workload import efficiency, layers, memory
 from traceview.analysis.workload.ops import op_rows_section, table_in_window
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
@@ -314,6 +314,7 @@ _ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "ops": _ops,
     "layers": _layers,
     "memory": _memory,
+    "efficiency": _OfTopic(efficiency.ANALYSIS, efficiency.efficiency_table),
     "input": _OfTopic(
         input_topic.ANALYSIS,
         _stages,

@@ -67,6 +67,7 @@ TABLES: Final = {
         within="device",
         top=50,
     ),
+    "efficiency": TableKind("how many FLOP/s each device computes, and how far from its peak"),
     "memory": TableKind(
         "what fills the memory of GPUs at its peak", sort="bytes", within="device", top=50
     ),

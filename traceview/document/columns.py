@@ -24,6 +24,8 @@ Cell: TypeAlias = str | Callable[[Any], Value]
 _BY_ENDING: Final[tuple[tuple[str, Kind], ...]] = (
     ("device", "device"),
     ("bytes_per_second", "rate"),
+    ("flops_per_second", "flop_rate"),
+    ("flops_per_step", "flops"),
     ("bytes", "bytes"),
     ("_ps", "time"),
     ("_ps_per_step", "time"),
@@ -95,6 +97,8 @@ _LEAST_IN_UNIT: Final = 0.0005
 WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
     "bytes": numbers.size,
     "count": lambda value: numbers.count(int(value)),
+    "flop_rate": numbers.flop_rate,
+    "flops": numbers.flops,
     "number": numbers.number,
     "ordinal": lambda value: str(int(value)),
     "rate": numbers.rate,
@@ -107,6 +111,8 @@ WRITE: Final[Mapping[Kind, Callable[[float], str]]] = {
 
 _UNITS: Final[Mapping[Kind, Mapping[str, int]]] = {
     "bytes": numbers.SIZES,
+    "flop_rate": {f"{unit}/s": factor for unit, factor in numbers.FLOPS.items()},
+    "flops": numbers.FLOPS,
     "rate": {f"{unit}/s": factor for unit, factor in numbers.SIZES.items()},
     "signed_time": numbers.TIMES,
     "time": numbers.TIMES,

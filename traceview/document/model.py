@@ -21,6 +21,8 @@ Kind: TypeAlias = Literal[
     "bytes",
     "count",
     "device",
+    "flop_rate",
+    "flops",
     "links",
     "look",
     "name",
@@ -36,12 +38,24 @@ Kind: TypeAlias = Literal[
 ]
 """How the values of a column are written.
 
-`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `name` recorded text, `words` text of
+`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `flops` and `flop_rate` floating-point operations, `name` recorded text, `words` text of
 traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
 """
 
 NUMERIC: frozenset[Kind] = frozenset(
-    ("bytes", "count", "number", "ordinal", "rate", "share", "signed_share", "signed_time", "time")
+    (
+        "bytes",
+        "count",
+        "flop_rate",
+        "flops",
+        "number",
+        "ordinal",
+        "rate",
+        "share",
+        "signed_share",
+        "signed_time",
+        "time",
+    )
 )
 """Kinds that are aligned at their right end and sorted by value."""
 

@@ -18,6 +18,14 @@ ABSENT: Final = "–"
 
 TIMES: Final[Mapping[str, int]] = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
 SIZES: Final[Mapping[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+FLOPS: Final[Mapping[str, int]] = {
+    "FLOP": 1,
+    "kFLOP": 10**3,
+    "MFLOP": 10**6,
+    "GFLOP": 10**9,
+    "TFLOP": 10**12,
+    "PFLOP": 10**15,
+}
 """Units, with how many of the smallest they hold."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -43,6 +51,16 @@ def size(number: float | None) -> str:
 def rate(bytes_per_second: float | None) -> str:
     """`12.5 GB/s`."""
     return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+
+
+def flops(number: float | None) -> str:
+    """Floating-point operations: `36.6 GFLOP`."""
+    return ABSENT if number is None else _scaled(number, FLOPS)
+
+
+def flop_rate(per_second: float | None) -> str:
+    """`124 TFLOP/s`."""
+    return ABSENT if per_second is None else f"{flops(per_second)}/s"
 
 
 def share(ratio: float | None) -> str:

@@ -21,6 +21,7 @@ from traceview.analysis.rules.consequences import (
     with_jax_advice,
 )
 from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.analysis.workload import efficiency
 from traceview.analysis.workload.layers import layer_table
 from traceview.analysis.workload.memory import memory_table
 from traceview.base.errors import UsageError
@@ -152,6 +153,13 @@ def memory_of(
 ) -> Table:
     """What is in use at the peak of each GPU; raises `UsageError` as `analyze` does."""
     return memory_table(_context(trace, window, steps))
+
+
+def efficiency_of(
+    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
+) -> Table:
+    """The FLOP/s and MFU of each device; raises `UsageError` as `analyze` does."""
+    return efficiency.efficiency_table(_context(trace, window, steps).record(efficiency.ANALYSIS))
 
 
 def _context(trace: Trace, window: WindowKind, steps: StepRange | slice | range | None) -> Context:

@@ -233,6 +233,7 @@ _TABLES: Final = {
     "transfers": "copies",
     "collectives": "collectives",
     "balance": "balance",
+    "efficiency": "efficiency",
     "layers": "layers",
     "memory": "memory",
     "ops": "ops",

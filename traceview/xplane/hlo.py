@@ -1,4 +1,4 @@
-"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type of the result, and what has no input.
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input.
 
 The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
 looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from traceview.xplane.columns import Buffer, Fields
 from traceview.xplane.decode_reference import DamageError, Field, read_fields, read_varint
+from traceview.xplane.hlo_flops import NO_PRODUCT, PRODUCTS, UNKNOWN, Product, Shape, product_of
 from traceview.xplane.read import DECODER
 from traceview.xplane.space import Instruction, Program
 
@@ -30,9 +32,14 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
+WINDOW: Final = 15
+CONVOLUTION: Final = 16
+TARGET: Final = 28
+DOT: Final = 30
 ID: Final = 35
 OPERANDS: Final = 36
 CALLED: Final = 38
+BACKEND_CONFIG: Final = 43
 HAS_SIDE_EFFECT: Final = 65
 OP_TYPE: Final = 1
 OP_NAME: Final = 2
@@ -40,7 +47,10 @@ SOURCE_FILE: Final = 3
 SOURCE_LINE: Final = 4
 FRAME_ID: Final = 15
 ELEMENT_TYPE: Final = 2
+DIMENSIONS: Final = 3
 TUPLE_SHAPES: Final = 4
+DOT_CONTRACTED: Final = 1
+WINDOW_SIZE: Final = 1
 FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
 LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
 FRAME_LOCATION, FRAME_PARENT = 1, 2
@@ -65,6 +75,21 @@ _FILLS: Final = frozenset(
     )
 )  # fmt: skip
 """What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
+
+_CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
+"""What runs the instructions of other computations."""
+
+_REPEATS: Final = frozenset(("while", "conditional"))
+"""Of those the ones of which it is not known how often."""
+
+_MULTIPLIES: Final = tuple(
+    bytes((OPCODE << 3 | _CONTENT, len(opcode))) + opcode.encode()
+    for opcode in sorted(PRODUCTS | _CALLS)
+)
+"""The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
+
+_MOST_DIMENSIONS: Final = 32
+_LONGEST_CONFIG: Final = 1 << 16
 
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
 
@@ -91,6 +116,11 @@ class _Instruction(Struct):
     operands: list[int] = []
     called: list[int] = []
     has_side_effect: bool = False
+    window: tuple[int, int] = (0, 0)
+    convolution: tuple[int, int] = (0, 0)
+    dot: tuple[int, int] = (0, 0)
+    target: str = ""
+    backend_config: tuple[int, int] = (0, 0)
 
 
 class _Computation(Struct):
@@ -121,6 +151,9 @@ class _Program:
         self._inside: dict[int, tuple[_Instruction, ...]] = {}
         self._effects: dict[int, _Effect] = {}
         self._roots: dict[int, tuple[str, str, str]] = {}
+        self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
+        self._products: dict[int, Product] = {}
+        self._wanted: frozenset[bytes] = frozenset()
         for number, begin, end in _contents(data, 0, len(data)):
             if number == MODULE_COMPUTATIONS:
                 computation = _computation(data, begin, end)
@@ -132,6 +165,7 @@ class _Program:
 
     def instructions(self, wanted: frozenset[bytes]) -> dict[bytes, Instruction]:
         constants = self._constants()
+        self._wanted = wanted
         found = {}
         for computation in self._computations.values():
             for begin, end in computation.instructions:
@@ -139,20 +173,25 @@ class _Program:
                 if name in wanted:
                     found[name] = self._finished(
                         _instruction(self._data, begin, end),
+                        computation.id,
                         is_constant=computation.id == self._entry_id and name in constants,
                     )
         return found
 
-    def _finished(self, instruction: _Instruction, *, is_constant: bool) -> Instruction:
+    def _finished(
+        self, instruction: _Instruction, computation: int, *, is_constant: bool
+    ) -> Instruction:
         scope, op_type, line = self._said(instruction)
+        product = self._product(instruction, computation, _DEEPEST)
         return Instruction(
             self._name,
             instruction.name,
             scope,
             op_type,
             line,
-            _element_type(self._data, *instruction.shape),
+            _shape(self._data, *instruction.shape).element_type,
             is_constant,
+            *product,
         )
 
     def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
@@ -232,6 +271,80 @@ class _Program:
                 tuple(called)[:_MOST_CALLED],
             )
         return effect
+
+    # Its FLOPs
+
+    def _product(self, instruction: _Instruction, computation: int, depth: int) -> Product:
+        """What an instruction multiplies, with what it calls unless that has events of its own."""
+        if instruction.opcode in _CALLS:
+            return self._product_called(instruction, depth)
+        if instruction.opcode not in PRODUCTS:
+            return NO_PRODUCT
+        data, shape_of = self._data, self._shapes_in(computation)
+        known = [shape_of[id_] for id_ in instruction.operands[:2] if id_ in shape_of]
+        begin, end = instruction.backend_config
+        return product_of(
+            instruction.opcode,
+            instruction.target,
+            _shape(data, *instruction.shape),
+            [_shape(data, *bounds) for bounds in known],
+            contracted=_numbers(data, *instruction.dot).get(DOT_CONTRACTED, []),
+            window=[
+                _numbers(data, *bounds).get(WINDOW_SIZE, [0])[0]
+                for bounds in _inner(data, *instruction.window)
+            ],
+            convolution=_numbers(data, *instruction.convolution),
+            config=bytes(data[begin : min(end, begin + _LONGEST_CONFIG)]),
+        )
+
+    def _product_called(self, instruction: _Instruction, depth: int) -> Product:
+        flops, operand_type = 0, 0
+        for called in instruction.called[:_MOST_CALLED]:
+            if called not in self._products:
+                # Also ends a recursion.
+                self._products[called] = UNKNOWN
+                self._products[called] = self._product_inside(called, depth - 1)
+            inner = self._products[called]
+            if inner.flops != 0 and self._has_events(called, instruction.opcode):
+                continue
+            if inner.flops is None:
+                return UNKNOWN
+            flops, operand_type = flops + inner.flops, operand_type or inner.operand_type
+        is_known = not flops or instruction.opcode not in _REPEATS
+        return Product(flops, operand_type) if is_known else UNKNOWN
+
+    def _product_inside(self, computation: int, depth: int) -> Product:
+        """The sum of the instructions of a computation."""
+        if depth <= 0:
+            return UNKNOWN
+        if not self._may_multiply(computation):
+            return NO_PRODUCT
+        flops, operand_type = 0, 0
+        for inner in self._held(computation):
+            product = self._product(inner, computation, depth)
+            if product.flops is None:
+                return UNKNOWN
+            flops, operand_type = flops + product.flops, operand_type or product.operand_type
+        return Product(flops, operand_type)
+
+    def _may_multiply(self, computation: int) -> bool:
+        places = self._computations.get(computation)
+        if places is None or not places.instructions:
+            return False
+        content = bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
+        return any(field in content for field in _MULTIPLIES)
+
+    def _has_events(self, computation: int, opcode: str) -> bool:
+        """Whether events ran instructions of a called computation themselves; a fusion is one event."""
+        return opcode != "fusion" and any(
+            inner.name in self._wanted for inner in self._held(computation)
+        )
+
+    def _shapes_in(self, computation: int) -> dict[int, tuple[int, int]]:
+        """By id where the shape of each instruction of a computation is."""
+        if computation not in self._shapes:
+            self._shapes[computation] = {each.id: each.shape for each in self._held(computation)}
+        return self._shapes[computation]
 
     # Where it is written
 
@@ -358,6 +471,16 @@ def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
                 made.shape = field.begin, field.end
             elif number == METADATA:
                 made.metadata = field.begin, field.end
+            elif number == TARGET:
+                made.target = _text(data, field)
+            elif number == WINDOW:
+                made.window = field.begin, field.end
+            elif number == CONVOLUTION:
+                made.convolution = field.begin, field.end
+            elif number == DOT:
+                made.dot = field.begin, field.end
+            elif number == BACKEND_CONFIG:
+                made.backend_config = field.begin, field.end
         elif number == ID:
             made.id = field.value
         elif number == HAS_SIDE_EFFECT:
@@ -380,19 +503,39 @@ def _ids(data: Buffer, field: Field) -> Iterator[int]:
             yield value
 
 
-def _element_type(data: Buffer, begin: int, end: int) -> int:
-    """The type of the elements of a shape; of a tuple that of its first shape."""
+def _shape(data: Buffer, begin: int, end: int) -> Shape:
+    """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
     for _ in range(_DEEPEST):
         element, inner = 0, None
+        dimensions: list[int] = []
         for field in read_fields(data, begin, end):
             if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
                 element = field.value
+            elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
+                dimensions += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
             elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT and inner is None:
                 inner = field.begin, field.end
         if element != _TUPLE or inner is None:
-            return element
+            return Shape(element, tuple(dimensions))
         begin, end = inner
-    return 0
+    return Shape(0, ())
+
+
+def _numbers(data: Buffer, begin: int, end: int) -> dict[int, list[int]]:
+    """The whole numbers of a small message by field."""
+    numbers: dict[int, list[int]] = {}
+    for field in read_fields(data, begin, end):
+        known = numbers.setdefault(field.number, [])
+        if len(known) <= _MOST_DIMENSIONS:
+            known += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+    return {number: known for number, known in numbers.items() if known}
+
+
+def _inner(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The dimensions of a window."""
+    contents = (field for field in read_fields(data, begin, end) if field.wire_type == _CONTENT)
+    for field in islice(contents, _MOST_DIMENSIONS + 1):
+        yield field.begin, field.end
 
 
 def _text(data: Buffer, field: Field) -> str:

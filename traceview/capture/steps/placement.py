@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.steps.graph_flops import describe_flops
 from traceview.capture.steps.graph_values import describe_values
 from traceview.capture.steps.graphs import count_ops, training_loop
 from traceview.capture.steps.op_lines import describe_lines
@@ -87,23 +88,29 @@ def describe_steps(
     if strategy_group.get("found_by") == "memory" and len(devices) < _FEWEST_DEVICES:
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
+    batch = describe_batch(inputs, strategy)
     return {
         "strategy": strategy_group,
-        "batch": describe_batch(inputs, strategy),
+        "batch": batch,
         "training": {
             **_describe_training(list(uses.values()), has_functions=bool(functions)),
             **_accumulation(steps),
         },
         "placement": facts.as_group(),
-        "graphs": _describe_graphs(functions, is_source_wanted=is_source_wanted),
+        "graphs": _describe_graphs(
+            functions, batch.get("per_replica"), is_source_wanted=is_source_wanted
+        ),
     }
 
 
-def _describe_graphs(functions: Sequence[Any], *, is_source_wanted: bool) -> dict[str, Any]:
+def _describe_graphs(
+    functions: Sequence[Any], examples: int | None, *, is_source_wanted: bool
+) -> dict[str, Any]:
     facts = Facts()
     graphs = [traces(function)[-1].graph for function in functions if traces(function)]
     values = facts.find("ops", lambda: describe_values(graphs)) or {}
     lines = facts.find("lines", lambda: describe_lines(graphs)) if is_source_wanted else None
+    facts.ask("flops", lambda: describe_flops(graphs, examples))
     return {**values, **(lines or {}), **facts.as_group()}
 
 

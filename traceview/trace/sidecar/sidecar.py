@@ -32,13 +32,15 @@ class GraphValues(Struct, frozen=True):
 
     `float64_ops`, `constant_ops`: a thousand of each at most: those in float64, and those that compute the same in every step.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
-    scope; None where ops of several functions have the name.
+    scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
+    matrices and each convolution, by the name of the op and of what may be fused with it.
     """
 
     float64_ops: tuple[str, ...]
     constant_ops: tuple[str, ...]
     lines: tuple[str, ...]
     line_of: dict[str, RecordedCount | None]
+    flops: dict[str, RecordedCount]
 
 
 class RecordedLoad(Struct, frozen=True):

@@ -1,0 +1,86 @@
+"""Knows how many floating-point operations per second GPUs can do at most, by precision.
+
+Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
+with accumulation in float32. Sources: data sheets of NVIDIA V100, P100, T4, A100, A30, A10, A40, L4, L40, L40S, H100, H200,
+HGX B200, RTX A6000, RTX 6000 Ada; white papers of Ampere GA102 and Ada; data sheets and CDNA white papers of AMD MI100, MI210,
+MI250X (per die, which is a device), MI300X and MI325X.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from traceview.analysis.facts.hardware import hardware_of
+from traceview.trace.model import Trace
+from traceview.xplane.kernel_names import NumberFormat
+
+
+class _Peak(NamedTuple):
+    """Rates of a model in teraFLOP/s, None where it does not have that precision.
+
+    `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
+    the same: planes of AMD GPUs have no name.
+    """
+
+    model: str
+    fp64: float
+    fp32: float
+    tf32: float | None
+    bf16: float | None
+    fp16: float | None
+    eight_bits: float | None = None
+    chip: tuple[int, int, int] | None = None
+
+
+_PEAKS: Final = (
+    _Peak(r"P100-SXM2", 5.3, 10.6, None, None, 21.2),
+    _Peak(r"P100-PCI", 4.7, 9.3, None, None, 18.7),
+    _Peak(r"V100-SXM2", 7.8, 15.7, None, None, 125),
+    _Peak(r"V100-PCI", 7.0, 14.0, None, None, 112),
+    _Peak(r"\bT4\b", 0.25, 8.1, None, None, 65, 130),
+    _Peak(r"A100", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
+    _Peak(r"\bA30\b", 10.3, 10.3, 82, 165, 165, 330),
+    _Peak(r"\bA10\b", 0.49, 31.2, 62.5, 125, 125, 250),
+    _Peak(r"\bA40\b", 0.58, 37.4, 74.8, 149.7, 149.7, 299.3),
+    _Peak(r"RTX A6000", 0.6, 38.7, 77.4, 154.8, 154.8, 309.7),
+    _Peak(r"RTX 6000 Ada", 1.4, 91.1, 182.1, 364.2, 364.2, 728.5),
+    _Peak(r"\bL4\b", 0.47, 30.3, 60, 121, 121, 242),
+    _Peak(r"\bL40S\b", 1.4, 91.6, 183, 362, 362, 733),
+    _Peak(r"\bL40\b", 1.4, 90.5, 90.5, 181, 181, 362),
+    _Peak(r"RTX 3090$", 0.56, 35.6, 35.6, 71, 71, 284),
+    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2),
+    _Peak(r"H100 PCIe", 51, 51, 378, 756, 756, 1513, (9, 0, 114)),
+    _Peak(r"H[12]00 NVL", 60, 60, 417.5, 835.5, 835.5, 1671),
+    _Peak(r"H100 80GB HBM3|H200|GH200", 67, 67, 494.7, 989.4, 989.4, 1978.9),
+    _Peak(r"\bB200\b", 37, 75, 1125, 2250, 2250, 4500),
+    _Peak(r"MI100\b", 11.5, 46.1, None, 92.3, 184.6, 184.6),
+    _Peak(r"MI210\b", 45.3, 45.3, None, 181, 181, 181),
+    _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
+    _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
+)
+_TERA: Final = 10**12
+
+
+def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
+    """The highest FLOP/s of a device by precision; empty for one that is not known."""
+    entry, model = trace.device_list[device], hardware_of(trace, device).model
+    if entry.kind != "gpu" or "MIG" in (model or ""):
+        # Of a part of a GPU the model says less than it should.
+        return {}
+    chip = tuple(
+        entry.count(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count")
+    )
+    for peak in _PEAKS:
+        if re.search(peak.model, model) if model else peak.chip == chip:
+            rates = {
+                NumberFormat.FP64: peak.fp64,
+                NumberFormat.FP32: peak.fp32,
+                NumberFormat.TF32: peak.tf32,
+                NumberFormat.BF16: peak.bf16,
+                NumberFormat.FP16: peak.fp16,
+                NumberFormat.INT8: peak.eight_bits,
+                NumberFormat.FP8: peak.eight_bits,
+            }
+            return {each: round(rate * _TERA) for each, rate in rates.items() if rate}
+    return {}

@@ -1,0 +1,135 @@
+"""Finds how many floating-point operations the products in the used steps have, for each op that ran.
+
+XLA programs say it of their instructions, and captures of the ops of TensorFlow's graphs. An op may run several kernels: it
+ran as often as that which took longest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.measures.context import Context
+from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.sweeping import SWEEPS
+from traceview.trace.device.op_names import op_labels
+from traceview.trace.model import NONE, Recording
+from traceview.xplane.planes import ActivityClass
+
+FloatArray = npt.NDArray[np.float64]
+
+_PRODUCT: Final = re.compile(r"MatMul|Conv[23]D|Conv[23]d|Einsum|Attention|RNN")
+_OTHER_WORK: Final = re.compile(
+    r"Xla|[Pp]y_?[Ff]unc|Call$|^_?(?:Stateless)?(?:While|If|Case)$|Cholesky|Svd|Qr$|Eig|FFT|^Lu$|Matrix(?:Inverse|Solve|Tri|Det|Exp|Log)"
+)
+"""Types of ops that multiply, or run what does, without saying how much."""
+
+_MOST_SCOPES: Final = 32
+
+
+class LabelFlops(Struct, frozen=True, eq=False):
+    """By label (`op_labels`): float64 `flops` of one run, NaN where they are not known, and whether a program says them."""
+
+    flops: FloatArray
+    is_program: BoolArray
+
+
+def label_flops(trace: Recording) -> LabelFlops:
+    """The operations of each label, which are 0 for what is no product."""
+    columns, rows = trace.device_columns, trace.once(op_labels).row
+    instruction, op = columns.instruction[rows], columns.op[rows]
+    known = [np.nan if each.flops is None else each.flops for each in trace.instructions]
+    flops = np.array([*known, np.nan], dtype=np.float64)[instruction]
+    recorded = _recorded(trace)
+    for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
+        flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
+    return LabelFlops(flops, instruction != NONE)
+
+
+def _recorded(trace: Recording) -> dict[str, int | None]:
+    """What the captures of all hosts say, None where they differ."""
+    found: dict[str, int | None] = {}
+    for host in trace.hosts:
+        for name, flops in (host.sidecar.graphs.flops if host.sidecar else {}).items():
+            found[name] = flops if found.setdefault(name, flops) == flops else None
+    return found
+
+
+def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
+    """The operations of an op by its text, `scope/name:Type`; the runtime may put the names of calls before its own."""
+    name, _, type_ = text.rpartition(":")
+    if not name or _OTHER_WORK.search(type_):
+        return np.nan
+    if not _PRODUCT.search(type_):
+        return 0.0
+    for _ in range(_MOST_SCOPES):
+        if name in recorded:
+            flops = recorded[name]
+            return np.nan if flops is None else float(flops)
+        _, slash, name = name.partition("/")
+        if not slash:
+            break
+    return np.nan
+
+
+class DeviceFlops(Struct, frozen=True, eq=False):
+    """The ops of one device that begin in its used steps, by label: float64 `flops`, 0 where not known, int64 `duration_ps`.
+
+    `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
+    are a part of dispatch.
+    """
+
+    flops: FloatArray
+    duration_ps: Int64Array
+    ran_ps: int
+
+
+def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
+    """The operations of each device that ran any op in its used steps."""
+    trace, ledger = context.trace, context.ledger
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    flops = np.nan_to_num(trace.once(label_flops).flops)
+    # An instruction of a program, else an op; a kernel without a name is by itself.
+    instruction, op = columns.instruction[labels.row], columns.op[labels.row].astype(np.int64)
+    group = np.where(instruction != NONE, -2 - instruction.astype(np.int64), op)
+    result = {}
+    for device in ledger.devices:
+        rows = _counted_events(context, device)
+        label = labels.of_row[rows]
+        count = np.bincount(label, minlength=flops.size)
+        time = SWEEPS.totals(label, columns.duration_ps[rows], flops.size)
+        order = np.lexsort((time, group))
+        is_longest = np.append(np.diff(group[order]) != 0, True)[: order.size]
+        runs = np.zeros(flops.size, dtype=np.float64)
+        runs[order[is_longest]] = count[order[is_longest]]
+        if rows.size:
+            ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
+            result[device] = DeviceFlops(runs * flops, time, int(ran_ps))
+    return result
+
+
+def _counted_events(context: Context, device: int) -> Int64Array:
+    """The compute of a device that begins in a used step, or without steps in the window; rows of the device columns."""
+    trace, ledger = context.trace, context.ledger
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    begin = columns.start_ps[own]
+    window = context.selection.window_of_device(trace, device)
+    spans = [
+        (step.start_ps, step.end_ps)
+        for step in ledger.steps[ledger.steps_of(device)]
+        if step.excluded is None
+    ]
+    if not ledger.has_steps and window is not None:
+        spans = [(window.start_ps, window.end_ps)]
+    is_counted = columns.class_[own] == ActivityClass.COMPUTE
+    starts = np.array([start for start, _ in spans], dtype=np.int64)
+    ends = np.array([end for _, end in spans], dtype=np.int64)
+    place = np.searchsorted(starts, begin, side="right") - 1
+    inside = (place >= 0) & (begin < np.append(ends, 0)[place])
+    rows: Int64Array = np.flatnonzero(is_counted & inside) + own.start
+    return rows
