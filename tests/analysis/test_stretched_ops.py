@@ -1,7 +1,7 @@
-"""What a replica loses to a pipeline that takes cores from it: its share of them, while there are too few for all.
+"""What a replica loses to a pipeline that takes cores from it: what takes longer than usual, or its share of the cores.
 
-Steps of 100 ms: 10 ms wait, and ops and dispatch of one thread for 90 ms. Two threads of the pipeline and that one share two
-cores: each goes without a third of one.
+Steps of 100 ms: 10 ms wait, and on two cores an op of 10 ms, 5 ms of dispatch and an op of 20 ms. In the last one of each
+three steps both ops take 8 ms longer and the dispatch 4 ms.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.python_sidecars import native_threads
+from traceview.analysis.facts.pipeline_threads import beyond_median
 from traceview.analysis.rules.finding import Finding
 
 WAIT_MS = 10
-TAKEN_MS = 90 // 3
-"""Where a batch is ready, asking for it is dispatch, of which a third is taken as well."""
-OF_OPS_MS = 85 / 3
-"""Without the dispatch of 5 ms."""
-CLOSE_PS = 20
-"""Each row is rounded down."""
 
 
 def crowded(
@@ -46,7 +42,8 @@ def crowded(
     workers = [trace.thread("tf_data_private", 50 + n) for n in range(pipeline_threads)]
     executor = trace.thread("tf_Compute", 41)
     others = [trace.thread("tf_Compute", 60 + n) for n in range(other_threads)]
-    for step in marked_steps(trace, count=6, period_ms=100, marker_ms=100):
+    for index, step in enumerate(marked_steps(trace, count=6, period_ms=100, marker_ms=100)):
+        late_ms, between_ms = (8, 4) if index % 3 == 2 else (0, 0)
         step.host("IteratorGetNextOp::DoCompute", 0, WAIT_MS)
         fill = {} if empty else {"buffered_elements": 1}
         step.host("Iterator::Root::Prefetch", 0, 10, {"id": 2, "buffer_limit": 2, **fill})
@@ -59,9 +56,9 @@ def crowded(
         step.host("FunctionRun", WAIT_MS, 100)
         for other in others:
             step.host("replica_0/side:Add", WAIT_MS, 100, thread=other)
-        first_ms = WAIT_MS + 10
-        second_ms = first_ms + 5
-        end_ms = second_ms + 20
+        first_ms = WAIT_MS + 10 + late_ms
+        second_ms = first_ms + 5 + between_ms
+        end_ms = second_ms + 20 + late_ms
         for name, start_ms, until_ms in (
             ("replica_0/x:MatMul", WAIT_MS, first_ms),
             ("replica_0/y:Conv2D", second_ms, end_ms),
@@ -95,34 +92,36 @@ def measured(finding: Finding, metric: str) -> float | str | int | None:
     return next((row.value for row in finding.evidence if row.metric == metric), None)
 
 
-@pytest.mark.parametrize("work", ["decode:DecodePng", "ExecutorState::Process", "PyFunc:PyFunc"])
-def test_the_cores_that_the_pipeline_takes_are_part_of_the_cost(work: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("work", ["decode:DecodePng", "ExecutorState::Process"])
+def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: Path) -> None:
     finding = crowded(tmp_path, work=work)
     assert finding is not None
-    assert lost_ps(finding) == pytest.approx(ms(WAIT_MS + TAKEN_MS), abs=CLOSE_PS)
-    assert measured(finding, "slowed_ops_ps") == pytest.approx(ms(OF_OPS_MS), abs=CLOSE_PS)
-    assert finding.title.startswith("replica:0 waits 40.0 of 100 ms (40%) for input")
+    # In two of six steps two ops take 8 ms longer, and the dispatch 4 ms: Relu ends where it always does.
+    assert lost_ps(finding) == ms(WAIT_MS) + (2 * ms(16) + 2 * ms(4)) // 6
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
+    assert finding.title.startswith("replica:0 waits 16.7 of 100 ms (17%) for input")
     assert "The pipeline keeps about 2 cores busy" in finding.explanation
 
 
-def test_a_python_function_that_computes_takes_a_core(tmp_path: Path) -> None:
-    finding = crowded(tmp_path, work="PyFunc:PyFunc", load=0.3)
+@pytest.mark.parametrize("load", [None, 0.3])
+def test_a_python_function_that_computes_takes_a_core(load: float | None, tmp_path: Path) -> None:
+    """Also one whose processor time nobody recorded."""
+    finding = crowded(tmp_path, work="PyFunc:PyFunc", load=load)
     assert finding is not None
-    assert measured(finding, "slowed_ops_ps") == pytest.approx(ms(OF_OPS_MS), abs=CLOSE_PS)
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
 
 
 def test_a_python_function_that_waits_takes_no_core(tmp_path: Path) -> None:
     finding = crowded(tmp_path, work="PyFunc:PyFunc", load=0.02)
     assert finding is not None
-    # Nobody sampled it before the first round.
-    assert lost_ps(finding) == pytest.approx(ms(WAIT_MS), abs=ms(0.1))
+    assert lost_ps(finding) == ms(WAIT_MS)
 
 
 def test_an_op_on_a_thread_that_waits_in_python_takes_a_core(tmp_path: Path) -> None:
     """The samples are of Python, and the op is none."""
     finding = crowded(tmp_path, load=0.02)
     assert finding is not None
-    assert measured(finding, "slowed_ops_ps") == pytest.approx(ms(OF_OPS_MS), abs=CLOSE_PS)
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_an_op_on_a_thread_that_waits_in_python_takes_a_core(tmp_path: Path) -> 
         (4, 2, 0),
         (2, 1, 0),
         (None, 2, 0),
-        (2, 2, 3),
+        (2, 2, 2),
     ],
 )
 def test_where_the_pipeline_does_not_take_cores_only_the_wait_is_lost(
@@ -149,7 +148,7 @@ def test_all_threads_of_the_model_need_cores(tmp_path: Path) -> None:
     """One thread of the pipeline leaves a core for one thread of the model, but not for two."""
     finding = crowded(tmp_path, pipeline_threads=1, other_threads=1)
     assert finding is not None
-    assert measured(finding, "slowed_ops_ps") == pytest.approx(ms(OF_OPS_MS), abs=CLOSE_PS)
+    assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
 
 
 def test_a_gpu_needs_no_core(tmp_path: Path) -> None:
@@ -158,45 +157,47 @@ def test_a_gpu_needs_no_core(tmp_path: Path) -> None:
     assert lost_ps(finding) == ms(WAIT_MS)
 
 
-def test_a_pipeline_that_is_ahead_takes_cores_as_well(tmp_path: Path) -> None:
-    finding = crowded(tmp_path, empty=False)
+@pytest.mark.parametrize("work", ["decode:DecodePng", "ExecutorDoneCallback"])
+def test_a_pipeline_that_is_ahead_costs_its_share_of_the_cores(work: str, tmp_path: Path) -> None:
+    """Two threads of it and one of the model share two cores: each goes without a third of one."""
+    finding = crowded(tmp_path, empty=False, work=work)
     assert finding is not None
-    assert lost_ps(finding) == pytest.approx(ms(TAKEN_MS + WAIT_MS / 3), abs=CLOSE_PS)
+    # Each row is rounded down.
+    assert lost_ps(finding) == pytest.approx(ms(100 / 3), abs=20)
     title = "replica:0 loses 33.3 of 100 ms (33%) to the cores that the input pipeline takes: Map"
     assert finding.title == title
 
 
-def test_what_hands_on_the_results_of_a_function_is_work(tmp_path: Path) -> None:
-    finding = crowded(tmp_path, empty=False, work="ExecutorDoneCallback")
-    assert finding is not None
-    assert lost_ps(finding) == pytest.approx(ms(TAKEN_MS + WAIT_MS / 3), abs=CLOSE_PS)
+def test_a_pipeline_that_is_ahead_and_leaves_cores_costs_nothing(tmp_path: Path) -> None:
+    assert crowded(tmp_path, empty=False, pipeline_threads=1) is None
+
+
+def test_the_median_is_of_things_with_the_same_key() -> None:
+    key = np.array([7, 3, 7, 3, 7, -1, 5, -1], dtype=np.int64)
+    length = np.array([10, 1, 14, 4, 11, 99, 6, 10], dtype=np.int64)
+    assert beyond_median(key, length).tolist() == [0, 0, 3, 2, 0, 0, 0, 0]
+    assert beyond_median(key[:0], length[:0]).tolist() == []
 
 
 def test_what_another_replica_waits_meanwhile_is_part_of_the_cost(tmp_path: Path) -> None:
-    """Of six steps two have an op of 20 ms more on one replica; the other one comes to the all-reduce and waits for it.
-
-    Each of two threads of both the pipeline and the model has half of a core; beside one replica alone each has two thirds.
-    """
+    """Of six steps two make an op of one replica 20 ms longer; the other one comes to the all-reduce and waits for it."""
     trace = new_trace(length_ms=1000)
-    reader = trace.thread("tf_data_iterator_resource", 40)
-    workers = trace.thread("tf_data_private", 50), trace.thread("tf_data_private", 51)
+    reader, worker = (
+        trace.thread("tf_data_iterator_resource", 40),
+        trace.thread("tf_data_private", 50),
+    )
     executors = trace.thread("tf_Compute", 41), trace.thread("tf_Compute", 42)
     for index, step in enumerate(marked_steps(trace, count=6, period_ms=100, marker_ms=100)):
         step.host("IteratorGetNextOp::DoCompute", 0, WAIT_MS)
         step.host("Iterator::Root::Prefetch", 0, 10, {"id": 2, "buffer_limit": 2})
         made = {"id": 3, "parent_id": 2}
         step.host("Iterator::Root::Prefetch::Map", 0, 99, made, thread=reader)
-        for number, worker in enumerate(workers):
-            run = {"id": 900 + number}
-            step.host("InstantiatedCapturedFunction::Run", 0, 100, run, thread=worker)
-            step.host("decode:DecodePng", 0, 100, thread=worker)
+        step.host("InstantiatedCapturedFunction::Run", 0, 100, {"id": 900}, thread=worker)
+        step.host("decode:DecodePng", 0, 100, thread=worker)
         step.host("FunctionRun", WAIT_MS, 100)
         for replica, thread in enumerate(executors):
-            until_ms = 40
+            until_ms = 60 if index % 3 == 2 and replica == 0 else 40
             step.host(f"replica_{replica}/x:MatMul", WAIT_MS, until_ms, thread=thread)
-            if index % 3 == 2 and replica == 0:
-                until_ms = 60
-                step.host(f"replica_{replica}/y:Conv2D", 40, until_ms, thread=thread)
             reduce = f"replica_{replica}/CollectiveReduceV2:CollectiveReduceV2"
             step.host(reduce, until_ms, 90, thread=thread)
     written = trace.write(tmp_path)
@@ -205,7 +206,5 @@ def test_what_another_replica_waits_meanwhile_is_part_of_the_cost(tmp_path: Path
         json.dumps({"schema_version": 1, "cores": {"machine_count": 8, "usable_count": 2}})
     )
     (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "input-bound")
-    waited_ms, dispatch_ms = 20 / 3 * 2 / 6, 10 / 3
-    lost_ms = WAIT_MS + 15 + dispatch_ms + waited_ms
-    assert lost_ps(finding) == pytest.approx(ms(lost_ms), abs=CLOSE_PS)
-    assert finding.title.startswith("Both replicas wait 30.6 of 100 ms (31%) for input")
+    assert lost_ps(finding) == ms(WAIT_MS) + 2 * ms(20) // 6
+    assert finding.title.startswith("Both replicas wait 16.7 of 100 ms (17%) for input")

@@ -29,7 +29,7 @@ def states(report: Report) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("usable_count", "lost_ms"),
-    [pytest.param(1, 9.9, id="two ops on one core"), pytest.param(2, None, id="a core for each")],
+    [pytest.param(2, 9.9, id="two ops on two cores"), pytest.param(3, None, id="a core is free")],
 )
 def test_side_work_beside_the_model(
     usable_count: int, lost_ms: float | None, tmp_path: Path

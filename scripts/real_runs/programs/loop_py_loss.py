@@ -39,7 +39,9 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(0.01)
 
     def train_step(rows: Any) -> Any:
-        weight = tf.py_function(mean_distance, [labels], tf.float32) if is_slow else 30.0
+        weight = tf.constant(30.0)
+        if is_slow:
+            weight = tf.ensure_shape(tf.py_function(mean_distance, [labels], tf.float32), [])
         with tf.GradientTape() as tape:
             # The model waits for the weight.
             loss = tf.reduce_mean(tf.square(model(weight / 30.0 * rows, training=True) - rows))

@@ -10,8 +10,8 @@ In this order:
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and the part of ops and dispatch that the
-                 pipeline costs, which takes cores; but not a request for a batch that is ready, which is dispatch
+    input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch lose to the cores that it
+                 takes; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     calls        Python in steps of hosts without samples, where no frame was recorded either
@@ -33,6 +33,7 @@ from traceview.analysis.facts.devices import concurrency, devices_in_use, status
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
     TakenTime,
+    beyond_median,
     open_threads,
     pipeline_python,
     pipeline_work,
@@ -345,8 +346,8 @@ def _with_side_work(
     count = np.searchsorted(begun, cut.start_ps, "right") - np.searchsorted(
         ended, cut.start_ps, "right"
     )
-    is_shared = rows[number] & (running != NONE) & (count > cores)
-    length = np.where(is_shared, cut.duration_ps * (count - cores) // np.maximum(count, 1), 0)
+    is_shared = rows[number] & (running != NONE) & (count >= cores)
+    length = np.where(is_shared, cut.duration_ps // np.maximum(count, 1), 0)
     from_ps = cut.end_ps - length
     inside = (length > 0) & (length < cut.duration_ps)
     shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
@@ -510,7 +511,11 @@ def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
     if locked:
         python = pipeline_python(context.trace, context.idle, host)
         changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
-    if context.trace.device_list[device].kind == "replica":
+    if context.trace.device_list[device].kind != "replica":
+        return changes
+    if supply is None or supply.is_short or locked:
+        changes += _stretched(context, host, device, with_dispatch=not locked)
+    else:
         others = pipeline_work(context.trace, context.idle, host)
         changes += _without_cores(context, host, others, State.INPUT, (By.NONE, NONE))
     return changes
@@ -519,6 +524,35 @@ def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
 def _as_dispatch(columns: Columns) -> Columns:
     """Requests for a batch that is ready are dispatch."""
     return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
+
+
+def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
+    """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
+    cores = _cores(context.trace, host)
+    if not cores:
+        return []
+    others = pipeline_work(context.trace, context.idle, host)
+    threads = open_threads(context.trace, context.idle, host, others)
+    columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
+    begun, ended = columns.start_ps[rows], columns.end_ps[rows]
+    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
+    longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
+    slowed = union(ended - longer, ended)
+    changes: list[_Change] = [
+        partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
+    ]
+    if with_dispatch:
+        crowded = threads.crowded(cores, 1)
+        changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
+    return changes
+
+
+def _slowed_dispatch(columns: Columns, ops: Int64Array, crowded: IntervalSet) -> Columns:
+    is_dispatch = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
+    before = np.where(columns.event == NONE, NONE, ops[columns.event])
+    longer = beyond_median(np.where(is_dispatch, before, NONE), columns.duration_ps)
+    longer = np.minimum(longer, crowded.within(columns.start_ps, columns.end_ps))
+    return recast_ends(columns, np.where(is_dispatch, longer, 0), State.INPUT)
 
 
 # Devices beside each other

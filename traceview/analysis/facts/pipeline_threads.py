@@ -5,7 +5,8 @@ Work is an op, or an executor loop, in a function of the pipeline. A function of
 shows, it needs neither a core nor Python's lock, so that time is left out.
 
 While the threads of the model and of the pipeline are more than the cores of the process, and those of the model alone are
-not, the pipeline has a part of each core: that much longer the ops of the model take, and the dispatch between them.
+not, the pipeline has a part of each core. An op that runs again and again takes about as long each time, and so does the
+dispatch before it: where batches are late, what takes longer than that in such time waited for a core.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet, difference
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, difference, union
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.trace.windows import Window
@@ -114,16 +115,24 @@ class OpenThreads(Struct, frozen=True, eq=False):
     model: Int64Array
     others: Int64Array
 
-    def taken(self, cores: int, dispatching: int = 0) -> TakenTime:
-        """What the others take from each thread of the model, where all threads share the cores alike.
+    def crowded(self, cores: int, dispatching: int = 0) -> IntervalSet:
+        """When there are more threads than cores, and without the others there are not.
 
-        That is nothing where the model alone has more threads at work than there are cores. `dispatching`: threads of the
-        model with work, and without an op.
+        `dispatching`: threads of the model with work, and without an op.
         """
-        model = self.model + dispatching
-        every = model + self.others
-        lost = np.where((model <= cores) & (every > cores), every - cores, 0)
+        place = np.flatnonzero(self._is_crowded(cores, dispatching)[:-1])
+        return union(self.time_ps[place], self.time_ps[place + 1])
+
+    def taken(self, cores: int, dispatching: int = 0) -> TakenTime:
+        """What the others take from each thread of the model, where all threads share the cores alike."""
+        every = self.model + dispatching + self.others
+        lost = np.where(self._is_crowded(cores, dispatching), every - cores, 0)
         return TakenTime.made(self.time_ps, lost, every)
+
+    def _is_crowded(self, cores: int, dispatching: int) -> BoolArray:
+        model = self.model + dispatching
+        crowded: BoolArray = (model <= cores) & (model + self.others > cores)
+        return crowded
 
 
 def open_threads(
@@ -153,6 +162,13 @@ def _changes(by_thread: Collection[IntervalSet]) -> tuple[Int64Array, Int64Array
     ended = np.concatenate([nothing, *(spans.end for spans in by_thread)])
     by = np.repeat(np.array([1, -1], dtype=np.int64), begun.size)
     return np.concatenate((begun, ended)), by
+
+
+def beyond_median(key: Int64Array, length_ps: Int64Array) -> Int64Array:
+    """How much longer each thing takes than the median of those with its key, int64; 0 for the key `NONE`."""
+    longer = np.maximum(length_ps - usual_length(key, length_ps), 0)
+    result: Int64Array = np.where(key == NONE, 0, longer)
+    return result
 
 
 def usual_length(key: Int64Array, length_ps: Int64Array) -> Int64Array:
