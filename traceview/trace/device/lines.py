@@ -7,7 +7,7 @@ TensorFlow does to a graph. A gradient belongs to the line of its op, which its 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from traceview.trace.device.op_names import op_labels
@@ -21,7 +21,9 @@ _MOST_PARTS: Final = 32
 _WITHOUT_LINE: Final = ("Const", "NoOp", "Placeholder")
 """Types of ops that captures pass over, and what constant subgraphs become."""
 
-_GRADIENT: Final = re.compile(r"(?P<calls>.*/|)(?:gradient_tape|gradients(?:_\d+)?)/(?P<rest>.*)")
+_OF_GRADIENTS: Final = re.compile(r"gradient_tape|gradients(?:_\d+)?")
+"""The scope of gradients."""
+
 _GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
 """In a graph of TensorFlow 1, and in that of the gradient of a function, the gradient of `MatMul` is in the scope `MatMul_grad`."""
 
@@ -29,7 +31,8 @@ _BRANCH: Final = re.compile(r"(?:(?<=/)|^)(?:then|else|cond|body|branch\d*)/_\d+
 """What is between a loop or a condition and the names of the ops inside: `while/body/_5/while/MatMul`."""
 
 _CALL: Final = re.compile(rf"(?:.*/|)(?:(?:Stateful)?PartitionedCall(?:_\d+)*/|{_BRANCH.pattern})")
-_OF_LAYOUT: Final = re.compile(r"-\d+-[\w-]*LayoutOptimizer$")
+_LAYOUT: Final = "LayoutOptimizer"
+_OF_LAYOUT: Final = re.compile(r"-\d+-")
 """What turns a tensor around for the op that it is named after: `conv/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer`."""
 
 
@@ -77,9 +80,13 @@ class GraphLines:
             return ""
         if recorded.count("/") >= _MOST_PARTS:
             return ""
-        name = _OF_LAYOUT.sub("", recorded)
-        gradient = _GRADIENT.fullmatch(name)
-        names = _names_of_forward_op(**gradient.groupdict()) if gradient else _names_of_op(name)
+        name = recorded
+        if recorded.endswith(_LAYOUT):
+            scope, slash, last = recorded.rpartition("/")
+            name = scope + slash + _OF_LAYOUT.split(last, maxsplit=1)[0]
+        parts = name.split("/")
+        marks = [at for at, part in enumerate(parts[:-1]) if _OF_GRADIENTS.fullmatch(part)]
+        names = _names_of_forward_op(parts, marks[-1]) if marks else _names_of_op(name)
         return next((self._line_of[name] for name in names if name in self._line_of), "")
 
 
@@ -92,11 +99,12 @@ def _names_of_op(name: str) -> Iterator[str]:
     yield from (f"{scope}/" for scope in _scopes(own))
 
 
-def _names_of_forward_op(calls: str, rest: str) -> Iterator[str]:
-    """The names of ops and scopes around a gradient: `calls` lead to it, `rest` follows the mark of gradients."""
-    for scope in _scopes(rest):
+def _names_of_forward_op(parts: Sequence[str], mark: int) -> Iterator[str]:
+    """The names of ops and scopes around a gradient: calls lead to the scope of gradients at `mark`, the op follows."""
+    calls = _BRANCH.sub("", "".join(f"{part}/" for part in parts[:mark]))
+    for scope in _scopes("/".join(parts[mark + 1 :])):
         op = _GRAD.sub("", scope)
-        yield from (f"/{_BRANCH.sub('', calls)}{op}", scope, op, f"{scope}/")
+        yield from (f"/{calls}{op}", scope, op, f"{scope}/")
 
 
 def _scopes(name: str) -> Iterator[str]:
