@@ -277,11 +277,11 @@ def test_a_small_step_is_called_small(step_ms: float, is_small: bool, tmp_path: 
     assert ("steps_per_execution" in finding.action) is is_small
 
 
-@pytest.mark.parametrize(("dispatch_ms", "is_small"), [(5, True), (5.1, False)])
+@pytest.mark.parametrize(("dispatch_ms", "is_small"), [(6, True), (6.1, False)])
 def test_a_step_whose_ops_take_their_usual_dispatch_is_small(
     dispatch_ms: float, is_small: bool, tmp_path: Path
 ) -> None:
-    """A call and 100 ops: 3 ms and 20 µs each."""
+    """A call and 100 ops: 4 ms and 20 µs each."""
     trace = new_trace(length_ms=1000)
     worker = trace.thread("worker", 8)
     for step in marked_steps(trace, period_ms=20, marker_ms=20):
