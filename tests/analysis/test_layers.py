@@ -198,8 +198,9 @@ def test_ops_have_lines_that_redaction_hides(tmp_path: Path, command: Command) -
     assert lines["GPU:0", "Loss"] == "train.py:30 in step"
     assert lines["GPU:1", "model/dense/MatMul"] == "model.py:7 in call"
     assert lines[:, "Other"].isna().all()
-    assert "model.py:7 in call" in command("show", "ops", str(tmp_path)).out
-    shown = command("show", "layers", str(tmp_path)).out
+    wide = "--width", "160"
+    assert "model.py:7 in call" in command("show", "ops", str(tmp_path), *wide).out
+    shown = command("show", "layers", str(tmp_path), *wide).out
     assert re.search(r"^no layer .* train\.py:30 in step$", shown, re.MULTILINE)
     hidden = command("report", str(tmp_path), "--redact", "--format", "json", "-o", "-").out
     rows = json.loads(hidden)["results"]["ops"]["rows"]

@@ -150,6 +150,7 @@ class _Program:
         self._computations: dict[int, _Computation] = {}
         self._inside: dict[int, tuple[_Instruction, ...]] = {}
         self._effects: dict[int, _Effect] = {}
+        self._with_events: dict[int, bool] = {}
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
         self._products: dict[int, Product] = {}
@@ -299,7 +300,9 @@ class _Program:
 
     def _product_called(self, instruction: _Instruction, depth: int) -> Product:
         flops, operand_type = 0, 0
-        for called in instruction.called[:_MOST_CALLED]:
+        if len(instruction.called) > _MOST_CALLED:
+            return UNKNOWN
+        for called in instruction.called:
             if called not in self._products:
                 # Also ends a recursion.
                 self._products[called] = UNKNOWN
@@ -336,9 +339,13 @@ class _Program:
 
     def _has_events(self, computation: int, opcode: str) -> bool:
         """Whether events ran instructions of a called computation themselves; a fusion is one event."""
-        return opcode != "fusion" and any(
-            inner.name in self._wanted for inner in self._held(computation)
-        )
+        if opcode == "fusion":
+            return False
+        known = self._with_events.get(computation)
+        if known is None:
+            known = any(inner.name in self._wanted for inner in self._held(computation))
+            self._with_events[computation] = known
+        return known
 
     def _shapes_in(self, computation: int) -> dict[int, tuple[int, int]]:
         """By id where the shape of each instruction of a computation is."""

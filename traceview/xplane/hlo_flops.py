@@ -40,7 +40,7 @@ PRODUCTS: Final = frozenset(
         "dot", "convolution", "custom-call", "cholesky", "triangular-solve", "fft", "ragged-dot", "scaled-dot",
     )
 )  # fmt: skip
-"""Instructions that multiply, as far as their shapes tell how much; of the others the result has as many operations as elements."""
+"""Instructions that multiply, as far as their shapes tell how much."""
 
 
 class Shape(NamedTuple):
@@ -161,9 +161,12 @@ def _of_attention(target: str, query: Shape, config: Any) -> int:
     """Two products forward, and four backward: scores that are computed again do not count, and masks take nothing off."""
     of_attention = config.get("cudnn_fmha_backend_config", config)
     scores = prod(_whole(of_attention["intermediate_tensor_shape"]["dimensions"]))
-    contracted = _whole(of_attention["bmm1_dot_dimension_numbers"]["lhs_contracting_dimensions"])
+    is_backward = "Backward" in target
+    # The product that yields scores of the shape above; backward its first factor has the shape of the queries, too.
+    product = of_attention[f"{'bmm2_grad_gemm2' if is_backward else 'bmm1'}_dot_dimension_numbers"]
+    contracted = _whole(product["lhs_contracting_dimensions"])
     forward = 4 * scores * prod(query.dimensions[place] for place in contracted)
-    return 2 * forward if "Backward" in target else forward
+    return 2 * forward if is_backward else forward
 
 
 def _whole(values: Any) -> list[int]:

@@ -84,7 +84,7 @@ class Instruction(Struct, frozen=True):
     The rest is as the program says, empty or 0 where it does not: `scope`, the path in the source
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
-    the same in every run. `flops`: of its products of matrices and convolutions, None where they are not known;
+    the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies.
     """
 

@@ -269,7 +269,7 @@ def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
     small_program, is_first = _small_programs(trace, columns.instruction[own], length)
     for is_small, counted, many in (
         (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
-        (is_own & small_program, is_first, MANY_PROGRAMS),
+        (is_own & is_of_program & small_program, is_first, MANY_PROGRAMS),
     ):
         begun = np.sort(columns.start_ps[own][is_small & counted])
         in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
@@ -299,10 +299,9 @@ def _small_programs(
     usual = usual_length(of_op.astype(np.int64), length)
     total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
     is_small = total < SCHEDULING_OP_PS * runs
+    order = np.lexsort((count, program))
     rarest = np.zeros(number.size, dtype=np.bool_)
-    for index in place.values():
-        of_program = np.flatnonzero(program == index)
-        rarest[of_program[int(count[of_program].argmin())]] = True
+    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
     return is_small[program[of_op]], rarest[of_op]
 
 

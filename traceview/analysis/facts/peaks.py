@@ -39,7 +39,7 @@ _PEAKS: Final = (
     _Peak(r"V100-SXM2", 7.8, 15.7, None, None, 125),
     _Peak(r"V100-PCI", 7.0, 14.0, None, None, 112),
     _Peak(r"\bT4\b", 0.25, 8.1, None, None, 65, 130),
-    _Peak(r"A100", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
+    _Peak(r"\bA100\b", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
     _Peak(r"\bA30\b", 10.3, 10.3, 82, 165, 165, 330),
     _Peak(r"\bA10\b", 0.49, 31.2, 62.5, 125, 125, 250),
     _Peak(r"\bA40\b", 0.58, 37.4, 74.8, 149.7, 149.7, 299.3),
@@ -60,12 +60,14 @@ _PEAKS: Final = (
     _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
 )
 _TERA: Final = 10**12
+_PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
+"""In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
 
 def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
     """The highest FLOP/s of a device by precision; empty for one that is not known."""
     entry, model = trace.device_list[device], hardware_of(trace, device).model
-    if entry.kind != "gpu" or "MIG" in (model or ""):
+    if entry.kind != "gpu" or _PART.search(model or ""):
         # Of a part of a GPU the model says less than it should.
         return {}
     chip = tuple(

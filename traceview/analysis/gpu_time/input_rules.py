@@ -150,6 +150,13 @@ _ACTIONS: Final = {
             "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
         ),
     ),
+    _CORES: (
+        "Make the mapped function cheaper: batch before mapping and write it for batches.",
+        (
+            "Put `dataset.cache()` behind what is the same in each epoch, if it fits into memory: then nothing of it is left. "
+            "More cores help as well."
+        ),
+    ),
     _LOCK: (
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
         "Work that has to stay in Python needs processes of its own: they do not share the lock with the step.",
@@ -236,9 +243,11 @@ def waits_of_devices(context: Context) -> Iterator[Finding]:
     if causes_prolonged(context, host, worst):
         sentences.add_lock()
     where = context.trace.device_key(worst)
-    evidence = _evidence(context, host, supply)
     if slowed_ps.any():
         sentences.add_cores()
+    # The slowest stage shows nothing of cores that a ready pipeline takes.
+    evidence = _evidence(context, host, None if sentences.title == _CORES else supply)
+    if slowed_ps.any():
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
         evidence.append(Evidence("slowed_ops_ps", mean_ps, None, where))
     waits = ledger.loss(rows).named_share
@@ -363,7 +372,7 @@ class _Sentences:
             return _LOCK
         if self.title == _CORES:
             action = action_for(self._function)
-            return "parallel_map" if action == "map" else action
+            return _CORES if action in ("map", "parallel_map") else action
         action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
         if action == "filter":
             before = (s for s in supply.stages if s.name.startswith(f"{supply.slowest.name}::"))

@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _PRODUCT: Final = re.compile(r"MatMul|Conv[23]D|Conv[23]d|Einsum|Attention|RNN")
 _OTHER_WORK: Final = re.compile(
-    r"Xla|[Pp]y_?[Ff]unc|Call$|^_?(?:Stateless)?(?:While|If|Case)$|Cholesky|Svd|Qr$|Eig|FFT|^Lu$|Matrix(?:Inverse|Solve|Tri|Det|Exp|Log)"
+    r"Xla|[Pp]y_?[Ff]unc|LSTM|GRU|TRTEngine|TPUExecute|Banded|Call$|^_?(?:Stateless)?(?:While|If|Case)$|Cholesky|Svd|Qr$|Eig|FFT|^Lu$|Matrix(?:Inverse|Solve|Tri|Det|Exp|Log)"
 )
 """Types of ops that multiply, or run what does, without saying how much."""
 

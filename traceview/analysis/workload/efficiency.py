@@ -154,7 +154,10 @@ def section(view: View, result: Efficiency) -> doc.Section:
         rates = sorted(row.flops_per_second for row in others)
         count = numbers.plural(len(others), "other device")
         remark = f"{count}: {numbers.flop_rate(rates[0])} to {numbers.flop_rate(rates[-1])}."
-    what = "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0."
+    what = (
+        "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0. MFU is of the whole step, "
+        "with all that is no compute."
+    )
     blocks = shown_table("Efficiency", rows, _COLUMNS, most_rows=view.most_rows)
     return doc.Section(
         "efficiency", "Efficiency", (*blocks, *doc.remarks(remark, what)), lead=_lead(result)

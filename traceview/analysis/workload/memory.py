@@ -390,7 +390,9 @@ def section(view: View, result: Memory) -> doc.Section:
                 "Numbers in names of layers are stars where several layers are in one row."
                 if any(row.layer_count > 1 for row in layers)
                 else None,
-                "What was in use before the capture has no recorded op.",
+                "What was in use before the capture has no recorded op."
+                if any(row.before_bytes for row in result.devices)
+                else None,
                 phrase(
                     "Changes without an event: ",
                     ", ".join(

@@ -7,6 +7,7 @@ dimension that is not known is left out, unless that is the first of a tensor an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -20,7 +21,7 @@ _MOST_VISITED: Final = 300_000
 _DEEPEST: Final = 8
 """Calls within calls."""
 
-_MOST_BEFORE: Final = 200
+_MOST_BEFORE: Final = 100
 """Ops in a row of which the size of a batch is handed on."""
 
 _MOST_FUSED: Final = 4
@@ -47,7 +48,8 @@ _AS_LARGE_AS: Final = ("BroadcastTo", "Tile")
 
 _HANDLES: Final = ("resource", "variant")
 
-_LARGEST: Final = 2**62
+_LARGEST: Final = 1 << 53
+"""Readers of a sidecar take no larger number."""
 
 _Sizes: TypeAlias = "list[int] | None"
 _Tensor: TypeAlias = Callable[[Any], Any]
@@ -103,7 +105,7 @@ def _known(count: Callable[[Any, _Shapes], int], op: Any, shapes: _Shapes) -> in
         flops = count(op, shapes)
     except (TypeError, ValueError, IndexError, KeyError):
         return None
-    return flops if 0 < flops < _LARGEST else None
+    return flops if 0 < flops <= _LARGEST else None
 
 
 def _names(op: Any) -> Iterator[str]:
@@ -215,9 +217,9 @@ def _matrices(op: Any, shapes: _Shapes) -> int:
     if op.get_attr(of_left):
         rows, summed = summed, rows
     columns = right[-2 if op.get_attr(of_right) else -1]
-    # A factor without a batch is the same for each of the other's.
-    batch = max(prod(left[:-2]), prod(right[:-2]))
-    return 2 * batch * rows * summed * columns
+    # The innermost dimensions of the batches belong together; one of 1, or none, is the same for each of the other's.
+    batches = zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
+    return 2 * prod(map(max, batches)) * rows * summed * columns
 
 
 def _einsum(op: Any, shapes: _Shapes) -> int:

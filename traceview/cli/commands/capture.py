@@ -89,7 +89,7 @@ def capture(
         list[str] | None,
         option(
             "NAMES",
-            "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks), source (lines of ops) or, with --check, tensorflow.",
+            "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks), source (lines of ops of TensorFlow) or, with --check, tensorflow.",
         ),
     ] = None,
     on_hang: Annotated[

@@ -37,8 +37,9 @@ LONG_AGO_PS: Final = -(1 << 61)
 _EXPLICIT_METHODS: Final = ("marker", "keras")
 _LONGEST_CHAIN: Final = 8
 _MAIN_THREAD: Final = "python"
-_CONSTANT: Final = b"MakeTensorFromProto"
 _HAND_ON: Final = (b"ExecutorDoneCallback",)
+"""What hands on the results of a function."""
+_CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
 
