@@ -100,7 +100,7 @@ def test_what_takes_longer_than_usual_is_part_of_the_cost(work: str, tmp_path: P
     assert lost_ps(finding) == ms(WAIT_MS) + (2 * ms(16) + 2 * ms(4)) // 6
     assert measured(finding, "slowed_ops_ps") == 2 * ms(16) // 6
     assert finding.title.startswith("replica:0 waits 16.7 of 100 ms (17%) for input")
-    assert "The pipeline keeps about 2 cores busy" in finding.explanation
+    assert "Its threads work 200% of the window, added up" in finding.explanation
 
 
 @pytest.mark.parametrize("load", [None, 0.3])

@@ -526,9 +526,15 @@ def watched_once(words: list[str], command: Command, places: dict[str, Path]) ->
     return command(*words[1:], "--once", "--every", "10ms")
 
 
+class _Unit(ConfigParser):
+    """A unit, whose settings have capitals."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit = _Unit(interpolation=None)
     unit.read_string(block_of("ini"))
     service = unit["Service"]
     assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)

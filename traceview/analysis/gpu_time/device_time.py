@@ -268,6 +268,12 @@ _PARTS_ADD_UP: Final = (
 )
 
 
+_OPS_OF_CPUS: Final = (
+    "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
+    "pipeline that takes cores, as theirs, and very short ops as dispatch."
+)
+
+
 def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
@@ -297,6 +303,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 _peaks(shown),
                 _marginal_meaning(shown),
                 _PARTS_ADD_UP if shown else None,
+                _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
         ),
         lead=f"{device_list(result.devices)}.",

@@ -306,7 +306,8 @@ def _notes(result: Input) -> tuple[str | None, ...]:
     # Where the pipeline keeps up, a change to it helps nothing.
     is_slow = result.verdict in ("high", "moderate") and not row.keeps_up
     return (
-        _slowest(result, row),
+        # Of a ready pipeline it is another stage that takes cores, or Python.
+        None if row.keeps_up and result.verdict != "none" else _slowest(result, row),
         f"Missing: {missing}." if missing and is_slow else None,
         _fill(result, row, is_slow=is_slow),
     )

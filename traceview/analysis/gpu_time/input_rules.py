@@ -20,7 +20,7 @@ from traceview.analysis.facts.pipeline_threads import busy_cores
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
-from traceview.analysis.rules.words import Argument, Hosts, Line, Number, Part, Stages
+from traceview.analysis.rules.words import Argument, Hosts, Line, Part, Stages
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import kind_of
@@ -190,8 +190,8 @@ INPUT_BOUND: Final = Rule(
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
         _CORES: (
-            "The pipeline keeps about {busy} busy: where more threads have work than there are cores, ops of the model take "
-            "longer, which counts as well."
+            "Its threads work {busy} of the window, added up. Where more threads have work than there are cores, ops of the model "
+            "take longer; that counts."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },
@@ -341,7 +341,7 @@ class _Sentences:
         context = self._context
         window = context.selection.windows[self._host]
         busy = busy_cores(context.trace, context.idle, self._host, window)
-        self.arguments["busy"] = Number(max(round(busy), 1), "core")
+        self.arguments["busy"] = Part(busy)
         self.notes.append(_CORES)
         if self._is_ready and not self.title:
             self.title = _CORES

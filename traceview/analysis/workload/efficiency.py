@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.facts.kernels import kernel_names
-from traceview.analysis.facts.peaks import peaks_of
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.flops import (
     DeviceFlops,
@@ -16,6 +15,7 @@ from traceview.analysis.measures.flops import (
     label_flops,
 )
 from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.analysis.workload.peaks import peaks_of
 from traceview.base.record import LARGEST, Count, Ratio, Record, Share
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
