@@ -63,49 +63,9 @@ ROOMS = {
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
 
-# Third-party module → the parts of the package that may import it. A descriptor that protobuf keeps could collide with TensorFlow's.
-CONFINED = {
-    "aiohttp": ("store/service.py",),
-    "distributed": ("trace/reading/cluster.py",),
-    "fsspec": ("store/service.py",),
-    "google": (),
-    "jinja2": ("document/html/printer.py",),
-    "markupsafe": ("document/html/",),
-    "opentelemetry": ("watch/metrics.py",),
-    "pandas": ("trace/frames/frames.py", "ledger/table.py"),
-    "pyarrow": ("export/parquet.py",),
-    "rich": ("document/", "cli/"),
-    "tensorflow": ("capture/",),
-    "typer": ("cli/",),
-}
-# Those that take long to import: inside functions only, or in a module that is itself imported so.
-LAZY = (
-    "aiohttp",
-    "distributed",
-    "fsspec",
-    "jinja2",
-    "markupsafe",
-    "opentelemetry",
-    "pandas",
-    "pyarrow",
-    "tensorflow",
-)
-LAZY_MODULES = (
-    "traceview.capture.demo.slowdowns",
-    "traceview.capture.demo.training",
-    "traceview.document.html.parts",
-    "traceview.document.html.printer",
-    "traceview.store.remote",
-    "traceview.store.writing",
-    "traceview.trace.frames.frames",
-)
-
-# What TensorFlow calls the method that a stand-in for its functions has to have.
-NAMES_OF_OTHERS = ("get_concrete_function",)
 ROOMY = ("analysis",)
 """Rooms with more modules than can be known at once, still."""
 MOST_MODULES = 15
-EMPTY_NAMES = ("common", "helper", "helpers", "misc", "util", "utils")
 
 
 @dataclass(frozen=True)
@@ -113,8 +73,6 @@ class Import:
     file: str
     line: int
     module: str
-    at_start: bool  # executed when the file is imported
-    for_types: bool  # under `if TYPE_CHECKING:`
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} imports {self.module}"
@@ -128,40 +86,24 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.pyi"))
 
 
-def imports_of(path: Path) -> list[Import]:
-    """Every import statement of a file; `from a import b` counts as `a.b` where that is a module."""
+def imports_of(path: Path) -> Iterator[Import]:
+    """Every import of a file, also inside functions; `from a import b` counts as `a.b` where that is a module."""
     file = path.relative_to(PACKAGE).as_posix()
-
-    def visit(node: ast.AST, at_start: bool, for_types: bool) -> Iterator[Import]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(file, node.lineno, alias.name, at_start, for_types)
+                yield Import(file, node.lineno, alias.name)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}:{node.lineno}: imports here are absolute"
             for alias in node.names:
                 if alias.name == "__version__":
                     continue  # a constant of the facade, which is there before any of its modules
                 module = f"{node.module}.{alias.name}"
-                if not is_module(module):
-                    module = str(node.module)
-                yield Import(file, node.lineno, module, at_start, for_types)
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for statement in node.body:
-                yield from visit(statement, False, True)
-            for statement in node.orelse:
-                yield from visit(statement, at_start, for_types)
-        else:
-            deeper = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-            for child in ast.iter_child_nodes(node):
-                yield from visit(child, at_start and not deeper, for_types)
-
-    return list(visit(ast.parse(path.read_text(encoding="utf-8")), True, False))
+                yield Import(file, node.lineno, module if is_module(module) else str(node.module))
 
 
 def is_module(name: str) -> bool:
-    """Whether a dotted name is a module: of ours by its file, of others by being confined."""
-    if name in CONFINED:
-        return True
+    """Whether a dotted name is a module of ours."""
     top, _, rest = name.partition(".")
     if top != "traceview" or not rest:
         return False
@@ -192,15 +134,6 @@ def allowed_to(importer: str) -> set[str]:
     if importer == CAPTURE:
         return CAPTURE_MAY_IMPORT
     return {name for name, level in LEVELS.items() if level < LEVELS[importer]}
-
-
-def test_every_module_has_its_place() -> None:
-    parts = {part_of(path.relative_to(PACKAGE).as_posix()) for path in sources()}
-    assert parts - {"__init__", "__main__", CAPTURE} <= set(LEVELS), "give it a row in LAYERS"
-
-
-def test_nothing_lies_between_the_rooms() -> None:
-    assert {path.stem for path in PACKAGE.glob("*.py*")} - {"py"} == {"__init__", "__main__", "api"}
 
 
 def test_a_room_can_be_known_by_heart() -> None:
@@ -286,64 +219,6 @@ def test_no_imports_go_in_a_circle() -> None:
     except CycleError as error:
         circle = error.args[1]
     assert circle == []
-
-
-def test_nothing_but_the_facade_imports_the_public_objects() -> None:
-    wrong = [
-        str(found)
-        for found in all_imports()
-        if is_within(found.module, "traceview.api") and found.file != "__init__.py"
-    ]
-    assert wrong == []
-
-
-def test_the_public_names_are_lazy() -> None:
-    at_start = [
-        str(found)
-        for found in imports_of(PACKAGE / "__init__.py")
-        if found.at_start
-        and is_within(found.module, "traceview")
-        and not found.module.startswith(
-            ("traceview.base.errors", "traceview.base.version")
-        )  # light
-    ]
-    assert at_start == []
-
-
-@pytest.mark.parametrize("module", CONFINED)
-def test_third_parties_keep_to_their_place(module: str) -> None:
-    wrong = [
-        str(found)
-        for found in all_imports()
-        if is_within(found.module, module)
-        and not found.for_types
-        and not found.file.startswith(CONFINED[module])
-    ]
-    assert wrong == []
-
-
-def test_slow_imports_happen_inside_functions() -> None:
-    wrong = []
-    for found in all_imports():
-        own_module = module_of(found.file)
-        lazy = any(is_within(found.module, name) for name in (*LAZY, *LAZY_MODULES))
-        is_lazy_itself = any(is_within(own_module, name) for name in LAZY_MODULES)
-        if found.at_start and lazy and not is_lazy_itself:
-            wrong.append(str(found))
-    assert wrong == []
-
-
-def test_names_say_something() -> None:
-    modules = [path for path in sources() if path.stem in EMPTY_NAMES]
-    folders = [path for path in PACKAGE.rglob("*/") if path.name in EMPTY_NAMES]
-    functions = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno} {node.name}"
-        for path in sources()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("get_")
-        if node.name not in NAMES_OF_OTHERS
-    ]
-    assert (modules, folders, functions) == ([], [], [])
 
 
 def test_no_module_is_named_like_a_public_name() -> None:

@@ -30,11 +30,6 @@ def test_it_parses_on_an_old_python() -> None:
     assert futures == [], "an old Python does not parse `from __future__ import annotations`"
 
 
-def test_that_parse_tells_new_syntax() -> None:
-    with pytest.raises(SyntaxError):
-        ast.parse("if (n := 1): pass", feature_version=(3, 7))
-
-
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that dev.py starts, none of which is; every environment is ready."""
@@ -68,13 +63,6 @@ def test_a_recorded_run_is_shown_when_asked_for(
     assert started == [RECORDED]
     program = dev.MAIN.program("traceview")
     assert f"a trace of your own: {program} analyze LOGDIR" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("arguments", [["test", "--recorded"], ["demo", "--recorded", "--", "-x"]])
-def test_recorded_is_for_the_demo_alone(arguments: list[str], started: list[list[str]]) -> None:
-    with pytest.raises(SystemExit):
-        dev.main(arguments)
-    assert started == []
 
 
 def test_without_a_wheel_of_tensorflow_a_recorded_run_is_shown(
@@ -136,38 +124,3 @@ def test_an_interrupted_command_may_save_what_it_has(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(30) != 0
     assert (tmp_path / "saved").exists()
-
-
-def test_the_page_is_tested_in_a_browser_that_is_there(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    found = tmp_path / dev.CHROMIUM_NAMES[-1]
-    found.write_text("", encoding="utf-8")
-    found.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert dev.chromium() == str(found)
-    dev.test_in_browser()
-    assert started == [[".venv", "-m", "pytest", "-m", "browser"]]
-
-
-def test_without_a_browser_the_stage_says_how_to_get_one(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(dev.StageError, match="apt-get install chromium"):
-        dev.test_in_browser()
-    assert started == []
-
-
-def test_exports_are_read_by_perfetto_where_node_is_there(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(dev.StageError, match="apt-get install nodejs npm"):
-        dev.test_in_trace_processor()
-    assert started == []
-    for name in ("node", "npm"):
-        (tmp_path / name).write_text("", encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    dev.test_in_trace_processor()
-    assert started == [[".venv", "-m", "pytest", "-m", "trace_processor"]]

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
 
 from scripts.docs import DOCS, PAGES, notebook
 from scripts.readme import current
-from traceview.analysis.registry import RULES
-from traceview.cli.app import app
 
 ROOT = DOCS.parent
 BY_HAND = sorted(path.name for path in DOCS.glob("*.md") if path.name not in PAGES)
@@ -43,15 +37,6 @@ def test_the_notebook_shows_current_outputs() -> None:
     assert all(cell["outputs"] for cell in cells)
 
 
-def test_every_command_and_finding_has_an_entry() -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands = (DOCS / "commands.md").read_text(encoding="utf-8")
-    findings = (DOCS / "findings.md").read_text(encoding="utf-8")
-    assert [name for name in group.commands if f"\n## traceview {name}\n" not in commands] == []
-    assert [code for code in RULES if f"\n## {code}\n" not in findings] == []
-
-
 @pytest.mark.parametrize("path", PAGES_WITH_LINKS, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(path: Path) -> None:
     text = without_blocks(path.read_text(encoding="utf-8"))
@@ -60,23 +45,6 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         target = path.parent / file if file else path
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
-
-
-@pytest.mark.parametrize("path", PAGES_WITH_LINKS, ids=lambda path: path.name)
-def test_every_command_and_option_exists(path: Path) -> None:
-    for line in commands_in(path.read_text(encoding="utf-8")):
-        command: Any = typer.main.get_command(app)
-        known = {"--help", "--install-completion"}
-        for word in shlex.split(line, comments=True)[1:]:
-            if word in ("--", "|") or word.endswith((".py", ".ipynb")):
-                break  # from here on words are a script's
-            if isinstance(command, TyperGroup) and re.fullmatch("[a-z]+", word):
-                assert word in command.commands, line
-                command = command.commands[word]
-                known |= {name for option in command.params for name in option.opts}
-                known |= {name for option in command.params for name in option.secondary_opts}
-            elif word.startswith("-") and word != "-":
-                assert word in known, line
 
 
 def without_blocks(text: str) -> str:
@@ -88,11 +56,3 @@ def anchors(path: Path) -> set[str]:
         r"^#+ (.+)$", without_blocks(path.read_text(encoding="utf-8")), re.MULTILINE
     )
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def commands_in(text: str) -> list[str]:
-    """Lines of shell blocks, and code in sentences, that begin with traceview."""
-    blocks = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
-    lines = re.findall(r"^(?:\$ )?(traceview .+)$", blocks, re.MULTILINE)
-    spans = re.findall(r"`(traceview [a-z][^`\n]*)`", without_blocks(text))
-    return [*lines, *(span for span in spans if "…" not in span)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 from pathlib import Path
@@ -13,14 +12,13 @@ import pytest
 
 import traceview
 from scripts.real_runs import judge, record
-from scripts.real_runs.step_clock import STEPS, WINDOW, StepClock, run_blocks
+from scripts.real_runs.step_clock import STEPS
 from scripts.real_runs.table import PROGRAMS, Program
 from scripts.real_runs.truth import (
     RECORDED,
     UNDISTURBED,
     Block,
     TrueCost,
-    read_blocks,
     true_costs,
 )
 from traceview.analysis.registry import RULES
@@ -82,29 +80,6 @@ def test_runs_that_do_not_take_turns_are_refused(turns: tuple[bool, ...]) -> Non
         true_costs([block(is_slow, 20) for is_slow in turns], "median", RECORDED)
 
 
-def test_the_recorded_steps_are_those_of_the_window() -> None:
-    assert RECORDED.stop - RECORDED.start == WINDOW[1] - WINDOW[0]
-    # The first length is that of the second step.
-    assert RECORDED.start + 2 == WINDOW[0]
-    assert STEPS - 1 - UNDISTURBED.start == 24
-
-
-def test_a_program_writes_the_steps_of_each_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "times.json"
-    monkeypatch.setenv("SLOWDOWN", "1 0")
-    monkeypatch.setenv("STEP_TIMES", str(path))
-
-    def train(is_slow: bool, clock: StepClock) -> None:
-        for _ in range(4 if is_slow else 3):
-            clock.step_ended()
-
-    run_blocks(train)
-
-    assert [(row.is_slow, len(row.step_ns)) for row in read_blocks(path)] == [(True, 3), (False, 2)]
-
-
 @pytest.fixture(scope="module")
 def slow_input() -> traceview.Report:
     return traceview.analyze(SLOW_INPUT)
@@ -125,31 +100,6 @@ def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
     assert judgement.share == pytest.approx(share)
     assert judgement.is_cost_right
     assert not judgement.is_undisturbed_cost_right
-
-
-def test_another_slowdown_is_wrong_as_the_first(slow_input: traceview.Report) -> None:
-    program = Program("any", "its callback", ("callback-stall",), ("between",))
-
-    truth = TrueCost(1, 0.5, 0.0)
-
-    judgement = judge.judge_slow(program, slow_input, truth, truth)
-
-    assert not judgement.is_first_right
-    assert not judgement.is_state_right
-    assert judgement.share is None
-    assert not judgement.is_cost_right
-
-
-@pytest.mark.parametrize(
-    ("factor", "is_right"), [(0.81, True), (0.79, False), (1.19, True), (1.21, False)]
-)
-def test_how_close_a_cost_has_to_be(factor: float, is_right: bool) -> None:
-    truth, share = TrueCost(1, 0.4, 0.0), 0.4 * factor
-    judgement = judge.Judgement(
-        "any/slow", "", "x", ("input",), share, truth, truth, (), True, True
-    )
-    assert judgement.is_cost_right is is_right
-    assert judgement.is_undisturbed_cost_right is is_right
 
 
 def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> None:
@@ -189,10 +139,6 @@ def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) 
         assert row.headline in judge.line(row)
 
 
-def test_a_program_that_was_not_recorded_has_no_judgement(tmp_path: Path) -> None:
-    assert list(judge.judge_folder(INPUT, tmp_path / "any")) == []
-
-
 def test_a_folder_of_recordings(tmp_path: Path) -> None:
     for name in ("healthy-1", "slow-1", "healthy-2"):
         shutil.copytree(SLOW_INPUT, tmp_path / name)
@@ -209,27 +155,6 @@ def test_a_folder_of_recordings(tmp_path: Path) -> None:
     assert [row.name for row in judgements] == ["any/slow-1", "any/healthy-1", "any/healthy-2"]
     assert judgements[0].truth == TrueCost(10_000, 1 / 3, 0.0)
     assert judgements[0].undisturbed == TrueCost(1000, 1 / 11, 0.0)
-
-
-def test_enough_programs_each_with_a_page_of_code() -> None:
-    files = {path.stem for path in record.PROGRAMS_FOLDER.glob("*.py")} - {"__init__"}
-    assert files == PROGRAMS.keys()
-    assert len(PROGRAMS) >= 24
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_is_one_that_a_user_could_have_written(name: str) -> None:
-    text = (record.PROGRAMS_FOLDER / f"{name}.py").read_text(encoding="utf-8")
-    imported = {
-        alias.name if isinstance(node, ast.Import) else node.module or ""
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
-    assert not any(module.startswith("traceview") for module in imported)
-    assert "time" not in imported
-    assert "sleep" not in text
-    assert ("(is_slow" in text) == bool(PROGRAMS[name].findings)
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

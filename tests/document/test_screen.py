@@ -11,15 +11,12 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from scripts.scenarios import SCENARIOS
 from tests.documents import finding
 from tests.hostile import HOSTILE
 from traceview.document.model import AnatomyPart, AnatomyRow, Summary
 from traceview.document.phrase import name, phrase
 from traceview.document.screen import render_screen
 from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, VERDICT_STATUSES
-from traceview.report.build import analyze
-from traceview.report.document import screen_of
 
 Golden = Callable[[str, str], None]
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")
@@ -137,23 +134,6 @@ def test_colours_are_all_that_colour_adds() -> None:
 
 
 # Length
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_fits(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    fits(screen_of(analyze(tmp_path)))
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_every_recorded_run_fits(name: str) -> None:
-    fits(screen_of(analyze(Path("fixtures", name))))
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", SHARED)
-def test_real_gpu_traces_fit(name: str, shared_traces: Path) -> None:
-    fits(screen_of(analyze(shared_traces / name)))
 
 
 def test_what_is_too_much_is_counted() -> None:

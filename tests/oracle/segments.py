@@ -74,6 +74,10 @@ class Ledger:
         self.hosts = {answer.host.name: answer for answer in answers}
         self.devices = [device for answer in self.answers for device in answer.devices]
         causes = {answer.host.name: HostCauses(answer) for answer in self.answers}
+        self._work = {
+            id(device): Cover(activity.span for activity in device.activities)
+            for device in self.devices
+        }
         self.plain = {
             id(device): self._plain(causes[answer.host.name], device)
             for answer in self.answers
@@ -199,7 +203,7 @@ class Ledger:
                 (high, place)
                 for place, peer in enumerate(self.devices)
                 if peer is not device and peer.host == device.host and peer.kind == "replica"
-                for low, high in self._work(peer).spans
+                for low, high in self._work[id(peer)].spans
                 if low < end <= high
             ]
             other = self.devices[min(pauses)[1]] if pauses else None
@@ -217,10 +221,6 @@ class Ledger:
                 return None
             other = _came_last(collective) if collective.complete else part.device
         return None if other is device else other
-
-    @staticmethod
-    def _work(device: Device) -> Cover:
-        return Cover(activity.span for activity in device.activities)
 
     # What happens beside it
 

@@ -10,12 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from scripts.scenarios import SCENARIOS
 from tests.reports import bare_report, full_report, op
 from traceview.analysis.rules.finding import SEVERITIES
 from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record, fields_of, meanings, records_of
-from traceview.report.build import analyze
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.saved import schema_text, to_json
 from traceview.xplane.planes import ActivityClass
@@ -82,23 +80,6 @@ def test_choices_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("report", [full_report(), bare_report()], ids=["full", "bare"])
 def test_hand_made_reports_are_valid(report: Report) -> None:
     assert problems(report) == []
-
-
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_reports_of_scenarios_are_valid(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    assert problems(analyze(tmp_path)) == []
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_reports_of_fixtures_are_valid(name: str, fixtures: Path) -> None:
-    assert problems(analyze(fixtures / name)) == []
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
-def test_reports_of_real_traces_are_valid(name: str, shared_traces: Path) -> None:
-    assert problems(analyze(shared_traces / name)) == []
 
 
 def test_a_wrong_report_is_not_valid() -> None:

@@ -51,26 +51,6 @@ def test_hand_made_reports_come_back(report: Report, tmp_path: Path) -> None:
     assert returned(report, tmp_path) == with_reasons(report)
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_reports_of_scenarios_come_back(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    report = analyze(tmp_path, lanes=True)
-    assert returned(report, tmp_path) == report
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_reports_of_fixtures_come_back(name: str, fixtures: Path, tmp_path: Path) -> None:
-    report = analyze(fixtures / name, lanes=True)
-    assert returned(report, tmp_path) == report
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X"])
-def test_reports_of_real_traces_come_back(name: str, shared_traces: Path, tmp_path: Path) -> None:
-    report = analyze(shared_traces / name)
-    assert returned(report, tmp_path) == report
-
-
 def test_what_json_cannot_hold_is_absent(tmp_path: Path) -> None:
     rows = (op("a", "b", 10**9, share_ratio=float("nan")),)
     report = full_report()

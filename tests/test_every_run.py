@@ -1,43 +1,59 @@
-"""A report has, to the picosecond, the numbers of an obvious recomputation from the raw planes."""
+"""What holds of every run, recorded or written: each is read, recomputed and analyzed once.
+
+A report has, to the picosecond, the numbers of an obvious recomputation from the raw planes; its amounts are sums over
+the ledger; it is valid by its schema, comes back after it was saved, fits a screen, and can be redacted.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 from msgspec import to_builtins
 
-import traceview
-from scripts.scenarios import SCENARIOS
+from scripts.scenarios import SCENARIOS, Scenario
+from scripts.scenarios.headlines import HEADLINES, SHARES
 from tests.device_times import flat_collectives, flat_times
+from tests.document.test_screen import fits
 from tests.gap_causes import causes_of_gaps
-from tests.ledger.ledgers import run_of
+from tests.ledger import ledgers
 from tests.oracle import run_answer
+from tests.oracle.accessors import holds_identity
+from tests.test_oracle import differences
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.op_steps import MOST_SHAPES
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.transfers import TOP_SOURCES
-from traceview.ledger.states import KEYS
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.words import Lost
+from traceview.document import numbers
+from traceview.ledger.states import BY_KEY, KEYS
 from traceview.ledger.table import Ledger
+from traceview.report import build
+from traceview.report.document import screen_of
 from traceview.report.model import Report
+from traceview.report.redaction import redacted
+from traceview.report.saved import load_report, schema_text, to_json
 from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 from traceview.trace.windows import StepRange, WindowKind
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
-SHARED = [
-    "bert-8xV100",
-    "jax-8xMI300X",
-    "jax-gemm-1of8",
-    "broken/concatenated-twice",
-    "broken/host-plane-missing",
-]
-WINDOWS: list[WindowKind] = ["auto", "devices", "trace"]
+REAL = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
+BROKEN = ["broken/concatenated-twice", "broken/host-plane-missing"]
+VALIDATOR = Draft202012Validator(json.loads(schema_text()))
+MOST_HEADLINE_WORDS = 20
+SHARED = pytest.mark.shared
 # Steps left out because events were dropped are a rule of ours that the raw planes do not hold.
 OWN_STATISTICS = ["dropped_events"]
 PER_STEP = {"exposed_ps_per_step", "exposed_ratio", "small_count_per_step"}
@@ -315,34 +331,86 @@ def op_values(row: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def check(logdir: Path, window: WindowKind, *, statistics: bool = True) -> None:
-    files = sorted(logdir.rglob("*.xplane.pb"))
-    run = run_of(logdir, window)
-    trace = run.trace
-    report = traceview.analyze(trace, window=window, top=None)
-    answer = run_answer(files, window=window)
-    same_report(report, answer, statistics=statistics)
-    same_idle(trace, run.context.idle, report.results.idle, answer["idle"])
-    same_segments(run.base, answer["segments"])
+@dataclass(frozen=True)
+class Run:
+    """A run, with all that is made of it once."""
+
+    name: str
+    logdir: Path
+    scenario: Scenario | None = None
+    window: WindowKind = "auto"
+
+    @cached_property
+    def made(self) -> ledgers.Run:
+        return ledgers.run_of(self.logdir, self.window)
+
+    @cached_property
+    def report(self) -> Report:
+        trace = self.made.trace
+        return build.analyze(trace, window=self.window, top=None, lanes=self.window == "auto")
+
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        return run_answer(sorted(self.logdir.rglob("*.xplane.pb")), window=self.window)
+
+    def check(self) -> None:
+        """The report is the answer of the oracle."""
+        same_report(self.report, self.answer, statistics=self.name not in OWN_STATISTICS)
+        same_idle(
+            self.made.trace, self.made.context.idle, self.report.results.idle, self.answer["idle"]
+        )
+        same_segments(self.made.base, self.answer["segments"])
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.fixture(
+    scope="module",
+    params=[*FIXTURES, *SCENARIOS, *(pytest.param(name, marks=SHARED) for name in REAL)],
+)
+def run(
+    request: pytest.FixtureRequest,
+    shared_traces: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Run:
+    name = request.param
+    if name in SCENARIOS:
+        scenario, folder = SCENARIOS[name](), tmp_path_factory.mktemp("zebra")
+        scenario.write(folder)
+        return Run(name, folder, scenario)
+    return Run(name, Path("fixtures", name) if name in FIXTURES else shared_traces / name)
+
+
+# The numbers
+
+
+def test_the_oracle_finds_the_truth(run: Run) -> None:
+    if run.scenario is not None:
+        assert differences(run.answer, run.scenario.truth) == []
+    assert holds_identity(run.answer)
+
+
+def test_the_report_is_the_answer_of_the_oracle(run: Run) -> None:
+    run.check()
+
+
+@pytest.mark.parametrize("window", ["devices", "trace"])
 @pytest.mark.parametrize("name", FIXTURES)
-def test_recorded_cpu_runs(name: str, window: WindowKind) -> None:
-    check(Path("fixtures", name), window)
+def test_other_windows_of_recorded_cpu_runs(name: str, window: WindowKind) -> None:
+    Run(name, Path("fixtures", name), window=window).check()
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("name", SHARED)
-def test_recorded_gpu_runs(shared_traces: Path, name: str, window: WindowKind) -> None:
-    check(shared_traces / name, window)
+@pytest.mark.parametrize("window", ["devices", "trace"])
+@pytest.mark.parametrize("name", [*REAL, *BROKEN])
+def test_other_windows_of_recorded_gpu_runs(
+    shared_traces: Path, name: str, window: WindowKind
+) -> None:
+    Run(name, shared_traces / name, window=window).check()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenarios(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    check(tmp_path, "auto", statistics=name not in OWN_STATISTICS)
+@pytest.mark.shared
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_gpu_runs(shared_traces: Path, name: str) -> None:
+    Run(name, shared_traces / name).check()
 
 
 @pytest.mark.parametrize(
@@ -351,8 +419,103 @@ def test_scenarios(name: str, tmp_path: Path) -> None:
 def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     files = SCENARIOS[name]().write(tmp_path)
     trace = load(tmp_path)
-    report = traceview.analyze(trace, steps=slice(1, 3), top=None)
+    report = build.analyze(trace, steps=slice(1, 3), top=None)
     answer = run_answer(list(files), steps=(1, 3))
     same_report(report, answer)
     attribution = attribute_idle_time(trace, select(trace, steps=StepRange(1, 3)))
     same_idle(trace, attribution, report.results.idle, answer["idle"])
+
+
+# The amounts
+
+
+def check_loss(ledger: Ledger, finding: Finding) -> None:
+    loss = finding.loss
+    assert loss is not None
+    whole = sum(ledger.gpu_ps_by_device.values())
+    if whole:
+        assert loss.gpu_time_ratio == loss.gpu_time_ps / whole
+    else:
+        # Of a run without devices the host's steps are the measure.
+        assert (loss.gpu_time_ratio, finding.devices) == (loss.ratio, ())
+    if loss.states and whole:
+        rows = ledger.rows(states=[BY_KEY[key] for key in loss.states])
+        assert loss.gpu_time_ps <= ledger.loss(rows, keeps_waiting=True).ps
+        if loss.bound_ps_per_step is not None:
+            assert loss.bound_ps_per_step <= ledger.bound_ps(rows)
+    # The share is exact; the times are rounded down.
+    assert abs(loss.ps_per_step - loss.ratio * loss.step_ps) <= 2
+    main = finding.arguments.get("loss")
+    if isinstance(main, Lost):
+        assert (main.ps, main.of_ps, main.ratio) == (loss.ps_per_step, loss.step_ps, loss.ratio)
+        shown = "".join(token.text for token in main.tokens())
+        assert shown == f"{numbers.part_of(main.ps, main.of_ps)} ({numbers.percent(main.ratio)})"
+
+
+def test_amounts_are_sums_of_the_ledger(run: Run) -> None:
+    ledger, report = run.made.ledger, run.report
+    for finding in report.findings:
+        if finding.loss is not None:
+            check_loss(ledger, finding)
+    sums = report.results.ledger
+    if sums is None:
+        return
+    assert sums.gpu_time_ps == sum(ledger.gpu_ps_by_device.values())
+    assert sum(sums.by_state.values()) == sums.gpu_time_ps
+    for device, row in zip(ledger.devices, sums.devices, strict=True):
+        assert sum(row.states.values()) == row.step_ps
+        for state, ps in ledger.by_state(device).items():
+            assert abs(row.states.get(state.key, 0) - ps // (row.step_count or 1)) <= 1
+
+
+def test_the_headline_is_the_largest_loss(run: Run) -> None:
+    """Of those that are sure enough to be more than information, unless few steps make all unsure."""
+    verdict, steps = run.report.verdict, run.report.results.steps
+    has_few_steps = steps is None or steps.used_count < 2
+    losses = [
+        row.loss.gpu_time_ratio
+        for row in run.report.findings
+        if row.loss is not None and (has_few_steps or row.severity != "info")
+    ]
+    leading = next((row for row in run.report.findings if row.code == verdict.finding), None)
+    assert verdict.loss == (leading.loss if leading else None)
+    if leading is not None and leading.loss is not None:
+        assert leading.loss.gpu_time_ratio == max(losses)
+    if verdict.status == "healthy":
+        assert not losses
+    if run.name in HEADLINES:
+        assert verdict.headline == HEADLINES[run.name]
+        assert len(verdict.headline.split()) <= MOST_HEADLINE_WORDS
+        if verdict.loss is not None and run.name in SHARES:
+            lost_ps, gpu_time_ps = SHARES[run.name]
+            assert verdict.loss.gpu_time_ps == lost_ps
+            assert verdict.loss.gpu_time_ratio == lost_ps / gpu_time_ps
+
+
+def test_nothing_is_named_twice(run: Run) -> None:
+    codes = [(row.code, row.devices, row.steps) for row in run.report.findings]
+    assert len(set(codes)) == len(codes)
+
+
+# The report
+
+
+def test_the_report_is_valid_and_comes_back(run: Run, tmp_path: Path) -> None:
+    text = to_json(run.report)
+    assert [error.message for error in VALIDATOR.iter_errors(json.loads(text))] == []
+    (tmp_path / "report.json").write_text(text, encoding="utf-8")
+    again = load_report(tmp_path / "report.json")
+    assert again == run.report
+    assert screen_of(again) == screen_of(run.report)
+
+
+def test_the_first_screen_fits(run: Run) -> None:
+    fits(screen_of(run.report))
+
+
+def test_a_redacted_report_has_sentences_and_no_name(run: Run) -> None:
+    hidden = redacted(run.report)
+    assert "zebra" not in to_json(hidden)
+    for finding in hidden.findings:
+        text = f"{finding.title} {finding.explanation} {finding.action} {finding.advice}"
+        assert not re.search(r"\b(?:text|sentence|message|value)_\d", text), text
