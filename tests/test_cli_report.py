@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from jsonschema import Draft202012Validator
 
 import traceview
 from tests.command import Command
@@ -234,13 +233,6 @@ def test_a_saved_report_is_written_by_the_ending(
     assert command("analyze", loop, "-o", saved).code == 0
     assert command("report", saved, "-o", str(tmp_path / "a.md")).code == 0
     assert (tmp_path / "a.md").read_text("utf-8").startswith("# WARNING ")
-
-
-def test_the_schema_describes_the_report(command: Command, loop: str) -> None:
-    schema = json.loads(command("explain", "--schema", "report").out)
-    report = json.loads(command("report", loop, "--format", "json").out)
-    Draft202012Validator(schema).validate(report)
-    assert command("explain", "few-steps", "--schema", "report").code == 2
 
 
 def test_reports_are_not_written_among_the_runs_that_are_read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,11 @@ JAX8_BUSY = [
 ]
 
 
-def _files(shared_traces: Path, name: str) -> list[Path]:
+@cache
+def _answer(shared_traces: Path, name: str, window: str = "auto") -> dict[str, Any]:
     files = sorted((shared_traces / name).glob("plugins/profile/*/*.xplane.pb"))
     assert files
-    return files
+    return run_answer(files, window)
 
 
 def _op_total(answer: dict[str, Any], device: str, cls: str, key: str) -> int:
@@ -77,7 +79,7 @@ def _op_total(answer: dict[str, Any], device: str, cls: str, key: str) -> int:
 
 @pytest.mark.shared
 def test_bert_devices(shared_traces: Path) -> None:
-    answer = run_answer(_files(shared_traces, "bert-8xV100"), "devices")
+    answer = _answer(shared_traces, "bert-8xV100", "devices")
     assert window_of(answer) == ("devices", 1821856661000, 2775193523000)
     devices = devices_of(answer)
     assert list(devices) == [f"GPU:{n}" for n in range(8)]  # one host, though there are two files
@@ -116,14 +118,14 @@ def test_bert_devices(shared_traces: Path) -> None:
 
 @pytest.mark.shared
 def test_bert_step_is_stored(shared_traces: Path) -> None:
-    answer = run_answer(_files(shared_traces, "bert-8xV100"))
+    answer = _answer(shared_traces, "bert-8xV100")
     steps = answer["steps"]
     assert (steps["method"], steps["count"]) == ("group", 1)
     start_ps, end_ps = 1921299828000, 2568855601000 + 21310352000
     assert window_of(answer) == ("steps", start_ps, end_ps)
     assert steps["steps"][0]["start_ps"] == start_ps
     assert steps["steps"][0]["duration_ps"] == steps["median_ps"] == end_ps - start_ps
-    assert window_of(run_answer(_files(shared_traces, "bert-8xV100"), "trace")) == (
+    assert window_of(_answer(shared_traces, "bert-8xV100", "trace")) == (
         "trace",
         128685703000,
         2775279351000,
@@ -133,7 +135,7 @@ def test_bert_step_is_stored(shared_traces: Path) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["jax-8xMI300X", "broken/gzipped", "broken/concatenated-twice"])
 def test_jax_on_eight_gpus(shared_traces: Path, name: str) -> None:
-    answer = run_answer(_files(shared_traces, name), "devices")
+    answer = _answer(shared_traces, name, "devices")
     assert window_of(answer) == ("devices", 1611362000, 140082194000)
     devices = devices_of(answer)
     assert [devices[f"GPU:{n}"]["busy_ps"] for n in range(8)] == JAX8_BUSY
@@ -149,7 +151,7 @@ def test_jax_on_eight_gpus(shared_traces: Path, name: str) -> None:
 
 @pytest.mark.shared
 def test_jax_on_one_gpu_of_eight(shared_traces: Path) -> None:
-    answer = run_answer(_files(shared_traces, "jax-gemm-1of8"), "devices")
+    answer = _answer(shared_traces, "jax-gemm-1of8", "devices")
     assert window_of(answer) == ("devices", 1220562000, 10676774000)
     devices = devices_of(answer)
     gpu0 = devices["GPU:0"]
@@ -160,7 +162,7 @@ def test_jax_on_one_gpu_of_eight(shared_traces: Path) -> None:
     assert (gpu0["copy_count"], gpu0["unknown_direction_count"]) == (24, 0)
     assert [devices[f"GPU:{n}"]["status"] for n in range(1, 8)] == ["empty"] * 7
     assert all(devices[f"GPU:{n}"]["busy_ps"] == 0 for n in range(1, 8))
-    assert window_of(run_answer(_files(shared_traces, "jax-gemm-1of8"), "trace")) == (
+    assert window_of(_answer(shared_traces, "jax-gemm-1of8", "trace")) == (
         "trace",
         0,
         13181508000,
@@ -169,8 +171,8 @@ def test_jax_on_one_gpu_of_eight(shared_traces: Path) -> None:
 
 @pytest.mark.shared
 def test_host_plane_is_not_needed(shared_traces: Path) -> None:
-    whole = run_answer(_files(shared_traces, "bert-8xV100"), "devices")
-    devices = devices_of(run_answer(_files(shared_traces, "broken/host-plane-missing"), "devices"))
+    whole = _answer(shared_traces, "bert-8xV100", "devices")
+    devices = devices_of(_answer(shared_traces, "broken/host-plane-missing", "devices"))
     for name, row in devices_of(whole).items():
         without = {"host", "memory_held_bytes", "memory_peak_bytes", "memory_window_peak_bytes"}
         assert {k: v for k, v in devices[name].items() if k not in without} == {
@@ -181,7 +183,7 @@ def test_host_plane_is_not_needed(shared_traces: Path) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["broken/empty", "broken/no-device-planes"])
 def test_no_device_planes(shared_traces: Path, name: str) -> None:
-    answer = run_answer(_files(shared_traces, name))
+    answer = _answer(shared_traces, name)
     assert answer["device_time"]["devices"] == []  # bert has `tf_gpu_…` threads: no replicas
     assert window_of(answer)[0] == "trace"
 

@@ -171,9 +171,7 @@ def test_planes_without_any_event_have_no_numbers(tmp_path: Path) -> None:
 def test_replicas_of_recorded_runs(fixtures: Path) -> None:
     for name, count, method in [
         ("custom-loop-2", 2, "marker"),
-        ("custom-loop-4", 4, "marker"),
         ("keras-fit-2", 2, "keras"),
-        ("keras-fit-4", 4, "keras"),
         ("no-markers-2", 2, "function"),
         ("plain-1", 1, "marker"),
     ]:

@@ -86,7 +86,3 @@ def test_timings_show_the_second_thread_in_a_column(
     total = float(head.removeprefix("traceview: ").partition(" ")[0])
     seconds = [float(mine.split()[0]) for mine, _ in cells.values() if mine]
     assert sum(seconds) == pytest.approx(total, abs=0.05)
-
-
-def test_without_timings_nothing_is_said(command: Command) -> None:
-    assert command("analyze", str(FIXTURE)).err == ""

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.crosscheck.answer import Answer, KernelAnswer
+from scripts.crosscheck.answer import Answer
 from scripts.crosscheck.comparison import Compared, compare
 from scripts.crosscheck.facts import facts_of
 from scripts.crosscheck.kernels import kernels_of
-from scripts.crosscheck.reasons import REASONS
 from scripts.crosscheck.recount import recount
 from scripts.scenarios import SCENARIOS
 
@@ -105,53 +104,6 @@ def test_another_number_than_its_rules_give_is_not_explained(tmp_path: Path) -> 
     assert row.status == "reproduced"
 
 
-def test_what_xprof_does_not_say_is_not_made_up(tmp_path: Path) -> None:
-    found = rows(case("A", tmp_path), Answer(None, None, None, None, None, None))
-    assert set(found) == {"device_count", "step_count"}
-    assert found["device_count"].theirs is None
-    assert (found["device_count"].status, found["device_count"].reasons) == ("known", ("no-page",))
-
-
-def test_kernels_are_counted_where_they_have_details(tmp_path: Path) -> None:
-    logdir = case("C", tmp_path)
-    ours = kernels_of(traceview.load(logdir))
-    assert ours == {"sgemm_128x64": KernelAnswer(8, 180 * MS)}
-    found = rows(logdir)
-    assert (found["kernel_count"].theirs, found["kernel_count"].reasons) == (0, ("only-details",))
-    redone = recount(traceview.load(logdir))
-    same = rows(logdir, replace(redone, kernels=ours))
-    assert (same["kernel_count"].status, same["kernel_ps"].status) == ("same", "same")
-    more = rows(logdir, replace(redone, kernels={"sgemm_128x64": KernelAnswer(9, 180 * MS)}))
-    assert (more["kernel_count"].status, more["kernel_ps"].status) == ("unexplained", "same")
-
-
-def test_a_table_that_is_cut_off_settles_nothing(tmp_path: Path) -> None:
-    logdir = case("C", tmp_path)
-    redone = recount(traceview.load(logdir))
-    less = {"sgemm_128x64": KernelAnswer(7, 170 * MS)}
-    row = rows(logdir, replace(redone, kernels=less, kernel_row_count=1000))["kernel_count"]
-    assert (row.expected, row.status, row.reasons) == (None, "known", ("first-thousand",))
-    row = rows(logdir, replace(redone, kernels=less, kernel_row_count=999))["kernel_count"]
-    assert (row.expected, row.status, row.reasons) == (0, "unexplained", ())
-
-
-def test_the_longest_kernels_come_first_and_the_rest_is_left_out(tmp_path: Path) -> None:
-    logdir = case("B", tmp_path)
-    trace = traceview.load(logdir)
-    redone = recount(trace)
-    theirs = replace(redone, kernels={"other": KernelAnswer(1, 500 * MS)})
-    report, ours, facts = traceview.analyze(trace), kernels_of(trace), facts_of(trace)
-    found = compare(report, trace.ledger(), ours, theirs, redone, facts, 2)
-    named = [row.name for row in found if row.metric == "kernel_ps"]
-    assert named[0] == "other"
-    assert len(named) == 2
-    assert not [
-        row
-        for row in compare(report, trace.ledger(), ours, theirs, redone, facts, 0)
-        if row.is_of_kernel
-    ]
-
-
 def test_steps_at_the_ends_are_left_out_of_ours_too(fixtures: Path) -> None:
     found = rows(fixtures / "plain-1")
     assert (found["step_count"].ours_most, found["step_count"].theirs) == (6, 4)
@@ -181,13 +133,3 @@ def test_a_host_that_is_there_twice_counts_twice(shared_traces: Path) -> None:
         assert row.ours_most == row.theirs // 2
         assert (row.status, row.reasons) == ("reproduced", ("counts-files-twice",))
     assert "only-linked-events" in found["compute_ps"].reasons
-
-
-def test_every_reason_that_is_given_has_its_sentence(tmp_path: Path) -> None:
-    given: set[str] = set()
-    for name, build in SCENARIOS.items():
-        if name in ("A", "B", "E", "F", "G", "rocm", "keras_batches", "old_format"):
-            build().write(tmp_path / name)
-            given |= {code for row in rows(tmp_path / name).values() for code in row.reasons}
-    assert len(given) > 8
-    assert given <= set(REASONS)

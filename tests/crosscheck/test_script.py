@@ -20,7 +20,6 @@ from scripts.xprof_answers import PINNED
 from tests.command import Done
 from tests.viewers.fake_xprof import VERSION, table, write_fake
 from tests.viewers.snapshot import snapshot
-from traceview.export import viewers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -79,19 +78,6 @@ def test_it_asks_about_a_copy(
     assert list(temporary.iterdir()) == []
 
 
-def test_json(
-    crosscheck: Crosscheck, logdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
-    done = crosscheck(str(logdir), "--json")
-    found = json.loads(done.out)
-    rows = {row["metric"]: row for row in found["rows"]}
-    assert found["xprof_version"] == VERSION
-    assert rows["step_count"]["xprof"] == 1
-    # XProf would keep four steps of six, not one.
-    assert (rows["step_count"]["expected"], rows["step_count"]["status"]) == (4, "unexplained")
-
-
 @pytest.mark.parametrize(
     ("converter", "message"),
     [
@@ -125,24 +111,6 @@ def test_a_failure_of_xprof_is_its_own(
     assert done.err.startswith(f"error: {message}")
     assert len(done.err.splitlines()) == 1
     assert list(temporary.iterdir()) == []
-
-
-def test_without_xprof(
-    crosscheck: Crosscheck, logdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(viewers, "find_spec", lambda _: None)
-    done = crosscheck(str(logdir))
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "error: XProf is not installed pip install 'traceview[xprof]'\n"
-
-
-def test_what_is_no_run(
-    crosscheck: Crosscheck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", PAGES))
-    assert crosscheck(str(tmp_path / "none")).code == 3
-    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
-    assert crosscheck(str(tmp_path / "a.xplane.pb")).code == 4
 
 
 SLEEPS = """

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from traceview.document.html.asset_files import (
-    ASSETS,
     SCRIPTS,
     STYLES,
     asset,
@@ -16,13 +15,6 @@ from traceview.document.html.asset_files import (
     script,
 )
 from traceview.document.vocabulary import COLOURS
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_what_runs_comes_after_what_it_uses(name: str) -> None:
-    parts = [path.read_text(encoding="utf-8") for path in (ASSETS / name).iterdir()]
-    assert all(part.startswith("// ") and part in script(name) for part in parts)
-    assert script(name).endswith(f"{asset(f'{name}/main.js')}}})();\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

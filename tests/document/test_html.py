@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from msgspec import structs
 
 from scripts.scenarios import SCENARIOS
 from tests.charts import lanes_of
-from tests.documents import COMMAND, bare_document, finding, full_document
+from tests.documents import bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.figures import Lanes, merged_sentence
@@ -41,7 +41,7 @@ from traceview.document.model import (
     table,
     times,
 )
-from traceview.document.phrase import name, plain
+from traceview.document.phrase import name
 from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
 from traceview.report.formats import html
@@ -124,24 +124,6 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
     assert len(scripts) == (3 if document.sections[2].id == "devices" else 2)
 
 
-def test_the_first_screen_says_what_matters() -> None:
-    summary = full_document().summary
-    screen = page_of(full_document()).one("section", id="summary")
-    assert screen.one("h1").text == f"warning {plain(summary.answer)}"
-    assert screen.one("p", class_="verdict").text == plain(summary.action)
-    assert screen.one("p", class_="quality").text == (
-        "The capture is degraded: some numbers are incomplete."
-    )
-    root = page_of(full_document())
-    about = root.one("details", id="about").one("p", class_="facts")
-    assert "MirroredStrategy on 2 replicas" in about.text
-    assert not about.all("code")  # neither the time of day nor a share is code
-    assert root.one("footer").one("code", id="command").text == COMMAND
-    findings = root.one("section", id="findings")
-    assert "66.7% of the GPU time" in findings.one("details", id="finding-1").text
-    assert "1 more finding" in findings.text
-
-
 def test_what_the_capture_lacks_comes_after_what_is_wrong() -> None:
     about_capture = finding(1, "info", code="few-steps", is_about_capture=True)
     block = Findings((about_capture, finding(2)))
@@ -149,25 +131,6 @@ def test_what_the_capture_lacks_comes_after_what_is_wrong() -> None:
     findings = root.one("section", id="findings")
     assert [box.attributes["id"] for box in findings.all("details")] == ["finding-2", "finding-1"]
     assert findings.one("h3").text == "About the capture"
-
-
-def test_sections_after_the_devices_open_on_request() -> None:
-    rest = page_of(full_document()).one("section", id="rest")
-    closed = [box.attributes["id"] for box in rest.all("details", class_="fold")]
-    assert closed == ["idle", "gaps", "input", "capture", "about", "definitions"]
-
-
-def test_an_anatomy_has_its_numbers() -> None:
-    root = page_of(full_document())
-    (row,) = root.all("div", class_="anatomy-row")
-    assert row.text.startswith("GPU:0, 1")
-    for text in ("compute 15.0 ms 62.5%", "waiting for GPU:2 6.00 ms 25.0%", "24.0 ms"):
-        assert text in row.text
-    widths = [
-        float(part.attributes["style"].removeprefix("width:").removesuffix("%"))
-        for part in row.one("span", class_="anatomy-bar").all("i")
-    ]
-    assert sum(widths) == pytest.approx(100)
 
 
 def test_the_list_below_a_bar_has_its_letters() -> None:
@@ -184,45 +147,6 @@ def test_the_list_below_a_bar_has_its_letters() -> None:
     assert letters == ["W", "I", "L"]
     listed = [part.text for part in root.one("span", class_="anatomy-parts").all("i")]
     assert listed == ["", *letters]
-
-
-def test_sections_come_in_their_order() -> None:
-    root = page_of(full_document())
-    ids = [
-        element.attributes["id"]
-        for element in root.one("main").children
-        if element.tag == "section"
-    ]
-    assert ids == ["summary", "timeline-section", "findings", "devices", "rest"]
-    assert [target[1:] for target in targets(root.one("nav"))] == ids
-
-
-def test_every_finding_is_whole() -> None:
-    root = page_of(full_document())
-    block = full_document().block(Findings)
-    assert block is not None
-    for shown in block.findings:
-        article = root.one("details", id=f"finding-{shown.number}")
-        sentences = (shown.title, shown.explanation, shown.evidence, shown.whole_advice)
-        for part in (shown.severity.words, shown.code, *map(plain, sentences)):
-            assert part in article.text
-        assert f"{shown.confidence}: {plain(shown.confidence_reason)}" in article.text
-        assert shown.severity.style in article.attributes["class"].split()
-
-
-def test_findings_gaps_and_devices_lead_to_each_other() -> None:
-    root = page_of(full_document())
-    assert targets(root.one("details", id="finding-1"))[1:] == ["#device-2", "#gap-2"]
-    assert "#finding-1" in targets(root.one("tr", id="gap-2"))
-    assert "#finding-1" not in targets(root.one("tr", id="gap-1"))
-    assert root.one("tr", id="device-2").children[0].text == "GPU:1"
-
-
-def test_a_number_stays_with_its_word() -> None:
-    page = full_page()
-    assert '<a class="numbered" href="#finding-1">finding 1</a>' in page
-    assert "\xa0" not in page
-    assert r"\xa0" not in page
 
 
 def test_a_link_to_what_is_not_there_is_text() -> None:
@@ -324,36 +248,6 @@ def test_numbers_sort_by_what_they_are() -> None:
     assert [row.children[1].text for row in rows] == ["28.0 ms", "–", "<0.001 ms"]
 
 
-def test_a_bar_says_in_words_what_it_shows() -> None:
-    section = page_of(full_document()).one("section", id="devices")
-    bar = section.one("tr", id="device-1").one("span", class_="bar")
-    assert bar.attributes["title"] == (
-        "compute 60.0%, communication 10.0%, copies and fills 5.0%, idle 25.0%"
-    )
-    assert widths(bar.all("i")) == [60, 10, 5, 25]
-    idle = page_of(full_document()).one("details", id="idle").all("span", class_="bar")[0]
-    assert sum(widths(idle.all("i"))) == pytest.approx(50, abs=0.1)  # as long as the bar itself
-    assert section.one("p", class_="legend").text == "compute idle communication copies and fills"
-
-
-def widths(pieces: Iterable[Element]) -> list[float]:
-    return [float(piece.attributes["style"].split(":")[1].rstrip("%")) for piece in pieces]
-
-
-def test_a_heading_has_its_meaning_and_a_status_its_colour() -> None:
-    root = parsed(full_page(device_count=4))
-    (heading,) = (
-        cell for cell in root.one("details", id="idle").all("th") if cell.text == "launch latency"
-    )
-    assert heading.attributes["title"].startswith("work was queued")
-    empty = root.one("tr", id="device-4").children[1]
-    assert (empty.text, empty.attributes["class"]) == ("no event", "critical")
-
-
-def test_a_remark_is_printed_once() -> None:
-    assert full_page().count("Shares are of the window.") == 1
-
-
 def is_of_two_lines(element: Element) -> bool:
     """A long name stands on two lines."""
     parent = element.parent.attributes if element.parent else {}
@@ -427,15 +321,6 @@ def test_a_page_that_is_too_long_has_fewer_rows() -> None:
     assert re.fullmatch(
         r"\d+ of 512 rows are not shown; all of them: traceview show devices .*", note.text
     )
-
-
-def test_findings_without_a_cost_or_advice() -> None:
-    block = Findings((finding(cost="", advice=""),))
-    article = page_of(with_sections(Section("findings", "Findings", (block,)))).one(
-        "details", class_="finding critical"
-    )
-    assert "costs" not in article.text
-    assert "Advice" not in article.text
 
 
 @pytest.mark.parametrize("scenario", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])

@@ -11,9 +11,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from scripts.scenarios import SCENARIOS
-from tests.documents import COMMAND, bare_document, full_document
+from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document.markdown import MOST_BYTES, code, fenced, plain, prose, render
+from traceview.document.markdown import MOST_BYTES, code, fenced, prose, render
 from traceview.document.model import Document
 from traceview.document.phrase import name
 from traceview.report.build import analyze
@@ -21,7 +21,6 @@ from traceview.report.document import document_of
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 OWN_TAGS = re.compile(r"</?details>|<summary><b>[\w ,:.]+</b></summary>|</?code>")
-FIRST_SCREEN = re.compile(r"\A.*?(?=\n<details>)", re.DOTALL)
 MOST_VISIBLE = 60
 SHARED = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
@@ -49,37 +48,6 @@ def tables(text: str) -> list[list[list[str]]]:
 @pytest.mark.parametrize("document", [full_document, bare_document])
 def test_whole_output(document: Callable[[], Document], golden: Callable[[str, str], None]) -> None:
     golden(f"{document.__name__}.md", render(document()))
-
-
-def test_the_first_screen_says_what_matters() -> None:
-    (screen,) = FIRST_SCREEN.findall(render(full_document()))
-    summary = full_document().summary
-    for part in (
-        f"# WARNING {prose(summary.answer)}\n",
-        prose(summary.action),
-        "mean of GPU:0, 1",
-        prose(summary.findings[0].action),
-        "66.7% of the GPU time, confidence high.",
-        COMMAND,
-        "1 more finding below.",
-    ):
-        assert part in screen
-    assert len(screen.splitlines()) < 30
-
-
-def test_what_is_folded_can_be_opened() -> None:
-    page = render(full_document())
-    assert "<summary><b>Devices</b></summary>" in page
-    assert "<summary><b>Everything else</b></summary>" in page
-    assert "<summary><b>Longest gaps</b></summary>" in page
-    assert "1 more finding: the JSON report." in page
-    assert "busy &gt;99.9%" in page
-    assert "`07:57:18`" not in page
-    assert page.count("Shares are of the window.") == 1
-    assert (
-        "32 of 34 rows are not shown; all of them: `traceview show gaps logs --run 2026_01_02`"
-        in page
-    )
 
 
 def visible_lines(page: str) -> int:
@@ -161,10 +129,6 @@ def test_a_name_is_shown_as_it_is(text: str) -> None:
 )
 def test_a_sentence_is_no_markup(sentence: str, written: str) -> None:
     assert prose(sentence) == written
-
-
-def test_words_of_our_own_are_no_markup() -> None:
-    assert plain("a_b | <c>") == "a\\_b \\| &lt;c&gt;"
 
 
 def test_a_fence_is_longer_than_those_inside() -> None:

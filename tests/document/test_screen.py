@@ -16,7 +16,7 @@ from tests.hostile import HOSTILE
 from traceview.document.model import AnatomyPart, AnatomyRow, Summary
 from traceview.document.phrase import name, phrase
 from traceview.document.screen import render_screen
-from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES, VERDICT_STATUSES
+from traceview.document.vocabulary import QUALITIES, SEVERITIES, STATES
 
 Golden = Callable[[str, str], None]
 ESCAPES = re.compile(r"\x1b\[[\d;]*m")
@@ -75,12 +75,6 @@ def screen(**changes: Any) -> Summary:
 
 def shown(content: Summary, width: int = 80, *, unicode: bool = True) -> str:
     return render_screen(content, width=width, color=False, unicode=unicode)
-
-
-def test_how_bad_it_is_stands_before_the_answer() -> None:
-    for label in (SEVERITIES["info"], VERDICT_STATUSES["healthy"]):
-        lines = shown(screen(label=label)).splitlines()
-        assert lines[2].startswith(f"{label.words.upper()}  GPU:1 waits")
 
 
 def fits(content: Summary) -> None:
@@ -237,20 +231,3 @@ def test_a_large_part_is_never_other_time() -> None:
     text = shown(screen(anatomy=rows, findings=(FINDING,) * 2))
     assert len(text.splitlines()) <= 24
     assert text.count(f"{STATES['device_wait'].words} 11.0 ms") == 4
-
-
-def test_a_part_that_another_device_names_is_not_explained_again() -> None:
-    rows = (row("GPU:0", compute=20, device_wait=26, input=4), row("GPU:1", compute=20, input=30))
-    text = shown(screen(anatomy=rows), 60)
-    assert "I input 30.0 ms" in text
-    assert "I input\n" not in text
-
-
-def test_without_steps_the_window_stands_in_their_place() -> None:
-    rows = (replace(row("GPU:0", compute=50), step_count=0),)
-    assert "What each device did in the window\n" in shown(screen(anatomy=rows))
-
-
-def test_without_bars_the_reason_stands_in_their_place() -> None:
-    text = shown(screen(anatomy=(), anatomy_reason="the trace holds no device event"))
-    assert "Step anatomy: the trace holds no device event.\n" in text

@@ -11,20 +11,16 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from scripts.scenarios import SCENARIOS
 from tests.documents import bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from traceview.document.model import (
     Column,
     Document,
     Findings,
-    Link,
-    Remark,
     Section,
     Table,
     bars,
     counts,
-    links,
     names,
     notes,
     shares,
@@ -78,16 +74,6 @@ def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
         # A command is never broken.
         assert [line for line in too_wide if not line.startswith("traceview ")] == []
         assert [line for line in lines if line != line.rstrip()] == []
-
-
-@pytest.mark.parametrize("name", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])
-def test_scenarios_fit(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    document = document_of(analyze(tmp_path), is_brief=True)
-    for width in (40, 60, 80, 120):
-        lines = shown(document, width).splitlines()
-        # A command is never broken.
-        assert all(cell_len(line) <= width or "traceview " in line for line in lines)
 
 
 @pytest.mark.shared
@@ -164,20 +150,6 @@ def test_what_does_not_fit_is_named() -> None:
     ]
 
 
-def test_columns_without_a_heading_have_no_name() -> None:
-    columns = (words("a", ["x" * 24]), words("", ["y" * 20], priority=1))
-    assert lines_of(columns, 40) == ["a", "x" * 24]
-
-
-def test_what_no_table_of_a_section_has_room_for_is_named_below_it() -> None:
-    page = shown(full_document(), 60)
-    assert page.count("Not shown") == 3
-    words = " ".join(page.split())
-    assert "Not shown at 60 columns: kernels, peak memory, link, model; --width 109 shows" in words
-    assert "Not shown at 60 columns: evidence on the host; --width 80 shows all." in words
-    assert "Not shown" not in shown(full_document(), 109)
-
-
 def test_a_heading_is_broken_before_a_column_goes() -> None:
     columns = (
         words("device", ["GPU:0"]),
@@ -243,28 +215,7 @@ def test_a_bar_has_as_many_letters_as_it_is_long() -> None:
     ] == (f"GPU:0   {'I' * 10}{'L' * 6}{'T' * 3}?")
 
 
-def test_links_are_not_for_a_terminal() -> None:
-    columns = (words("gap", ["1"]), links("findings", [(Link("finding 1", "finding 1"),)]))
-    assert lines_of(columns, 80) == ["gap", "1"]
-
-
 # Other blocks
-
-
-def test_a_remark_is_printed_once() -> None:
-    remark = Remark("Shares are of the window.")
-    section = Section("a", "A", (remark, remark))
-    document = Document("0", full_document().summary, (section, section))
-    assert shown(document).count("Shares are of the window.") == 1
-
-
-def test_findings_without_a_cost_or_advice_have_no_line_for_it() -> None:
-    findings = Findings((finding(cost="", action="", advice=""),), hidden_count=12)
-    section = Section("findings", "Findings", (findings,), command="traceview show findings logs")
-    text = render_section(section, width=80, color=False)
-    assert "  cost" not in text
-    assert "  advice" not in text
-    assert "12 more findings: traceview show findings logs" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])

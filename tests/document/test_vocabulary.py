@@ -5,21 +5,12 @@ from __future__ import annotations
 import pytest
 
 from traceview.document.vocabulary import (
-    CLASSES,
-    COLOURS,
     PARTS,
     STATES,
-    STEP_KINDS,
     look_of,
     thread_name,
     thread_words,
 )
-from traceview.ledger.states import State
-
-
-def test_every_state_has_a_look() -> None:
-    assert list(STATES) == [state.key for state in State]
-    assert all(look.meaning for look in STATES.values())
 
 
 def test_looks_can_be_told_apart() -> None:
@@ -27,11 +18,6 @@ def test_looks_can_be_told_apart() -> None:
         letters = [look.letter for look in looks.values()]
         assert all(letters)
         assert len(set(letters)) == len(letters)
-
-
-def test_what_charts_draw_has_a_colour() -> None:
-    looks = [*STATES.values(), *CLASSES.values(), *STEP_KINDS.values(), *PARTS.values()]
-    assert {look.style for look in looks} <= set(COLOURS)
 
 
 def test_a_key_of_a_later_version_is_its_own_name() -> None:

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 from msgspec import json, structs
 
-from tests.gate.test_gate import FULL, judge, side
+from tests.gate.test_gate import judge, side
 from tests.hostile import HOSTILE
 from traceview.comparison.conditions import condition_of
 from traceview.comparison.gate import judged
@@ -204,16 +204,3 @@ def test_json_is_what_its_schema_says() -> None:
     Draft202012Validator(schema).validate(json.decode(dumped(hostile_result())))
     assert json.decode(dumped(MIXED), type=GateResult) == MIXED
     assert (data["outcome"], data["exit_code"]) == ("failed", 10)
-
-
-def test_many_rows_are_cut_and_counted() -> None:
-    times = FULL.results.device_time
-    assert times is not None
-    devices = tuple(
-        structs.replace(times.devices[0], device=f"GPU:{number}") for number in range(20)
-    )
-    results = structs.replace(FULL.results, device_time=structs.replace(times, devices=devices))
-    result = judge("busy_ratio >= 99%", report=structs.replace(FULL, results=results))
-    text = render_section(gate_section(result), width=120, color=False)
-    assert len(re.findall(r"FAIL +busy_ratio >= 99% +GPU:\d", text)) == 8
-    assert "12 more rows not listed" in text
