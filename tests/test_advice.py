@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from traceview.analysis.registry import RULES
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -43,30 +41,3 @@ def test_advice_works_in_tensorflow() -> None:
             "cond_1": "CPU:1",
         },
     }
-
-
-def advice_of(code: str) -> str:
-    """Everything that a rule advises in TensorFlow."""
-    rule = RULES[code]
-    others = (" ".join(texts) for key, texts in rule.actions.items() if key != "jax")
-    return " ".join((rule.action, rule.advice, *others))
-
-
-@pytest.mark.parametrize("code", ["collective-exposed", "reduction-off-gpu"])
-def test_mixed_precision_is_no_advice_for_gradients(code: str) -> None:
-    """Gradients of float32 variables are float32 in mixed precision, so that no fewer bytes are exchanged."""
-    assert "mixed" not in advice_of(code)
-
-
-@pytest.mark.parametrize("code", sorted(RULES))
-def test_xla_is_advised_only_inside_of_the_strategy(code: str) -> None:
-    advice = advice_of(code)
-    assert "jit_compile" not in advice or "inside `strategy.run`" in advice
-
-
-@pytest.mark.parametrize("code", sorted(RULES))
-def test_prefetching_to_a_device_is_advised_only_without_a_strategy(code: str) -> None:
-    """A strategy fetches to its devices by default, and cannot distribute a dataset that does so itself."""
-    advice = advice_of(code)
-    assert "prefetch_to_device" not in advice or "on one GPU, use" in advice
-    assert "experimental_fetch_to_device=True" not in advice

@@ -9,7 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -204,52 +203,6 @@ def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
     assert list(cpu_run.steps["recorded_number"]) == sorted(numbers.tolist())
 
 
-def test_rows_of_a_gpu_run(busy: Trace) -> None:
-    events = busy.device_events
-    assert events["class"].value_counts().to_dict() == {
-        "compute": 12,
-        "collective": 4,
-        "h2d": 4,
-        "d2h": 4,
-        "d2d": 8,
-        "memset": 4,
-    }
-    assert list(events.index[events["p2p"]]) == list(events.index[events["bytes"] == 1])
-    assert not events["opaque"].any()
-    assert events["step"].value_counts().to_dict() == dict.fromkeys(range(4), 9)
-    assert events["start_ps"].is_monotonic_increasing
-    first = events.iloc[0]
-    assert (first["device"], first["stream"], first["name"]) == (
-        "GPU:0",
-        "Stream #20(Compute)",
-        "sgemm_128x64",
-    )
-    assert (first["op"], first["start_ps"], first["duration_ps"]) == (
-        "model/dense/MatMul:MatMul",
-        1_000_000 + ms(2),
-        ms(18),
-    )
-    assert first["bytes"] is pd.NA
-    sizes = events.groupby("class", observed=True)["bytes"].sum().to_dict()
-    assert sizes == {
-        "compute": 0,
-        "collective": 0,
-        "h2d": 4000,
-        "d2h": 400,
-        "d2d": 44,
-        "memset": 16384,
-    }
-
-
-def test_events_are_in_order_on_each_device(tmp_path: Path) -> None:
-    """Also where the file holds them on two planes, the later ones first."""
-    for name in ("split_planes", "two_hosts"):
-        trace = scenario(name, tmp_path / name)
-        for _, events in trace.device_events.groupby("device", observed=True):
-            assert events["start_ps"].is_monotonic_increasing
-            assert events.index.is_monotonic_increasing
-
-
 def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None:
     trace = new_trace()
     trace.kernel(0, ms(5), ms(6))
@@ -259,52 +212,6 @@ def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None
     trace.write(tmp_path)
     loaded = traceview.load(tmp_path)
     assert [None if pd.isna(n) else n for n in loaded.device_events["step"]] == [None, 0, 1, None]
-
-
-def test_ops_are_grouped_without_the_replica(tmp_path: Path) -> None:
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in (0, 1):
-            prefix = f"replica_{ordinal}/" if ordinal else ""
-            step.kernel(ordinal, 2, 12 + 2 * index, op=f"{prefix}model/MatMul:MatMul")
-            step.kernel(
-                ordinal, 30, 31, op=f"Adam/update_{ordinal}/ApplyAdam:ApplyAdam", name="adam"
-            )
-        step.copy(0, "H2D", 1, 1.5, size=10)
-    trace.write(tmp_path)
-    ops = traceview.load(tmp_path).ops
-    assert [
-        tuple(row) for row in ops[["device", "class", "op", "op_type", "kernel"]].to_numpy()
-    ] == [
-        ("GPU:0", "compute", "model/MatMul", "MatMul", "sgemm_128x64"),
-        ("GPU:0", "compute", "Adam/update/ApplyAdam", "ApplyAdam", "adam"),
-        ("GPU:0", "h2d", pd.NA, pd.NA, "MemcpyH2D"),
-        ("GPU:1", "compute", "model/MatMul", "MatMul", "sgemm_128x64"),
-        ("GPU:1", "compute", "Adam/update/ApplyAdam", "ApplyAdam", "adam"),
-    ]
-    matmul = ops.iloc[0]
-    assert matmul[["count", "total_ps", "self_ps", "mean_ps", "median_ps", "p95_ps"]].tolist() == [
-        4,
-        ms(52),
-        ms(52),
-        ms(13),
-        ms(13),
-        ms(16),
-    ]
-    assert ops["share_ratio"].to_numpy() == pytest.approx(
-        [52 / 56, 4 / 56, np.nan, 52 / 56, 4 / 56], nan_ok=True
-    )
-    assert [None if pd.isna(n) else n for n in ops["bytes"]] == [None, None, 40, None, None]
-
-
-def test_percentiles_of_an_op(tmp_path: Path) -> None:
-    """Of 21 durations of 1 to 21 ms: the 95th percentile is the 20th, by nearest rank."""
-    trace = new_trace()
-    for length in range(1, 22):
-        trace.kernel(0, ms(30 * length), ms(30 * length + length))
-    trace.write(tmp_path)
-    (op,) = traceview.load(tmp_path).ops.to_dict("records")
-    assert (op["mean_ps"], op["median_ps"], op["p95_ps"]) == (ms(11), ms(11), ms(20))
 
 
 # Links
@@ -407,15 +314,6 @@ def test_codes_choose_findings(tmp_path: Path) -> None:
     for option in ("select_codes", "ignore_codes"):
         with pytest.raises(UsageError, match="no finding is called 'unused'"):
             codes(**{option: ["unused"]})
-
-
-@pytest.mark.parametrize(("top", "rows"), [(None, 7), (2, 2), (0, 0), (99, 7)])
-def test_the_top_of_the_op_table(top: int | None, rows: int, busy: Trace) -> None:
-    ops = traceview.analyze(busy, top=top).results.ops
-    assert ops is not None
-    assert (len(ops.rows), ops.row_count) == (rows, 7)
-    totals = [row.total_ps for row in ops.rows]
-    assert totals == sorted(totals, reverse=True)
 
 
 # Names

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -66,11 +64,6 @@ def test_commands_name_the_run_as_it_was_typed(command: Command, tmp_path: Path)
         out = command("analyze", *arguments).out
         assert f"traceview show devices {shown}\n" in out
         assert f"traceview analyze {shown} --full\n" in out
-
-
-def test_the_full_command_keeps_what_was_chosen(command: Command, eight: str) -> None:
-    done = command("analyze", eight, "--device", "0", "--ignore", "few-steps", "--width", "200")
-    assert f"traceview analyze {eight} --ignore few-steps --device 0 --full\n" in done.out
 
 
 @pytest.mark.parametrize(
@@ -182,13 +175,6 @@ def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_
     )
 
 
-def test_device_may_be_repeated_or_joined(command: Command, eight: str) -> None:
-    for arguments in (("--device", "0,GPU:3"), ("--device", "3", "--device", "0")):
-        report = json.loads(command("analyze", eight, "--format", "json", *arguments).out)
-        rows = report["results"]["device_time"]["devices"]
-        assert [row["device"] for row in rows] == ["GPU:0", "GPU:3"]
-
-
 def test_a_device_that_is_not_there(command: Command, eight: str) -> None:
     done = command("analyze", eight, "--device", "GPU:9")
     assert done.code == 2
@@ -277,11 +263,6 @@ def test_a_link_stays_a_link(command: Command, loop: str, tmp_path: Path) -> Non
     command("analyze", loop, "-o", str(tmp_path / "link.txt"), "--force")
     assert (tmp_path / "link.txt").is_symlink()
     assert (tmp_path / "old.txt").read_text("utf-8").startswith("run ")
-
-
-def test_a_device_file_is_written_not_replaced(command: Command, loop: str) -> None:
-    assert command("analyze", loop, "-o", os.devnull).code == 0
-    assert not stat.S_ISREG(Path(os.devnull).stat().st_mode)
 
 
 def test_nothing_is_left_of_a_file_that_could_not_be_written(

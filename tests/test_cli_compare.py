@@ -59,14 +59,6 @@ def short_run(folder: Path, count: int) -> str:
     return str(folder)
 
 
-def changed(path: str, folder: Path, **keys: Any) -> str:
-    """A saved report with other values of keys at its top."""
-    data = json.loads(Path(path).read_text(encoding="utf-8"))
-    changed_path = folder / "changed.json"
-    changed_path.write_text(json.dumps({**data, **keys}), encoding="utf-8")
-    return str(changed_path)
-
-
 def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) -> None:
     done = command("compare", *runs, "--width", "80")
     lines = done.out.splitlines()
@@ -250,71 +242,12 @@ def test_one_step_has_a_limit_and_no_verdict_on_noise(
     assert data["limits"][0].startswith("A side has a single step")
 
 
-def test_other_numbers_of_steps_are_compared(command: Command, tmp_path: Path) -> None:
-    few, many = short_run(tmp_path / "few", 3), short_run(tmp_path / "many", 8)
-    data = json.loads(command("compare", few, many, "--format", "json").out)
-    assert [data[side][0]["step_count"] for side in ("before", "after")] == [3, 8]
-    assert sum(part["difference_ps"] for part in data["states"]) == data["step"]["difference_ps"]
-
-
 def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:
     none, some = short_run(tmp_path / "none", 0), short_run(tmp_path / "some", 5)
     done = command("compare", some, none, "--force")
     assert done.code == 7
     assert done.err.startswith("traceview: error: the run after, run1, has no step to compare: ")
     assert len(done.err.splitlines()) == 1
-
-
-def test_reports_of_other_versions(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    newer = changed(saved[0], tmp_path, schema_version=3)
-    done = command("compare", newer, saved[1])
-    assert done.code == 4
-    assert "schema_version is 3; this version reads 2" in done.err
-    later = changed(saved[0], tmp_path, something_new=1)
-    assert command("compare", later, saved[1]).code == 0
-
-
-def test_a_report_without_ops_in_steps_says_so(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    results = json.loads(Path(saved[0]).read_text(encoding="utf-8"))["results"]
-    del results["op_steps"]
-    older = changed(saved[0], tmp_path, results=results, traceview_version="0.0.9")
-    data = json.loads(command("compare", older, saved[1], "--format", "json").out)
-    assert data["ops"] == []
-    assert any(
-        limit.startswith("Ops are not compared: ") and "not in the saved" in limit
-        for limit in data["limits"]
-    )
-    assert data["states"]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "<html>", "\x00"])
-def test_a_damaged_report_is_one_line(
-    command: Command, saved: tuple[str, str], tmp_path: Path, content: str
-) -> None:
-    damaged = tmp_path / "damaged.json"
-    damaged.write_text(content, encoding="utf-8")
-    done = command("compare", str(damaged), saved[1])
-    assert done.code == 4
-    assert "damaged.json" in done.err.splitlines()[0]
-
-
-def test_a_comparison_is_no_report(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    path = tmp_path / "comparison.json"
-    command("compare", *saved, "-o", str(path))
-    done = command("compare", str(path), saved[1])
-    assert done.code == 4
-    assert "comparison.json" in done.err
-
-
-def test_nothing_there(command: Command, saved: tuple[str, str], tmp_path: Path) -> None:
-    assert command("compare", saved[0], str(tmp_path / "nowhere")).code == 3
-    assert command("compare", saved[0], str(tmp_path / "nowhere.json")).code == 3
 
 
 def test_a_report_is_not_written_over(command: Command, saved: tuple[str, str]) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.hostile import HOSTILE
-from tests.reports import bare_report, finding, full_report
+from tests.reports import finding, full_report
 from traceview.report.saved import load_report, to_json
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -167,32 +167,6 @@ def test_wrong_usage(
     done = command("gate", slow, *arguments)
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "message"),
-    [
-        ("empty", 3, "no *.xplane.pb below it"),
-        ("nowhere", 3, "no such file or directory"),
-        ("damaged.json", 4, "not JSON: the file ends too early"),
-        ("newer.json", 4, "it was written by traceview 9.9"),
-    ],
-)
-def test_a_wrong_path(name: str, code: int, message: str, command: Command) -> None:
-    Path("empty").mkdir()
-    Path("damaged.json").write_text('{"schema_version": 1,')
-    Path("newer.json").write_text('{"schema_version": 3, "traceview_version": "9.9"}')
-    done = command("gate", name, "--require", "finding:info absent")
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
-
-
-def test_no_steps(command: Command) -> None:
-    Path("report.json").write_text(to_json(bare_report()), encoding="utf-8")
-    done = command("gate", "report.json", "--require", "step_time_ms <= 3")
-    assert done.code == 7
-    assert "No steps: nothing repeats." in done.out
-    assert "Capture: unusable" in done.out
 
 
 @pytest.mark.parametrize("way", ["junit", "github"])

@@ -84,13 +84,6 @@ def test_a_name_too_long_to_write_is_refused_first(
     assert "too long" in done.err
 
 
-def test_a_trace_whose_sidecar_would_have_too_long_a_name(command: Command, logs: Path) -> None:
-    path = trace_of(logs)
-    path.rename(path.with_name("h" * 245 + ".xplane.pb"))
-    done = command("analyze", str(logs))
-    assert done.code == 0, done.err
-
-
 def test_a_pipe_in_place_of_a_sidecar(command: Command, logs: Path) -> None:
     pipe = trace_of(logs).with_name("host-a.traceview.json")
     os.mkfifo(pipe)
@@ -147,15 +140,6 @@ def test_a_newer_run_that_cannot_be_read_is_named(command: Command, logs: Path) 
     assert "the file is empty" in text
     report = json.loads(command("analyze", str(logs), "--format", "json").out)
     assert report["capture"]["quality"] == "ok"
-
-
-def test_an_older_run_that_cannot_be_read_is_not(command: Command, logs: Path) -> None:
-    older = trace_of(logs).parent.parent / "2020_01_01_00_00_00"
-    older.mkdir()
-    (older / "host-a.xplane.pb").write_bytes(b"")
-    done = command("analyze", str(logs), "--full")
-    assert done.code == 0, done.err
-    assert "not readable" not in done.out
 
 
 @pytest.mark.parametrize("width", [str(10**9), str(MOST_WIDTH + 1)])
@@ -230,16 +214,3 @@ def test_where_no_more_threads_may_be_started(
     done = command("analyze", str(logs), "--format", "json")
     assert (done.code, done.out) == (0, expected), done.err
     assert count > started
-
-
-def test_the_page_that_is_opened_has_a_timeline(
-    command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    assert command("report", str(logs), "-o", str(tmp_path / "report")).code == 0
-    done = command("report", str(logs), "--open", "report")
-    assert done.code == 0, done.err
-    page = Path(done.out.strip().removeprefix("file://")).read_text(encoding="utf-8")
-    assert 'id="timeline-data"' in page
-    assert page == (tmp_path / "report" / "report.html").read_text(encoding="utf-8")

@@ -19,7 +19,6 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
-from traceview.cli.commands.show import NAMES
 from traceview.cli.options import picoseconds, word_of
 from traceview.cli.output import Target
 from traceview.cli.tables import TABLES
@@ -206,18 +205,6 @@ def test_a_table_without_rows_says_why(
     assert done.err.startswith("traceview: ")
     assert remark in done.err
     assert "0 rows" in command("show", table, logs).out
-
-
-def test_of_very_many_devices_a_terminal_shows_the_outliers(
-    command: Command, logs_of: Callable[[str], str]
-) -> None:
-    logs = logs_of("sixteen_hosts_of_eight")
-    for table in ("devices", "balance"):
-        assert len(rows_of(command, table, logs)) >= 127
-        shown = command("show", table, logs).out
-        assert "host5/GPU:3" in shown
-        assert "other devices: " in shown
-        assert len(shown.splitlines()) < 40
 
 
 @pytest.mark.parametrize(
@@ -430,20 +417,6 @@ def test_who_comes_last_and_why(command: Command, logs_of: Callable[[str], str])
     assert "GPU:1 40.0 ms +33.3% 0 10.0 ms" in words
 
 
-def test_devices_of_several_hosts_and_replicas(
-    command: Command, fixtures: Path, logs_of: Callable[[str], str]
-) -> None:
-    hosts = logs_of("two_hosts")
-    devices = {row["device"] for row in rows_of(command, "gaps", hosts)}
-    assert all("/GPU:" in device for device in devices)
-    one = min(devices)
-    assert {row["device"] for row in rows_of(command, "gaps", hosts, "--device", one)} == {one}
-    rows = rows_of(command, "gaps", str(fixtures / "custom-loop-2"))
-    assert {row["device"] for row in rows} == {"replica:0", "replica:1"}
-    for never in ("launch_ps", "h2d_ps", "dependency_ps", "latency_ps"):
-        assert {row[never] for row in rows} == {"0"}
-
-
 def test_the_runs_are_a_table_too(command: Command, fixtures: Path) -> None:
     rows = rows_of(command, "runs", str(fixtures))
     assert len(rows) == 8
@@ -460,11 +433,6 @@ def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
     done = command("show", "hang", str(tmp_path))
     assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"traceview: error: no report of a hang below {tmp_path}\n")
-
-
-def test_the_names_are_in_the_help(command: Command) -> None:
-    words = " ".join(command("show", "--help").out.split())
-    assert all(name in words for name in NAMES)
 
 
 @pytest.mark.parametrize(
@@ -495,11 +463,3 @@ def test_a_word_may_be_given_by_its_display_name() -> None:
     with pytest.raises(UsageError, match="--state inputs: no such choice") as caught:
         read("inputs")
     assert caught.value.hint == f"did you mean input? one of {', '.join(states)}"
-
-
-@pytest.mark.shared
-def test_the_whole_table_of_bert(command: Command, shared_traces: Path) -> None:
-    bert = str(shared_traces / "bert-8xV100")
-    ops = traceview.analyze(bert).results.ops
-    assert ops
-    assert len(rows_of(command, "ops", bert)) == ops.row_count

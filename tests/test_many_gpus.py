@@ -9,7 +9,6 @@ import pytest
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
-from traceview.document import numbers
 
 OF_OTHERS = "busy 91.8%, compute 79.8%, communication and waiting 12.0%, exposed copies 0%."
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -80,13 +79,3 @@ def test_the_screen_has_a_row_for_the_slow_one_and_one_for_all_others(
         "mean of 126 devices on 16 hosts",
         "host5/GPU:3",
     ]
-
-
-def test_numbers_in_a_row_are_joined_where_there_are_many() -> None:
-    few = [f"GPU:{number}" for number in range(4)]
-    assert numbers.listed(few) == "GPU:0, GPU:1, GPU:2 and GPU:3"
-    two = [f"{host}/GPU:{number}" for host in "ab" for number in range(8) if number != 6]
-    assert numbers.listed(two) == "a/GPU:0–5, a/GPU:7, b/GPU:0–5 and b/GPU:7"
-    many = [f"host{host}/GPU:{number}" for host in range(10) for number in range(8)]
-    assert numbers.listed(many, 2) == "host0/GPU:0–7, host1/GPU:0–7 and 64 more"
-    assert numbers.listed([f"op{number}" for number in range(10)], 2) == "op0, op1 and 8 more"

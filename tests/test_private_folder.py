@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from errno import ENOSPC
 from pathlib import Path
 from threading import Thread, get_ident
@@ -16,7 +16,6 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from traceview.base.errors import UsageError
 from traceview.cli.output import Bundle, Target, write_beside
 
 
@@ -40,18 +39,6 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert not (shared / "report").is_symlink()
     assert list(victim.iterdir()) == []
     assert not [path for path in shared.iterdir() if not path.is_symlink() and path.name[0] == "."]
-
-
-def test_while_it_is_written_only_its_owner_sees_it(tmp_path: Path) -> None:
-    modes = []
-
-    def parts() -> Iterator[bytes]:
-        (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-        modes.append(stat.S_IMODE(folder.stat().st_mode))
-        yield b"a,b\n"
-
-    Target(tmp_path / "ops.csv").write_parts(parts())
-    assert modes == [0o700]
 
 
 def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
@@ -159,14 +146,3 @@ def test_a_disk_that_is_full_once_is_an_error(number: int) -> None:
     """In whichever part it is, and although later ones could be written."""
     with pytest.raises(OSError, match="No space left"):
         write_beside(cast(BinaryIO, Disk(full_at=number)), [b"123"] * 4)
-
-
-def test_what_makes_parts_fails_while_one_is_written(tmp_path: Path) -> None:
-    def parts() -> Iterator[bytes]:
-        yield b"some"
-        yield b"more"
-        raise UsageError("no more")
-
-    with pytest.raises(UsageError, match="no more"):
-        Target(tmp_path / "ops.csv").write_parts(parts())
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 
 import traceview
 from tests.oracle import run_answer
-from tests.test_against_oracle import same_report
+from tests.test_every_run import same_report
 
 pytestmark = pytest.mark.tensorflow
 

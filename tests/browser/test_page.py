@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import traceview
-from scripts.scenarios import SCENARIOS
 from tests.browser.conftest import PageOf, wait_until
 from tests.documents import COMMAND, bare_document, full_document
 from tests.hostile import HOSTILE
@@ -127,17 +126,6 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
     assert devices.locator("output").inner_text() == "64 of 64 rows"
 
 
-def test_a_long_table_scrolls_below_its_headings(page_of: PageOf) -> None:
-    page = page_of(page_with(many_gpus()))
-    box = page.locator("#devices .scroll")
-    row = page.locator("#device-64")
-    row.scroll_into_view_if_needed()
-    boxes = [part.bounding_box() for part in (box, box.locator("thead"), row)]
-    outside, heading, last = (place["y"] if place else -1 for place in boxes)
-    assert abs(heading - outside) < 5
-    assert heading < last < outside + 600
-
-
 def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     finding = page.locator("#finding-1")
@@ -151,16 +139,6 @@ def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
     assert 40 <= box["y"] < 500
     page.locator("#finding-1 a", has_text="GPU:1").click()
     wait_until(page, "location.hash === '#device-2'")
-
-
-def test_findings_open_in_place(page_of: PageOf) -> None:
-    page = page_of(page_with(full_document()))
-    finding = page.locator("#finding-2")
-    finding.locator(".title").click()
-    assert finding.locator("dl").is_visible()
-    assert page.locator("#finding-1 dl").is_hidden()
-    finding.locator(".title").click()
-    assert finding.locator("dl").is_hidden()
 
 
 def test_a_link_opens_its_section(page_of: PageOf) -> None:
@@ -240,14 +218,6 @@ def test_no_table_is_wider_than_the_page(page_of: PageOf, name: str) -> None:
     assert wide_tables(page_of(page_with(DOCUMENTS[name]), width=1280)) == []
 
 
-@pytest.mark.parametrize("name", ["hidden_transfers", "rocm", "keras_epochs", "mixed_models"])
-def test_no_table_of_a_run_is_wider_than_the_page(
-    page_of: PageOf, name: str, tmp_path: Path
-) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    assert wide_tables(page_of(traceview.analyze(tmp_path, lanes=True).to_html())) == []
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_pages_of_recorded_gpu_runs_can_be_read(
@@ -272,14 +242,6 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
     assert (after == "rgb(255, 255, 255)") == is_dark
     page.reload()
     assert color(page) == after
-
-
-def test_what_can_be_pressed_stands_in_nothing_that_can(page_of: PageOf) -> None:
-    page = page_of(page_with(full_document()))
-    nested = "document.querySelectorAll('summary a, summary button, a a, [role=img] a').length"
-    assert page.evaluate(nested) == 0
-    boxes = page.locator(".chart-box, .scroll, pre")
-    assert {box.get_attribute("tabindex") for box in boxes.all()} == {"0"}
 
 
 def test_every_text_has_contrast(page_of: PageOf) -> None:
@@ -379,12 +341,6 @@ def test_hostile_names_do_nothing(page_of: PageOf, text: str) -> None:
     assert page.locator("figure#timeline").count() == 1
     assert page.locator("img").count() == 0
     assert page.locator("h1").count() == 1
-
-
-def test_a_page_without_numbers(page_of: PageOf) -> None:
-    page = page_of(page_with(bare_document()))
-    assert page.locator("h1").inner_text() == bare_document().summary.answer
-    assert "No steps: nothing repeats." in page.locator("#steps").inner_text()
 
 
 def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tests.browser.conftest import PageOf, wait_until
 from tests.charts import HOST, WINDOW_PS, lane, lanes_of
-from tests.documents import bare_document, full_document
+from tests.documents import full_document
 from tests.hostile import HOSTILE
 from traceview.document.figures import DeviceLanes, HostLanes, Lanes
 from traceview.document.html.printer import render
@@ -254,13 +254,6 @@ def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -
     assert count.inner_text().startswith("4 of 24 devices")
 
 
-def test_the_first_picture_waits_for_no_frame(page_of: PageOf) -> None:
-    page = page_of(rendered(full_document()))
-    page.add_init_script("window.requestAnimationFrame = () => 1")
-    page.reload()
-    assert page.locator(".tv-tools output").inner_text() == "0 – 100 ms, 100 ms wide"
-
-
 def test_colours_follow_the_theme(page_of: PageOf) -> None:
     page = page_of(rendered(full_document()))
     color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
@@ -271,13 +264,6 @@ def test_colours_follow_the_theme(page_of: PageOf) -> None:
     assert page.evaluate(color) != light
     page.get_by_role("button", name="Show in light").click()
     assert page.evaluate(color) == light
-
-
-def test_without_scripts_strips_stand_in_its_place(page_of: PageOf) -> None:
-    page = page_of(rendered(full_document()), has_javascript=False)
-    assert page.locator(".strips").is_visible()
-    for part in (".tv-legend", "#tv-hint"):
-        assert page.locator(part).is_hidden()
 
 
 def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:
@@ -315,9 +301,3 @@ def test_hostile_names_are_text(page_of: PageOf) -> None:
         page.mouse.move(*at(page, 20, 8 + 16 * place))
         assert page.locator(".tv-tip").is_visible()
     assert page.locator(".tv-tip img, .tv-tip script, figure img").count() == 0
-
-
-def test_a_document_without_lanes_says_how_to_get_them(page_of: PageOf) -> None:
-    page = page_of(rendered(bare_document()))
-    assert page.locator("canvas").count() == 0
-    assert "traceview report LOGDIR -o DIR" in page.locator("#timeline").inner_text()

@@ -105,13 +105,6 @@ def test_without_batch_sizes_it_says_so() -> None:
     assert "The batch size is not known of every run" in result.remarks[0]
 
 
-def test_several_runs_of_one_count_are_one_row() -> None:
-    result = scaled(*WEAK, run(4, 60, 400, compute=40, communication=20))
-    assert result.rows[-1].runs == ("4-gpus", "4-gpus")
-    assert result.rows[-1].step_ps == 55 * MS
-    assert result.rows[-1].states_ps == {"compute": 40 * MS, "communication": 15 * MS}
-
-
 def test_a_run_given_again_counts_once() -> None:
     result = scaled(*WEAK, WEAK[0])
     assert result.rows == scaled(*WEAK).rows
@@ -141,23 +134,6 @@ def test_unlike_runs_on_one_number_of_devices_are_named(other: Report, reason: s
     result = scaled(*reports)
     assert result.rows[-1].step_ps == 40 * MS
     assert any(reason in text and "the row is their mean" in text for text in result.remarks)
-
-
-def test_another_model_on_more_devices_is_said() -> None:
-    small, large = (
-        replace(
-            report,
-            results=replace(
-                report.results,
-                environment=Environment((environment(training={"parameters": count}),), ()),
-            ),
-        )
-        for report, count in ((WEAK[0], 6_130), (WEAK[-1], 1_050_112))
-    )
-    (remark, *_) = scaled(small, large).remarks
-    assert remark.startswith(
-        "Between the numbers of devices more differs: parameters: 1,050,112 and "
-    )
 
 
 def test_what_limits_the_comparison_is_said() -> None:
