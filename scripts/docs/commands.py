@@ -21,6 +21,7 @@ from traceview.cli.commands.capture_check import FAILED_CHECK
 from traceview.cli.commands.show import WITHOUT_TRACE
 from traceview.cli.errors import INTERRUPTED
 from traceview.cli.tables import TABLES
+from traceview.document.vocabulary import STATES
 
 _HEAD = """\
 # Commands
@@ -62,7 +63,6 @@ def page() -> str:
     }
     blocks = [
         _HEAD,
-        ", ".join(f"[{name}](#traceview-{name})" for name in commands),
         "## Options of many commands",
         "The common options:",
         _listed(dict(sorted(common.items()))),
@@ -120,7 +120,8 @@ def _tables() -> str:
     """What can be shown, and what some options mean there."""
     lines = []
     for name, kind in TABLES.items():
-        states = f"; states {', '.join(map(_code, kind.states))}" if kind.states else ""
+        known = "all" if kind.states.keys() == STATES.keys() else ", ".join(map(_code, kind.states))
+        states = f"; states {known}" if kind.states else ""
         length = f"; length `{kind.length}`" if kind.length else ""
         lines.append(f"- `{name}`: {words(kind.summary)}{states}{length}")
     lines += [f"- `{name}`: {words(summary)}" for name, summary in WITHOUT_TRACE.items()]

@@ -14,9 +14,8 @@ from traceview.report.model import Report
 _HEAD = """\
 # The JSON of a report
 
-`traceview report LOGDIR -o DIR` writes `report.json` beside the pages. `traceview analyze LOGDIR -o report.json` writes it
-alone. The objects of `traceview.analyze(...)` have the same names. `traceview report report.json --format html` makes the
-page later, without the trace.
+`traceview report LOGDIR -o DIR` writes `report.json` beside the pages, `traceview analyze LOGDIR -o report.json` alone. The
+objects of `traceview.analyze(...)` have the same names. `traceview report report.json --format html` makes the page later.
 
 ```sh
 jq -r '.findings[] | [.severity, .code, .loss.gpu_time_ratio] | @tsv' report.json
@@ -25,8 +24,7 @@ jq '.results.ledger.share_by_state' report.json
 traceview explain --schema report | jq '."$defs".DeviceTimeRow.properties.busy_ps'
 ```
 
-The last command gives type and meaning of a key, and says when it is null. [method.md](method.md) defines how each number is
-computed.
+The last command gives type and meaning of a key. [method.md](method.md) defines how each number is computed.
 
 ## Rules
 
@@ -38,15 +36,13 @@ computed.
   `results.ledger` sum to `step_ps`.
 - Null means that the trace does not hold the number. A topic without a result is null, with its reason in `skipped`.
 - `schema_version` changes when a key goes, or changes its meaning, type or unit. Within a version keys and words may be added:
-  ignore those that you do not know. traceview reads every report of its own schema version and refuses others.
-- A saved report is checked when it is read. An error names the key: `$.results.idle.devices[0].idle_ps: is missing`.
+  ignore those that you do not know.
 
 ## Keys
 
 Each object has its path, its name in the schema, what it is, and its keys. `[]` is each item of a list, `.*` each value of an
-object. An object that occurs in several places is listed at the first. A condition of `traceview gate` takes these paths, and
-`results.` may be left out. The schema alone has the parts of
-sentences, `arguments`, and of pictures, `results.lanes` and `results.timeline`.
+object. An object that occurs in several places is listed at the first. The schema alone has the parts of sentences,
+`arguments`, and of pictures, `results.lanes` and `results.timeline`.
 """
 _FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline")
 """Parts of sentences, and data of pictures: who needs their keys looks into the schema."""

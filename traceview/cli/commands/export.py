@@ -62,8 +62,7 @@ def export(
     """Write a run for Perfetto, or as tables.
 
     A trace holds every event that overlaps the window and, on separate tracks, findings, steps, the state of each device
-    with what caused it, and collectives. Events that overlap on one stream or thread are spread over several tracks. FILE.gz is
-    compressed. Names are those recorded.
+    with what caused it, and collectives. FILE.gz is compressed. Names are those recorded.
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """

@@ -23,8 +23,7 @@ def history(
     """List saved reports in order, with the changes of the step time.
 
     Reports are ordered by when their runs were recorded. Those with other devices or another batch size are series of
-    their own. A change is shown beyond chance: of series without one at most 5% get a mark. html has the step times as a
-    chart.
+    their own. Of series without a change at most 5% get a mark.
 
     Example: traceview history reports/ -o history.html
     """

@@ -64,8 +64,8 @@ def report(
 ) -> None:
     """Write the report of a run as documents, or open it in a browser.
 
-    All files are written or none. --open shows the report from a temporary file. With --port, and for the other programs, it serves the run to this
-    machine alone until Ctrl-C; from another one: ssh -L 8791:localhost:8791 HOST.
+    All files are written or none. --open report shows a temporary file; with --port, and for the other programs, the run
+    is served to this machine alone until Ctrl-C.
 
     Example: traceview report logs/ -o report
     """

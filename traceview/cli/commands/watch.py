@@ -95,10 +95,8 @@ def watch(
     """Print a line for each new run as it lands, until Ctrl-C.
 
     A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
-    before, and the verdict; with several log directories it begins with the job. Files that still grow or are cut off are
-    waited for; of those that do not grow any more traceview says once that they stay incomplete. Commands get what is
-    known of the run in variables: TRACEVIEW_JOB, TRACEVIEW_RUN, TRACEVIEW_FINDING, TRACEVIEW_TITLE and others; they run
-    for runs that come while traceview watches, with --once or --state for each run that gets a line.
+    before, and the verdict. Files that still grow are waited for. Commands get what is known of the run in variables,
+    such as TRACEVIEW_TITLE; they run for runs that come while traceview watches, with --once or --state for each line.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
