@@ -130,13 +130,13 @@ def test_metrics_reach_a_collector(collector: tuple[str, list[bytes]], fixtures:
         ):
             for point in (*metric.gauge.data_points, *metric.sum.data_points):
                 labels = {pair.key: pair.value.string_value for pair in point.attributes}
-                names = ("traceview.device", "traceview.finding", "traceview.state")
-                about = "".join(labels.get(name, "") for name in names)
+                about = "".join(labels.get(name, "") for name in ("device", "code", "state"))
                 values[metric.name, about] = point.as_double or point.as_int
-    assert values["traceview.step.time", ""] == pytest.approx(0.067197355)
-    assert values["traceview.device.compute", "replica:0"] == pytest.approx(0.2582, abs=1e-4)
-    assert values["traceview.finding.gpu_time", "input-bound"] == pytest.approx(0.6298, abs=1e-4)
-    assert values["traceview.runs", ""] == 1
+    assert values["traceview.step_time_seconds", ""] == pytest.approx(0.067197355)
+    assert values["traceview.device_compute_ratio", "replica:0"] == pytest.approx(0.2582, abs=1e-4)
+    finding = values["traceview.finding_gpu_time_ratio", "input-bound"]
+    assert finding == pytest.approx(0.6298, abs=1e-4)
+    assert values["traceview.runs_total", ""] == 1
 
 
 def test_a_collector_that_is_not_there_costs_a_line(fixtures: Path) -> None:

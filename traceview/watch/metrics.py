@@ -135,18 +135,20 @@ def metrics_text(newest: Sequence[NewestRun]) -> str:
 
 def _lines(newest: Sequence[NewestRun]) -> Iterator[str]:
     for metric in _METRICS:
-        known = [
-            ({"job": run.job, "logdir": run.logdir, **labels}, value)
-            for run in newest
-            for labels, value in metric.samples(run)
-            if value is not None
-        ]
+        known = [sample for run in newest for sample in _known(metric, run)]
         if known:
             yield f"# HELP traceview_{metric.name} {metric.meaning}"
             yield f"# TYPE traceview_{metric.name} {metric.kind}"
         for labels, value in known:
             text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
             yield f"traceview_{metric.name}{{{text}}} {value!r}"
+
+
+def _known(metric: _Metric, run: NewestRun) -> Iterator[tuple[dict[str, str], float]]:
+    """The samples of a run that have a value, with the labels of its job."""
+    for labels, value in metric.samples(run):
+        if value is not None:
+            yield {"job": run.job, "logdir": run.logdir, **labels}, value
 
 
 def _escaped(text: str) -> str:
@@ -173,40 +175,20 @@ class Telemetry:
         named = Resource.create({"service.name": "traceview", "service.version": VERSION})
         self._provider: Any = MeterProvider([self._reader], named)
         meter = self._provider.get_meter("traceview", VERSION)
-        self._gauges = {
-            name: meter.create_gauge(f"traceview.{name}", unit, meaning)
-            for name, unit, meaning in (
-                ("step.time", "s", "Median time of the steps of a run."),
-                ("step.time.change", "1", "Step time over that of the runs before, minus 1."),
-                ("device.compute", "1", "Share of its steps in which a device computes."),
-                ("gpu_time", "1", "Share of the GPU time of all visible devices in a state."),
-                (
-                    "finding.gpu_time",
-                    "1",
-                    "Share of the GPU time of all visible devices that a finding costs.",
-                ),
+        self._gauges: dict[str, Any] = {
+            metric.name: meter.create_gauge(
+                f"traceview.{metric.name}",
+                "s" if metric.name.endswith("_seconds") else "1",
+                metric.meaning,
             )
+            for metric in _METRICS
         }
-        self._runs = meter.create_counter("traceview.runs", "{run}", "Runs read.")
 
     def send(self, run: NewestRun) -> bool:
         """Send one run; whether that worked."""
-        facts = run.facts
-        of_job = {"traceview.job": run.job, "traceview.logdir": run.logdir}
-        place = {**of_job, "traceview.run": facts.run}
-        if facts.step_ps is not None:
-            self._gauges["step.time"].set(facts.step_ps / PS_PER_S, place)
-        if run.change is not None:
-            self._gauges["step.time.change"].set(run.change.ratio, place)
-        for device in facts.devices:
-            about = {**place, "traceview.device": device.key}
-            self._gauges["device.compute"].set(device.compute_ratio, about)
-        for state, ratio in facts.states.items():
-            self._gauges["gpu_time"].set(ratio, {**place, "traceview.state": state})
-        for row in facts.findings:
-            about = {"traceview.finding": row.code, "traceview.severity": row.severity}
-            self._gauges["finding.gpu_time"].set(row.gpu_time_ratio or 0.0, {**place, **about})
-        self._runs.add(1, of_job)
+        for metric in _METRICS:
+            for labels, value in _known(metric, run):
+                self._gauges[metric.name].set(value, labels)
         try:
             data = self._reader.get_metrics_data()
             return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
