@@ -16,7 +16,7 @@ import pytest
 import typer.main
 
 from scripts.scenarios import SCENARIOS
-from tests.command import Command, Done
+from tests.command import Command
 from traceview import __version__
 from traceview.cli import progress
 from traceview.cli.app import app
@@ -261,17 +261,6 @@ def test_closed_standard_streams(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stdout) == (2, b"")
 
 
-@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="there is none here")
-def test_standard_output_by_its_name_ends_like_a_pipe() -> None:
-    process = started("analyze", FIXTURE, "-o", "/dev/stdout")
-    assert process.stdout
-    assert process.stderr
-    process.stdout.close()
-    errors = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(), errors) == (128 + signal.SIGPIPE, b"")
-
-
 def test_an_error_is_one_harmless_line(command: Command, tmp_path: Path) -> None:
     done = command("analyze", str(tmp_path / "a\nb\x1b[31m"))
     assert done.code == 3
@@ -318,19 +307,6 @@ def test_colour_is_for_terminals_that_want_it(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert bool(re.search(r"\x1b\[", command("analyze", FIXTURE).out)) is coloured
-
-
-def test_width_comes_from_the_shell_or_the_option(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    assert 55 < _widest(command("analyze", FIXTURE, "--full")) <= 60
-    assert 100 < _widest(command("analyze", FIXTURE, "--full", "--width", "120")) <= 120
-
-
-def _widest(done: Done) -> int:
-    """The longest line; a command is never broken."""
-    return max(len(line) for line in done.out.splitlines() if "traceview " not in line)
 
 
 class _Terminal:

@@ -95,15 +95,6 @@ def test_what_cannot_be_shown(
         assert "traceview[xprof]" in done.err
 
 
-def test_a_file_that_is_no_trace_is_not_served(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake"))
-    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
-    done = command("report", str(tmp_path / "a.xplane.pb"), "--open", "xprof")
-    assert done.code == 4
-
-
 @contextmanager
 def served(
     logdir: Path, tmp_path: Path, viewer: str, *options: str

@@ -65,15 +65,6 @@ def test_a_recorded_run_is_shown_when_asked_for(
     assert f"a trace of your own: {program} analyze LOGDIR" in capsys.readouterr().err
 
 
-def test_without_a_wheel_of_tensorflow_a_recorded_run_is_shown(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(dev, "NO_TENSORFLOW_FROM", (3, 10))
-    assert dev.main(["demo"]) == 0
-    assert started == [RECORDED]
-    assert "no wheel for this Python: a recorded run is shown instead" in capsys.readouterr().err
-
-
 def test_where_the_install_fails_a_recorded_run_is_shown(
     started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

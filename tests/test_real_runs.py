@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Literal
 
-import msgspec
 import pytest
 
 import traceview
@@ -57,12 +56,6 @@ def test_each_slow_run_has_the_cost_by_the_healthy_ones_beside_it() -> None:
     assert [row.cost_ps for row in true_costs(blocks, "median", UNDISTURBED)] == [0, 0]
 
 
-def test_neighbours_that_differ_make_a_cost_unsure() -> None:
-    (truth,) = true_costs([block(False, 10), block(True, 40), block(False, 39)], "median", RECORDED)
-
-    assert not truth.is_sure
-
-
 @pytest.mark.parametrize(("statistic", "cost_ms"), [("median", 0), ("mean", 10)])
 def test_a_cost_of_some_steps_shows_in_the_mean(
     statistic: Literal["median", "mean"], cost_ms: int
@@ -72,12 +65,6 @@ def test_a_cost_of_some_steps_shows_in_the_mean(
 
     assert truth.cost_ps == cost_ms * 10**9
     assert truth.is_sure
-
-
-@pytest.mark.parametrize("turns", [(False, True), (True, False), (False, False, False), ()])
-def test_runs_that_do_not_take_turns_are_refused(turns: tuple[bool, ...]) -> None:
-    with pytest.raises(ValueError, match="take turns"):
-        true_costs([block(is_slow, 20) for is_slow in turns], "median", RECORDED)
 
 
 @pytest.fixture(scope="module")
@@ -100,43 +87,6 @@ def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
     assert judgement.share == pytest.approx(share)
     assert judgement.is_cost_right
     assert not judgement.is_undisturbed_cost_right
-
-
-def test_a_warning_on_a_healthy_run_is_wrong(slow_input: traceview.Report) -> None:
-    judgement = judge.judge_healthy("any/healthy-1", slow_input)
-    assert not judgement.is_first_right
-    assert "input-bound" in judgement.warnings
-
-    only_information = msgspec.structs.replace(
-        slow_input, findings=tuple(row for row in slow_input.findings if row.severity == "info")
-    )
-    assert judge.judge_healthy("any/healthy-1", only_information).is_first_right
-
-
-def test_totals_count_slow_and_healthy_runs_apart(slow_input: traceview.Report) -> None:
-    loss = slow_input.findings[0].loss
-    share = loss.ratio if loss else 0.0
-    right = TrueCost(1, share, 0.0)
-    rows = [
-        judge.judge_slow(INPUT, slow_input, TrueCost(1, share, 0.0), right),
-        judge.judge_slow(INPUT, slow_input, TrueCost(1, share / 2, 0.4), right),
-        judge.judge_healthy("any/healthy-1", slow_input),
-        judge.judge_healthy("any/healthy-2", msgspec.structs.replace(slow_input, findings=())),
-        judge.judge_healthy("other/healthy-1", msgspec.structs.replace(slow_input, findings=())),
-    ]
-    assert list(judge.totals(rows)) == [
-        "right finding first: 2 of 2 (100%)",
-        "right state: 2 of 2 (100%)",
-        "cost within 20%: 1 of 2 (50%)",
-        "the same where the true cost is sure: 1 of 1 (100%)",
-        "cost within 20%, medians of the recordings of a program: 0 of 1 (0%)",
-        "cost within 20% of that without the profiler: 2 of 2 (100%)",
-        "healthy without a warning, or small: 2 of 3 (67%)",
-        "healthy programs without a warning in any recording: 1 of 2 (50%)",
-    ]
-    for row in rows:
-        assert row.name in judge.line(row)
-        assert row.headline in judge.line(row)
 
 
 def test_a_folder_of_recordings(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import traceview
 from tests.browser.conftest import PageOf, wait_until
-from tests.documents import COMMAND, bare_document, full_document
+from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from traceview.document.html.parts import shown
 from traceview.document.html.printer import render
@@ -187,14 +187,6 @@ def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
         wait_until(page, f"Math.abs(scrollY - {before}) < 300")
 
 
-def test_an_address_opens_the_timeline_where_it_says(page_of: PageOf) -> None:
-    page = page_of(page_with(full_document()))
-    page.goto(f"{page.url}#at=1,40000000000,50000000000,0")
-    page.reload()
-    output = "document.querySelector('.tv-tools output')?.textContent"
-    wait_until(page, f"{output} === '37.5 ms – 52.5 ms, 15.0 ms wide'")
-
-
 @pytest.mark.parametrize("address", ["at=", "at=9,0,1", "at=0,x,1", "at=0,2,1", "%00", "device-99"])
 def test_a_wrong_address_does_nothing(page_of: PageOf, address: str) -> None:
     page = page_of(page_with(full_document()))
@@ -354,16 +346,3 @@ def test_the_keyboard_reaches_everything(page_of: PageOf) -> None:
     assert page.evaluate(outline) != "none"
     boxes = page.locator(".scroll")
     assert {box.get_attribute("tabindex") for box in boxes.all()} == {"0"}
-
-
-def test_copying_the_command(page_of: PageOf) -> None:
-    page = page_of(page_with(full_document()))
-    button = page.locator("[data-copy]")
-    button.click()
-    wait_until(page, "document.querySelector('[data-copy]').textContent !== 'Copy'")
-    # Without the right to write to the clipboard the text is selected instead.
-    selected = page.evaluate("String(getSelection())")
-    if button.inner_text() == "Selected":
-        assert selected == COMMAND
-    else:
-        assert button.inner_text() == "Copied"

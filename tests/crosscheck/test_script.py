@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,76 +71,6 @@ def test_it_asks_about_a_copy(
     assert "flood" not in done.out
     assert snapshot(logdir) == before
     assert list(temporary.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("converter", "message"),
-    [
-        ("raise ImportError('no such wheel')", "XProf 9.9.9 ended with 1: ImportError: no such"),
-        ("import os\nos.abort()", "XProf 9.9.9 ended with -6"),
-        (
-            "def xspace_to_tool_data(*_): return b'[{\"cols\": 3}]', 'json'",
-            "XProf 9.9.9 gave pages of an unknown form",
-        ),
-        (
-            (
-                'STEP = b\'[{"cols": [{"id": "stepTimeMs"}], "rows": [{"c": [{"v": 1e999}]}]}]\'\n'
-                "def xspace_to_tool_data(*_): return STEP, 'json'"
-            ),
-            "XProf 9.9.9 gave pages of an unknown form: OverflowError",
-        ),
-    ],
-)
-def test_a_failure_of_xprof_is_its_own(
-    converter: str,
-    message: str,
-    crosscheck: Crosscheck,
-    logdir: Path,
-    temporary: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path / "fake", converter=converter))
-    done = crosscheck(str(logdir))
-    assert (done.code, done.out) == (9, "")
-    assert done.err.startswith(f"error: {message}")
-    assert len(done.err.splitlines()) == 1
-    assert list(temporary.iterdir()) == []
-
-
-SLEEPS = """
-import os, time
-from pathlib import Path
-
-def xspace_to_tool_data(files, *_):
-    Path(files[0]).parents[5].joinpath("asked").write_text(str(os.getpid()))
-    time.sleep(60)
-"""
-
-
-def test_an_interruption_leaves_nothing(logdir: Path, tmp_path: Path) -> None:
-    fake = write_fake(tmp_path / "fake", converter=SLEEPS)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    path = os.pathsep.join([str(fake), str(ROOT)])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "scripts.crosscheck", str(logdir)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": str(temporary)},
-    )
-    asked = temporary / "asked"
-    end = time.monotonic() + 30
-    while not (asked.exists() and asked.read_text()) and time.monotonic() < end:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=20)
-    assert (process.returncode, out) == (143, "")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(asked.read_text()), 0)
-    assert list(temporary.iterdir()) == [asked]
 
 
 def compared(crosscheck: Crosscheck, logdir: Path) -> dict[str, Any]:

@@ -21,28 +21,22 @@ from tests.documents import bare_document, finding, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
 from traceview.document.figures import Lanes, merged_sentence
-from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, cut, prose
+from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, cut
 from traceview.document.html.parts import name as cell_name
 from traceview.document.html.printer import MOST_BYTES, render
 from traceview.document.model import (
-    AnatomyPart,
-    AnatomyRow,
     Document,
     Findings,
     Link,
     Section,
     Span,
     Timeline,
-    counts,
     device_anchor,
     devices,
     links,
     spans,
     table,
-    times,
 )
-from traceview.document.phrase import name
-from traceview.document.vocabulary import STATES
 from traceview.report.build import analyze
 from traceview.report.formats import html
 
@@ -133,22 +127,6 @@ def test_what_the_capture_lacks_comes_after_what_is_wrong() -> None:
     assert findings.one("h3").text == "About the capture"
 
 
-def test_the_list_below_a_bar_has_its_letters() -> None:
-    lengths = {"compute": 900, "device_wait": 40, "input": 35, "launch": 25}
-    parts = tuple(
-        AnatomyPart(STATES[key], STATES[key].words, ps, ps / 1000) for key, ps in lengths.items()
-    )
-    row = AnatomyRow("GPU:0", ("GPU:0",), 4, 1000, parts)
-    document = full_document()
-    root = page_of(
-        structs.replace(document, summary=structs.replace(document.summary, anatomy=(row,)))
-    )
-    letters = [part.text for part in root.one("span", class_="anatomy-bar").all("i")][1:]
-    assert letters == ["W", "I", "L"]
-    listed = [part.text for part in root.one("span", class_="anatomy-parts").all("i")]
-    assert listed == ["", *letters]
-
-
 def test_a_link_to_what_is_not_there_is_text() -> None:
     keys = ["GPU:0"]
     (block,) = table(
@@ -226,26 +204,6 @@ def test_devices_that_are_no_outliers_are_listed_on_request() -> None:
     chosen = structs.replace(block, outliers=("GPU:1",))
     section = structs.replace(drawn, blocks=(chosen,))
     assert data_of(page_of(with_sections(section)))["folded"] == [0]
-
-
-def test_calls_and_commands_are_set_as_code() -> None:
-    root = page_of(full_document())
-    codes = [element.text for element in root.one("section", id="findings").all("code")]
-    assert "dataset.map(f, num_parallel_calls=4).prefetch(2)" in codes
-    assert "traceview show input logs" in codes
-    assert str(prose("is `<b>.c(d)`")) == "is <code>&lt;b&gt;.c(d)</code>"
-    assert str(prose((name("`<b>`"),))) == "<code>`&lt;b&gt;`</code>"
-
-
-def test_numbers_sort_by_what_they_are() -> None:
-    (block,) = table("label", (counts("step", [1, 2, 3]), times("time", [28 * MS, None, 9_999])))
-    rows = page_of(with_sections(Section("a", "A", (block,)))).one("tbody").children
-    assert [row.children[1].attributes.get("data-value") for row in rows] == [
-        str(28 * MS),
-        None,
-        "9999",
-    ]
-    assert [row.children[1].text for row in rows] == ["28.0 ms", "–", "<0.001 ms"]
 
 
 def is_of_two_lines(element: Element) -> bool:

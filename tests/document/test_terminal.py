@@ -18,8 +18,6 @@ from traceview.document.model import (
     Document,
     Findings,
     Section,
-    Table,
-    bars,
     counts,
     names,
     notes,
@@ -195,24 +193,6 @@ def test_columns_that_always_stay_go_from_the_right_where_nothing_else_helps() -
         "Not shown at 40 columns: count 3, count",
         "4; --width 63 shows all.",
     ]
-
-
-def test_hidden_rows_are_counted() -> None:
-    column = words("a", ["1", "2"])
-    assert lines_of([column], 80, row_count=1500, rest="traceview show ops logs")[-1] == (
-        "1,498 of 1,500 rows are not shown; all of them: traceview show ops logs"
-    )
-    assert lines_of([column], 80, row_count=3)[-1].endswith("1 of 3 rows are not shown")
-    assert len(lines_of([column], 80, row_count=2)) == 3
-
-
-def test_a_bar_has_as_many_letters_as_it_is_long() -> None:
-    table_of_causes = full_document().sections[3].blocks[0]
-    assert isinstance(table_of_causes, Table)
-    bar = table_of_causes.columns[2]
-    assert lines_of([words("device", ["GPU:0", "GPU:1"]), bars("by cause", bar.values)], 100)[
-        1
-    ] == (f"GPU:0   {'I' * 10}{'L' * 6}{'T' * 3}?")
 
 
 # Other blocks

@@ -14,7 +14,6 @@ from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, loss, of_run, step_of_states
 from traceview.comparison.conditions import condition_of
 from traceview.comparison.gate import Subject, judged, outcome_of
-from traceview.comparison.gate_document import lines_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
 from traceview.report.model import Report
@@ -133,15 +132,6 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     result = judge(text, report=bare_report())
     assert (result.outcome, result.exit_code) == ("unknown", 7)
     assert reason in str(result.judgements[0].rows[0].reason)
-
-
-def test_codes_and_order() -> None:
-    texts = ("busy_ratio >= 0.1", "busy_ratio[GPU:9] >= 0.1", "busy_ratio >= 0.9")
-    result = judge(*texts)
-    assert [row.outcome for row in result.judgements] == ["fails", "unknown", "holds"]
-    assert (result.outcome, result.exit_code) == ("failed", 10)
-    assert judge(*texts[:2]).exit_code == 7
-    assert judge(texts[0]).exit_code == 0
 
 
 def test_a_finding_that_was_left_out_on_request_was_made() -> None:
@@ -352,17 +342,6 @@ def test_what_a_finding_costs() -> None:
     )
     free = replace(FULL, findings=(finding(code="retracing", loss=None),))
     assert only("finding:retracing <= 10%", report=free)[1].reason == "it costs no time"
-
-
-def test_a_message_names_eight_rows_and_counts_the_others() -> None:
-    times = FULL.results.device_time
-    assert times is not None
-    devices = tuple(replace(times.devices[0], device=f"GPU:{number}") for number in range(10))
-    report = replace(
-        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
-    )
-    said = lines_of(only("busy_ratio >= 99%", report=report)[0])
-    assert (len(said), said[0][:5], said[7][:5], said[8]) == (9, "GPU:0", "GPU:7", "2 more")
 
 
 def test_noise_of_recorded_runs_is_no_regression() -> None:

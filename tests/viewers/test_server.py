@@ -11,8 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scripts.crosscheck.xprof import installed_version
-from tests.viewers.fake_xprof import SERVER, VERSION, write_fake
+from tests.viewers.fake_xprof import SERVER, write_fake
 from traceview.base.errors import UsageError, ViewerError
 from traceview.export import viewers
 from traceview.export.run_copy import RunCopy, copied_run
@@ -123,8 +122,3 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(viewers, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
     viewers.check_tensorboard()
     assert viewers.xprof_module() == "tensorboard_plugin_profile"
-
-
-def test_the_version_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path))
-    assert (viewers.xprof_module(), installed_version()) == ("xprof", VERSION)

@@ -84,15 +84,6 @@ def test_a_line(command: Command, logs: Path, fixtures: Path) -> None:
     assert re.search(r" · 9\d\.\d% faster than the last 2 runs · ", lines[2])
 
 
-def test_only_the_newest_runs_are_read_at_the_beginning(
-    command: Command, logs: Path, fixtures: Path
-) -> None:
-    for day in range(2, 6):
-        land(logs, trace_in(fixtures, "slow-input-2"), f"2026_01_0{day}_00_00_00")
-    lines = once(command, logs, "--last", "2").out.splitlines()
-    assert [line[:10] for line in lines] == ["2026_01_04", "2026_01_05"]
-
-
 def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
     follower = Follower(logs, None, 5)
     follower.begin()
@@ -210,14 +201,6 @@ def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> Non
     assert (done.code, "no such file or directory" in done.err) == (3, True)
     done = once(command, tmp_path)
     assert (done.code, "no *.xplane.pb below it" in done.err) == (3, True)
-
-
-def test_once_names_what_is_not_complete(command: Command, logs: Path, fixtures: Path) -> None:
-    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
-    file.write_bytes(file.read_bytes()[:1000])
-    done = once(command, logs)
-    assert (done.code, done.err) == (0, "traceview: 2026_01_02_00_00_00 is not complete yet\n")
-    assert done.out.startswith("2026_01_01_00_00_00 · ")
 
 
 class FullDisk:
