@@ -22,7 +22,7 @@ from traceview.report.redaction import redacted
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, WindowKind
 
-SEEDS: Final = range(60)
+SEEDS: Final = range(40)
 """Half a second each; `python -m scripts.mutated_runs` tries others."""
 
 
