@@ -113,7 +113,6 @@ def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) ->
     [
         (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
         (("--to", "svg"), 2, "svg"),
-        (("--redact",), 2, "cannot be redacted"),
         (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
         (("-o", "no/such/folder/x"), 2, "there is no directory"),
         (("--to", "csv", "-o", "file"), 2, "is a file"),

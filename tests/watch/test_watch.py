@@ -128,7 +128,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    follower = Follower(logs, None, 5, incomplete_after_s=60)
+    follower = Follower(logs, None, 5)
     follower.begin()
     whole = trace_in(fixtures, "keras-fit-2").read_bytes()
     name = "2026_01_02_00_00_00"
@@ -137,7 +137,7 @@ def test_a_file_that_stays_incomplete_is_reported_once(
     if is_one_of_two:
         land(logs, trace_in(fixtures, "keras-fit-2"), name, "host-b")
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
-    clock.now_s += 59
+    clock.now_s += 119
     assert news(follower) == []
     clock.now_s += 1
     at_last = [name] if is_one_of_two else [f"{name} unreadable"]
@@ -164,21 +164,21 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     cut.write_bytes(cut.read_bytes()[:-1000])
     empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
     empty.write_bytes(b"")
-    options = ("--state", str(tmp_path / "state.json"), "--incomplete-after", "1m")
+    options = ("--state", str(tmp_path / "state.json"))
     waiting = [
         "traceview: empty is not complete yet",
         "traceview: it's cut is not complete yet",
     ]
     assert sorted(said_of(command, logs, *options)) == waiting
-    clock.now_s += 59
+    clock.now_s += 119
     assert sorted(said_of(command, logs, *options)) == waiting
     clock.now_s += 1
     of_empty, of_cut = said_of(command, logs, *options)
     assert of_empty == (
-        f"traceview: empty stays unreadable: its files have not grown for 1m; {empty}: the file is empty (0 bytes)"
+        f"traceview: empty stays unreadable: its files have not grown for two minutes; {empty}: the file is empty (0 bytes)"
     )
     assert of_cut.startswith(
-        "traceview: it's cut stays incomplete: its files have not grown for 1m, so its job may have ended while it "
+        "traceview: it's cut stays incomplete: its files have not grown for two minutes, so its job may have ended while it "
         f"wrote; {cut}: byte "
     )
     _, _, salvage = of_cut.partition("What is readable of it: ")

@@ -146,19 +146,12 @@ class Unreadable(Struct, frozen=True):
 
 class Follower:
     """The runs below `logdir`. `memory`: of an earlier watch, None without one. `most`: how many runs before are compared
-    with, and read at the beginning. `incomplete_after_s`: damaged files that have not grown for so long stay so.
+    with, and read at the beginning.
     """
 
-    def __init__(
-        self,
-        logdir: Location,
-        memory: Memory | None,
-        most: int,
-        incomplete_after_s: float = INCOMPLETE_AFTER_S,
-    ) -> None:
+    def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
         known = memory or Memory()
         self.logdir = logdir
-        self._incomplete_after_s = incomplete_after_s
         self._arrivals = Arrivals(logdir, known.waiting)
         self._most = most
         self._seen = {seen.run: seen.files for seen in known.seen}
@@ -208,7 +201,7 @@ class Follower:
     def _read(self, arrival: Arrival, *, is_history: bool) -> Iterator[News | Unreadable]:
         run = arrival.files.name
         is_again = run in self._seen
-        is_patient = arrival.quiet_s < self._incomplete_after_s
+        is_patient = arrival.quiet_s < INCOMPLETE_AFTER_S
         if arrival.looks > 1 and is_patient:
             # It was damaged when it was read, and is as it was then.
             return

@@ -57,7 +57,6 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, flag("Replace what exists.", "--force")] = False,
-    redact: Annotated[bool, typer.Option("--redact", hidden=True)] = False,
 ) -> None:
     """Write a run for Perfetto, or as tables.
 
@@ -66,11 +65,6 @@ def export(
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
-    if redact:
-        raise UsageError(
-            "an export holds every name of the trace and cannot be redacted",
-            hint="traceview report --redact writes a report with pseudonyms",
-        )
     is_folder = to != "perfetto"
     if output is not None and not is_folder:
         _check_ending(output)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
+_QUIET: Final = "its files have not grown for two minutes"
+"""As long as the follower waits for a file that is cut off."""
 
 
 def watch(
@@ -40,15 +42,6 @@ def watch(
         str, option("TIME", "Time between two looks: 30s, 5m.", "--every", show_default=True)
     ] = "10s",
     once: Annotated[bool, flag("End after two looks, for cron and for tests.", "--once")] = False,
-    incomplete_after: Annotated[
-        str,
-        option(
-            "TIME",
-            "Say of a cut-off file that it stays incomplete, once it has not grown for so long: 30s, 10m.",
-            "--incomplete-after",
-            show_default=True,
-        ),
-    ] = "2m",
     last: Annotated[
         int,
         option(
@@ -106,13 +99,12 @@ def watch(
     from traceview.watch.follow import Follower
 
     interval_s = parse_duration("--every", every) / 1000
-    incomplete_after_s = parse_duration("--incomplete-after", incomplete_after) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
     if prometheus is not None:
         _check_own(prometheus)
     known = {} if state is None else _read_state(state)
     jobs = [
-        _Job(name, Follower(logdir, known.get(str(logdir)), last, incomplete_after_s))
+        _Job(name, Follower(logdir, known.get(str(logdir)), last))
         for name, logdir in _named(logdirs)
     ]
     outputs = _Outputs(
@@ -123,7 +115,6 @@ def watch(
         once or state is not None,
         others=known,
         is_once=once,
-        incomplete_after=incomplete_after,
     )
     if otel:
         from traceview.watch.metrics import Telemetry
@@ -197,7 +188,6 @@ class _Outputs(Struct):
     others: dict[str, Memory] = field(default_factory=dict)
     """What the state says of log directories that this call does not watch."""
     is_once: bool = False
-    incomplete_after: str = ""
     telemetry: Telemetry | None = None
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
@@ -265,7 +255,7 @@ class _Outputs(Struct):
                 say(wrong)
         if news.damage:
             say(
-                f"{facts.run} stays incomplete: {self.quiet}; its line is of what is readable; {news.damage}"
+                f"{facts.run} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
             )
         self.renew_metrics()
         if self.telemetry is not None and not self.telemetry.send(run):
@@ -277,17 +267,12 @@ class _Outputs(Struct):
 
         run = f"{self.prefix(job)}{news.run}"
         if not news.is_in_part:
-            return f"{run} stays unreadable: {self.quiet}; {news.reason}"
+            return f"{run} stays unreadable: {_QUIET}; {news.reason}"
         command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
         return (
-            f"{run} stays incomplete: {self.quiet}, so its job may have ended while it wrote; {news.reason}. "
+            f"{run} stays incomplete: {_QUIET}, so its job may have ended while it wrote; {news.reason}. "
             f"What is readable of it: {command} --salvage"
         )
-
-    @property
-    def quiet(self) -> str:
-        """How long nothing was written."""
-        return f"its files have not grown for {self.incomplete_after}"
 
     def renew_metrics(self) -> None:
         """Write the file of metrics, if there is one and a run to write of."""
