@@ -163,26 +163,6 @@ def test_active_devices_and_their_changes(tmp_path: Path) -> None:
     assert active["device_count"].tolist() == [1, 2, 1]
 
 
-def test_rows_of_copies(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace, count=2):
-        step.copy(0, "H2D", 1, 2, size=10, host_kind="pageable")
-        step.copy(0, "P2P", 3, 4, size=20, dest=1)
-        step.kernel(0, 5, 6)
-    trace.copy(0, "D2H", ms(7), ms(9), size=None)
-    trace.write(tmp_path)
-    copies = traceview.load(tmp_path).copies
-    assert list(copies["direction"]) == ["h2d", "d2d", "d2h", "h2d", "d2d"]
-    memory = ["pageable", None, None, "pageable", None]
-    assert [None if pd.isna(one) else one for one in copies["host_memory"]] == memory
-    threads = ["python3", "python3", None, "python3", "python3"]
-    assert [None if pd.isna(one) else one for one in copies["thread"]] == threads
-    assert copies["p2p"].tolist() == [False, True, False, False, True]
-    assert copies["duration_ps"].tolist() == [ms(1), ms(1), ms(2), ms(1), ms(1)]
-    assert [None if pd.isna(one) else one for one in copies["bytes"]] == [10, 20, None, 10, 20]
-    assert copies["step"].tolist() == [0, 0, 0, 1, 1]
-
-
 def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
     (path,) = fixtures.glob("custom-loop-2/**/*.xplane.pb")
     space: Any = XSpace.FromString(path.read_bytes())

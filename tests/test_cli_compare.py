@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -67,20 +66,6 @@ def test_a_terminal_shows_one_screen(command: Command, runs: tuple[str, str]) ->
     assert len(lines) <= 24
     assert lines[-1] == "Everything: -o comparison.html, .md or .json."
     assert max(map(len, lines[:-1])) <= 80
-
-
-def test_runs_of_one_log_directory_are_named(
-    command: Command, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    folder = tmp_path / "plugins" / "profile"
-    for name, run in zip(("a", "b"), runs, strict=True):
-        (source,) = Path(run).rglob("*.xplane.pb")
-        (folder / name).mkdir(parents=True)
-        shutil.copy(source, folder / name / "host.xplane.pb")
-    text = command("compare", str(folder / "a"), str(folder / "b"), "--width", "200").out
-    assert ("before: a in " in text, "after: b in " in text) == (True, True)
-    different = command("compare", *runs).out
-    assert " in " not in different.partition("state  ")[0].partition("before: ")[2]
 
 
 def test_a_cut_file_is_no_side(command: Command, runs: tuple[str, str], tmp_path: Path) -> None:
@@ -228,18 +213,6 @@ def test_the_noise_of_replicas_covers_runs(command: Command) -> None:
     assert data["step"]["basis"] == "assumed"
     assert data["step"]["least_shown_ratio"] > 0.3
     assert "5.6% are assumed" in data["limits"][0]
-
-
-def test_one_step_has_a_limit_and_no_verdict_on_noise(
-    command: Command, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    one, many = short_run(tmp_path / "one", 1), short_run(tmp_path / "many", 5)
-    done = command("compare", one, many)
-    assert done.code == 0
-    assert "A single step on a side shows no noise" in " ".join(done.out.split())
-    data = json.loads(command("compare", one, many, "--format", "json").out)
-    assert data["step"]["direction"] == "unknown"
-    assert data["limits"][0].startswith("A side has a single step")
 
 
 def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ import pytest
 import traceview
 from tests.command import Command
 from traceview.cli import output as bundle_module
-from traceview.cli.commands import report as command_module
 from traceview.cli.output import write_beside
-from traceview.report.formats import DOCUMENTS, DocumentFormat
-from traceview.report.model import Report
+from traceview.report.formats import DOCUMENTS
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 FILES = {document.file_name for document in DOCUMENTS}
@@ -85,27 +83,6 @@ def test_nothing_is_replaced_unless_asked(command: Command, loop: str, tmp_path:
     assert command("report", loop, "--steps", "4:6", "--force", "-o", str(out)).code == 0
     assert written(out) == FILES | {"notes.txt"}
     assert (out / "report.md").read_bytes() != before["report.md"]
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-def test_a_failure_leaves_nothing_half_written(
-    command: Command, loop: str, tmp_path: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    if is_there:
-        assert command("report", loop, "-o", str(out)).code == 0
-    before = {name: (out / name).read_bytes() for name in written(out)}
-
-    def fails(report: Report) -> str:
-        raise MemoryError
-
-    broken = (*DOCUMENTS, DocumentFormat("broken", "broken.md", fails))
-    monkeypatch.setattr(command_module, "DOCUMENTS", broken)
-    done = command("report", loop, "--force", "--steps", "4:6", "-o", str(out))
-    assert done.code == 4
-    assert out.exists() == is_there
-    assert {name: (out / name).read_bytes() for name in written(out)} == before
-    assert [path for path in tmp_path.iterdir() if path != out] == []
 
 
 def test_a_full_disk_leaves_what_was_there(

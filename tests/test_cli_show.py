@@ -169,21 +169,6 @@ def test_every_table_is_sorted_limited_and_chosen(
         )
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_only_findings_take_a_report(
-    table: str,
-    command: Command,
-    logs_of: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    logs = logs_of(WITH_ROWS[table])
-    if table == "findings":
-        found = [row["code"] for row in rows_of(command, table, logs)]
-        assert found == [row.code for row in traceview.analyze(logs).findings]
-    monkeypatch.setattr("traceview.report.build.report_of", None)
-    assert command("show", table, logs).code == (table == "findings")
-
-
 @pytest.mark.parametrize(
     ("table", "scenario", "remark"),
     [
@@ -400,21 +385,6 @@ def test_classes_directions_and_states_are_chosen(
     of_device = rows_of(command, "findings", findings, "--device", "0")
     assert "unused-gpu" not in [row["code"] for row in of_device]
     assert "unused-gpu (" in command("show", "findings", findings).out
-
-
-def test_who_comes_last_and_why(command: Command, logs_of: Callable[[str], str]) -> None:
-    rows = rows_of(command, "collectives", logs_of("late_by_turns"))
-    late = [row for row in rows if row["is_last"] == "True"]
-    assert [(row["collective"], row["device"]) for row in late] == [
-        (str(number), f"GPU:{number}") for number in range(4)
-    ]
-    assert {(row["wait_ps"], row["transfer_ps"]) for row in late} == {("0", "2000000000")}
-    more_work = logs_of("more_work")
-    reasons = [row["straggler_reason"] for row in rows_of(command, "balance", more_work)]
-    assert reasons == ["", "work"]
-    words = " ".join(command("show", "balance", more_work, "--width", "120").out.split())
-    assert "2 GPUs compute 70.0% of the time" in words
-    assert "GPU:1 40.0 ms +33.3% 0 10.0 ms" in words
 
 
 def test_the_runs_are_a_table_too(command: Command, fixtures: Path) -> None:

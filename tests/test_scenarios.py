@@ -14,7 +14,6 @@ from scripts.xspace import XSpace
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
-ABSOLUTE_NS = 10**15
 Interval = tuple[str, int, int]
 
 

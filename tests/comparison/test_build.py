@@ -26,13 +26,13 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import screen_of, sections_of
+from traceview.comparison.document import sections_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.parts import finding_differences, op_differences
 from traceview.comparison.sides import capture_steps, whole
 from traceview.comparison.verdict import verdict_of
-from traceview.document import markdown, terminal
+from traceview.document import markdown
 from traceview.report.model import Report
 
 MS = 10**9
@@ -322,19 +322,6 @@ def two_devices(of_one: dict[str, int], of_other: dict[str, int]) -> Report:
 
 
 ALIKE = two_devices({"compute": 20, "input": 4}, {"compute": 20, "input": 4})
-
-
-def test_the_device_that_is_slower_is_the_reason_and_not_the_one_that_waits_for_it() -> None:
-    slower = two_devices({"compute": 20, "device_wait": 8, "input": 4}, {"compute": 28, "input": 4})
-    comparison = compare([ALIKE], [of_run(slower, "slower")])
-    assert comparison.verdict.endswith(", because GPU:1 computes 8.00 ms longer")
-    assert {row.state: row.difference_ps for row in comparison.states if row.difference_ps} == {
-        "compute": 4 * MS,
-        "device_wait": 4 * MS,
-    }
-    text = terminal.render_section(*screen_of(comparison), width=120, color=False)
-    assert re.search(r"GPU:0 +GPU:1", text)
-    assert re.search(r"waiting for a device +0 +4.00 ms +\+4.00 ms +beyond +\+8.00 ms", text)
 
 
 def test_a_reason_is_beyond_noise() -> None:

@@ -24,22 +24,6 @@ def written(path: Path, command: Command, *words: str) -> Path:
     return path
 
 
-def test_a_comparison_is_no_history(
-    command: Command, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    folder = tmp_path / "reports"
-    folder.mkdir()
-    file = written(folder / "a.json", command, "compare", *runs, "--format", "json", "--force")
-    for given in (("history", str(folder)), ("history", str(file)), ("analyze", str(file))):
-        done = command(*given)
-        error, hint = done.err.splitlines()
-        assert (done.code, done.out) == (4, "")
-        assert error == (
-            f"traceview: error: {file}: this is a comparison, written by traceview compare, and no saved report"
-        )
-        assert hint == f"hint: {HINT}"
-
-
 @pytest.mark.parametrize(
     ("words", "name"),
     [

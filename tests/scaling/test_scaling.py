@@ -10,13 +10,10 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.gate.test_gate import with_steps
-from tests.html_page import parsed
 from tests.reports import balance_result, bare_report, device, environment, step_of_states
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.rules.finding import Skipped
-from traceview.comparison.scaling import ScaledRuns, growing, headline, scaled_runs, scaling_section
-from traceview.document.html.printer import render_sections
-from traceview.document.terminal import render_section
+from traceview.comparison.scaling import ScaledRuns, growing, scaled_runs
 from traceview.report.build import analyze
 from traceview.report.model import Report
 
@@ -149,35 +146,6 @@ def test_one_number_of_devices_has_nothing_to_say(reports: tuple[Report, ...]) -
     result = scaled_runs(reports)
     assert isinstance(result, Skipped)
     assert "two or more numbers of devices are needed" in result.reason
-
-
-def test_the_section() -> None:
-    result = scaled(*WEAK)
-    assert headline(result) == (
-        "4 devices are 3.2 times as fast as 1: efficiency 80.0%; communication grows from 0% of the step "
-        "to 20.0%"
-    )
-    text = render_section(scaling_section(result), width=100, color=False)
-    rows = [line.split() for line in text.splitlines()]
-    assert next(row for row in rows if row[0] == "devices") == [
-        *(
-            "devices",
-            "step",
-            "examples/s",
-            "speed-up",
-            "efficiency",
-            "communication",
-            "batch",
-            "runs",
-        )
-    ]
-    assert next(row for row in rows if row[0] == "4" and "ms" in row) == [
-        *("4", "50.0", "ms", "8,000", "3.2", "80.0%", "20.0%", "400", "4-gpus")
-    ]
-    page = render_sections("scaling", headline(result), [scaling_section(result)])
-    parsed(page)
-    assert page.count('role="img"') == 1
-    assert page.count("<circle") == 3
 
 
 def test_recorded_runs_on_1_2_and_4_replicas(fixtures: object) -> None:
