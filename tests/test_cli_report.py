@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pytest
 
 import traceview
 from tests.command import Command
-from traceview.cli import output as bundle_module
-from traceview.cli.output import write_beside
 from traceview.report.formats import DOCUMENTS
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -92,12 +89,14 @@ def test_a_full_disk_leaves_what_was_there(
     assert command("report", loop, "-o", str(out)).code == 0
     before = {name: (out / name).read_bytes() for name in written(out)}
 
-    def fills_up(file: BinaryIO, parts: Iterable[bytes]) -> None:
-        if Path(file.name).name == DOCUMENTS[-1].file_name:
-            raise OSError(28, "No space left on device")
-        write_beside(file, parts)
+    open_file = Path.open
 
-    monkeypatch.setattr(bundle_module, "write_beside", fills_up)
+    def fills_up(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == DOCUMENTS[-1].file_name and arguments == ("xb",):
+            raise OSError(28, "No space left on device")
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fills_up)
     done = command("report", loop, "--force", "--steps", "4:6", "-o", str(out))
     assert (done.code, done.out) == (2, "")
     assert done.err == f"traceview: error: cannot write {out}: No space left on device\n"

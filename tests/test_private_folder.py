@@ -8,15 +8,11 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
-from errno import ENOSPC
 from pathlib import Path
-from threading import Thread, get_ident
-from typing import BinaryIO, cast
 
 import pytest
 
-from traceview.cli.output import Bundle, Target, write_beside
+from traceview.cli.output import Bundle, Target
 
 
 def partial_names(folder: Path, name: str) -> list[Path]:
@@ -59,7 +55,7 @@ WRITES = """
 import sys, time
 from pathlib import Path
 from traceview.cli.output import Bundle
-from traceview.cli.output import Target, write_beside
+from traceview.cli.output import Target
 from traceview.base.errors import UsageError
 
 class Slow(dict):
@@ -100,49 +96,3 @@ def test_a_signal_leaves_nothing(tmp_path: Path, what: str, number: signal.Signa
         assert process.wait(30) != 0
         assert time.monotonic() - begun_s < 30
     assert list(tmp_path.iterdir()) == []
-
-
-class Disk:
-    """Keeps what is written, and by how many threads; the write of the number `full_at` fails."""
-
-    def __init__(self, full_at: int | None = None) -> None:
-        self.content = b""
-        self.threads: set[int] = set()
-        self._full_at = full_at
-        self._count = 0
-
-    def write(self, part: bytes) -> int:
-        self.threads.add(get_ident())
-        self._count += 1
-        if self._count - 1 == self._full_at:
-            raise OSError(ENOSPC, "No space left on device")
-        self.content += part
-        return len(part)
-
-    def writelines(self, parts: Iterable[bytes]) -> None:
-        for part in parts:
-            self.write(part)
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 40])
-@pytest.mark.parametrize("has_threads", [True, False])
-def test_parts_are_written_in_their_order(
-    count: int, has_threads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    if not has_threads:
-        monkeypatch.setattr(Thread, "start", refuse)
-    parts = [b"%d " % number for number in range(count)]
-    disk = Disk()
-    write_beside(cast(BinaryIO, disk), iter(parts))
-    assert disk.content == b"".join(parts)
-    assert len(disk.threads) == (2 if has_threads and count > 1 else 1)
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_a_disk_that_is_full_once_is_an_error(number: int) -> None:
-    """In whichever part it is, and although later ones could be written."""
-    with pytest.raises(OSError, match="No space left"):
-        write_beside(cast(BinaryIO, Disk(full_at=number)), [b"123"] * 4)

@@ -7,9 +7,8 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -72,7 +71,7 @@ class Bundle(Struct, frozen=True):
             )
 
     def write(self, files: Mapping[str, Iterable[bytes]]) -> None:
-        """Write everything, each file given in parts, beside the folder, then put it in place."""
+        """Write everything, each file given in parts, to another folder, then put it in place."""
         self.check()
         try:
             with private_folder(self.folder) as folder:
@@ -82,7 +81,7 @@ class Bundle(Struct, frozen=True):
                     path = partial / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     with path.open("xb") as file:
-                        write_beside(file, parts)
+                        file.writelines(parts)
                 self._put_in_place(partial, list(files))
         except OSError as error:
             raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
@@ -359,7 +358,7 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         with private_folder(path) as folder:
             partial = folder / "whole"
             with partial.open("xb") as file:
-                write_beside(file, parts)
+                file.writelines(parts)
             if isinstance(path, Path):
                 # Behind a link the file is replaced, not the link.
                 partial.replace(os.path.realpath(path))
@@ -371,25 +370,3 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def write_beside(file: BinaryIO, parts: Iterable[bytes]) -> None:
-    """Write the parts, each while the next one is made."""
-    left = iter(parts)
-    file.write(next(left, b""))
-    part = next(left, None)
-    if part is None:
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            writing = pool.submit(file.write, part)
-        except RuntimeError:
-            # No more threads may be started here.
-            file.writelines(chain((part,), left))
-            return
-        for part in left:
-            writing.result()
-            writing = pool.submit(file.write, part)
-        writing.result()
