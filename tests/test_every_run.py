@@ -25,7 +25,7 @@ from tests.device_times import flat_collectives, flat_times
 from tests.document.test_screen import fits
 from tests.gap_causes import causes_of_gaps
 from tests.ledger import ledgers
-from tests.oracle import run_answer
+from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import holds_identity
 from tests.test_oracle import differences
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
@@ -48,7 +48,8 @@ from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 from traceview.trace.windows import StepRange, WindowKind
 
-FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+FOLDER = Path(__file__).resolve().parent.parent / "fixtures"
+FIXTURES = sorted(path.parent.name for path in FOLDER.glob("*/plugins"))
 REAL = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
 BROKEN = ["broken/concatenated-twice", "broken/host-plane-missing"]
 VALIDATOR = Draft202012Validator(json.loads(schema_text()))
@@ -353,7 +354,7 @@ class Run:
 
     @cached_property
     def answer(self) -> dict[str, Any]:
-        return run_answer(sorted(self.logdir.rglob("*.xplane.pb")), window=self.window)
+        return recorded_answer(self.logdir, self.window)
 
     def check(self) -> None:
         """The report is the answer of the oracle."""
@@ -378,7 +379,7 @@ def run(
         scenario, folder = SCENARIOS[name](), tmp_path_factory.mktemp("zebra")
         scenario.write(folder)
         return Run(name, folder, scenario)
-    return Run(name, Path("fixtures", name) if name in FIXTURES else shared_traces / name)
+    return Run(name, FOLDER / name if name in FIXTURES else shared_traces / name)
 
 
 # The numbers
@@ -397,7 +398,7 @@ def test_the_report_is_the_answer_of_the_oracle(run: Run) -> None:
 @pytest.mark.parametrize("window", ["devices", "trace"])
 @pytest.mark.parametrize("name", [name for name in FIXTURES if not name.endswith("-4")])
 def test_other_windows_of_recorded_cpu_runs(name: str, window: WindowKind) -> None:
-    Run(name, Path("fixtures", name), window=window).check()
+    Run(name, FOLDER / name, window=window).check()
 
 
 @pytest.mark.shared

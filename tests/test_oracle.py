@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
-from tests.oracle import run_answer
+from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import ORIGIN_PS, devices_of, holds_identity, window_of
 
 
@@ -65,11 +64,8 @@ JAX8_BUSY = [
 ]
 
 
-@cache
 def _answer(shared_traces: Path, name: str, window: str = "auto") -> dict[str, Any]:
-    files = sorted((shared_traces / name).glob("plugins/profile/*/*.xplane.pb"))
-    assert files
-    return run_answer(files, window)
+    return recorded_answer(shared_traces / name, window)
 
 
 def _op_total(answer: dict[str, Any], device: str, cls: str, key: str) -> int:

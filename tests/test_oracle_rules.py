@@ -7,7 +7,7 @@ from typing import Any
 
 import traceview
 from scripts.cuda_trace import MS, PROFILE_START_NS, SECOND, CudaTrace, Ref, Stats
-from tests.oracle import run_answer
+from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import ORIGIN_PS, PARTS, devices_of, holds_identity, window_of
 from tests.oracle.intervals import length, subtract, union
 
@@ -175,7 +175,7 @@ def test_replicas_of_recorded_runs(fixtures: Path) -> None:
         ("no-markers-2", 2, "function"),
         ("plain-1", 1, "marker"),
     ]:
-        answer = run_answer(sorted((fixtures / name).glob("plugins/profile/*/*.xplane.pb")))
+        answer = recorded_answer(fixtures / name)
         devices = devices_of(answer)
         assert list(devices) == [f"replica:{k}" for k in range(count)]
         assert answer["steps"]["method"] == method
