@@ -1,0 +1,33 @@
+"""Keras `fit` on a GPU; slow: a callback computes statistics of the weights after each batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from scripts.real_runs.gpu_training import WIDTH, sized
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import numbers
+
+rows = numbers(sized(1024, 16), WIDTH)
+
+
+class Statistics(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        for layer in self.model.layers:
+            np.percentile(layer.get_weights()[0][:256], [1, 99])
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    data = tf.data.Dataset.from_tensors(tf.constant(rows)).repeat(STEPS)
+    data = data.map(lambda batch: (batch, batch)).prefetch(2)
+    model = tf.keras.Sequential([tf.keras.layers.Dense(WIDTH, activation="tanh") for _ in range(4)])
+    model.compile(optimizer="sgd", loss="mse")
+    ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
+    model.fit(data, epochs=1, verbose=0, callbacks=[*([Statistics()] if is_slow else []), ended])
+
+
+if __name__ == "__main__":
+    run_blocks(train)
