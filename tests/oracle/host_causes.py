@@ -355,7 +355,8 @@ class HostCauses:
         else:
             result.append((self._scheduling(), [own.other]))
         if self.caller is not None:
-            result.append(("compile", [self.shown[self.caller].strong["compile"]]))
+            waiting = self.shown[self.caller].strong
+            result += [(cause, [waiting[cause]]) for cause in STRONG]
         return result
 
     def _peers(self) -> list[Layer]:
