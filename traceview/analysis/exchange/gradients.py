@@ -177,6 +177,9 @@ def _is_meant_for_several(trace: Trace, device: int) -> bool:
     alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
     sidecar = trace.hosts[entry.host].sidecar
     planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
+    if sidecar and sidecar.has_virtual_gpus:
+        # Several replicas on parts of one GPU are one device of the trace.
+        planned_count = min(planned_count, len(sidecar.physical_gpus))
     return max(alike_count, planned_count) > 1 or _could_be_several(sidecar)
 
 

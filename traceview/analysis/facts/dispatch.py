@@ -1,0 +1,182 @@
+"""Finds the time of a device that only handing it its work costs: short ops and kernels, and a host that waited before it handed on more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.facts.pipeline_threads import usual_length
+from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.selection import step_bounds
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
+from traceview.base.units import PS_PER_US
+from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.recast import is_among, recast_rows
+from traceview.ledger.states import State
+from traceview.trace.device.side_work import side_work_of
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.planes import ActivityClass
+
+Change = Callable[[Columns], Columns]
+
+MANY_OPS: Final = 1000
+"""Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
+
+MANY_PROGRAMS: Final = 20
+"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
+
+MANY_KERNELS: Final = 500
+"""The same of kernels of a GPU; a choice of ours. Healthy steps of 24 programs on an H100 had up to 460."""
+
+SMALL_KERNEL_PS: Final = 10 * PS_PER_US
+"""A kernel shorter than this takes little longer than its launch."""
+
+_HANDED_ON: Final = (State.LAUNCH, State.LATENCY, State.HOST_OPS, State.UNKNOWN)
+"""What a device is idle for while the host hands on the work of a step."""
+
+
+def dispatch_changes(context: Run, host: int, device: int) -> list[Change]:
+    """The changes of state of a device that its dispatch explains."""
+    if context.trace.device_list[device].kind == "replica":
+        return _of_small_ops(context, host, device)
+    return [*_of_small_kernels(context, host, device), *_after_waits(context, host, device)]
+
+
+def is_side_work(trace: Trace, device: int) -> BoolArray:
+    """Which events of a CPU device compute nothing of the model."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    names, place = unique_inverse(columns.op[own])
+    works = (
+        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
+    )
+    result: BoolArray = np.fromiter(works, np.bool_, names.size)[place]
+    result &= columns.class_[own] == ActivityClass.COMPUTE
+    return result
+
+
+def is_compute(columns: Columns) -> BoolArray:
+    """Which segments compute, by what they are and by their state."""
+    computes: BoolArray = columns.state == State.COMPUTE
+    computes &= columns.activity == ActivityClass.COMPUTE
+    return computes
+
+
+def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
+    """Ops of a CPU device that are so short that dispatch is what they cost."""
+    trace = context.trace
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    changes: list[Change] = []
+    length = columns.end_ps[own] - columns.start_ps[own]
+    is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
+    is_own &= ~is_side_work(trace, device)
+    is_of_program = columns.instruction[own] != NONE
+    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
+    for is_small, counted, many in (
+        (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
+        (is_own & is_of_program & small_program, is_first, MANY_PROGRAMS),
+    ):
+        begun = columns.start_ps[own][is_small & counted]
+        if _has_many(context, host, begun, many):
+            state = State.HOST_OPS
+            changes.append(partial(_recast, is_small=is_small, first=own.start, state=state))
+    return changes
+
+
+def _of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
+    """Kernels of a GPU that are so short that launching them is what they cost."""
+    columns = context.trace.device_columns
+    own = columns.rows_of(device)
+    length = columns.end_ps[own] - columns.start_ps[own]
+    is_small = columns.class_[own] == ActivityClass.COMPUTE
+    is_small &= usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
+    if not _has_many(context, host, columns.start_ps[own][is_small], MANY_KERNELS):
+        return []
+    return [partial(_recast, is_small=is_small, first=own.start, state=State.LAUNCH)]
+
+
+def _has_many(context: Run, host: int, begun_ps: Int64Array, many: int) -> bool:
+    """Whether so many of some events begin per used step."""
+    start, end = step_bounds(context.selection.used_of(host))
+    ordered = np.sort(begun_ps)
+    in_steps = int((np.searchsorted(ordered, end) - np.searchsorted(ordered, start)).sum())
+    return in_steps >= many * max(start.size, 1)
+
+
+def _recast(columns: Columns, is_small: BoolArray, first: int, state: State) -> Columns:
+    rows = np.flatnonzero(is_compute(columns))
+    chosen = np.zeros(columns.count, dtype=np.bool_)
+    chosen[rows] = is_small[columns.event[rows] - first]
+    return recast_rows(columns, chosen, state, (By.NONE, NONE))
+
+
+def _after_waits(context: Run, host: int, device: int) -> list[Change]:
+    """What the host hands on after it waited for the device to finish: it could have done so while the device worked."""
+    states, gaps = context.idle.states[host], context.idle.gaps.get(device)
+    if gaps is None or states.caller == NONE:
+        return []
+    start, end = gaps.spans
+    # Another thread was at work on what the caller had handed over before.
+    begun = gaps.handed[gaps.handed_over_ps <= start[gaps.handed]]
+    waits = states.timeline(states.caller).at(start - 1) == Cause.SYNC
+    waits |= _silent(context, host, start)
+    waits[begun] = False
+    return [partial(_recast_handed_on, spans=union(start[waits], end[waits]))]
+
+
+def _silent(context: Run, host: int, end_ps: Int64Array) -> BoolArray:
+    """By instant, whether the caller had recorded nothing for a time, in which samples mostly show it at rest."""
+    silent = np.zeros(end_ps.size, dtype=np.bool_)
+    states, python = context.idle.states[host], context.idle.python.get(host)
+    if python is None or not python.is_sampled:
+        return silent
+    columns, rows = context.trace.host_columns, states.rows_of_thread(states.caller)
+    rows = rows[states.is_spoken(rows) & ~states.is_marker(rows)]
+    shown = union(columns.start_ps[rows], columns.end_ps[rows])
+    place = np.searchsorted(shown.start, end_ps) - 1
+    since_ps = (
+        np.where(place >= 0, shown.end[np.maximum(place, 0)], end_ps) if shown.end.size else end_ps
+    )
+    silent = since_ps < end_ps
+    spans = union(since_ps[silent], end_ps[silent])
+    return silent & python.lines.waits_outside_python(python.caller, spans)
+
+
+def _recast_handed_on(columns: Columns, spans: IntervalSet) -> Columns:
+    rows = is_among(columns, _HANDED_ON) & (columns.activity == IDLE)
+    rows &= (columns.state != State.HOST_OPS) | (columns.by_kind != By.OP)
+    rows[rows] = spans.within(columns.start_ps[rows], columns.start_ps[rows] + 1) > 0
+    return recast_rows(columns, rows, State.SYNC)
+
+
+def _small_programs(
+    trace: Trace, instruction: Int32Array, length: Int64Array
+) -> tuple[BoolArray, BoolArray]:
+    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
+
+    A program runs as often as its rarest instruction.
+    """
+    nowhere = np.zeros(length.size, dtype=np.bool_)
+    number, of_op = unique_inverse(instruction)
+    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
+    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
+    program = np.array([place[name] for name in known], dtype=np.int64)
+    if not place.keys() - {b""}:
+        return nowhere, nowhere
+    count = np.bincount(of_op, minlength=number.size)
+    runs = np.full(len(place), np.iinfo(np.int64).max)
+    np.minimum.at(runs, program, count)
+    # Another process may have had the core for some runs.
+    usual = usual_length(of_op.astype(np.int64), length)
+    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
+    is_small = total < SCHEDULING_OP_PS * runs
+    order = np.lexsort((count, program))
+    rarest = np.zeros(number.size, dtype=np.bool_)
+    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
+    return is_small[program[of_op]], rarest[of_op]
