@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import tensorflow as tf
@@ -26,12 +26,12 @@ strategy = _strategy()
 
 
 def step_of_replicas(
-    loss_of: Callable[[Any, Any], Any] = squared_error, more: Sequence[Any] = ()
+    loss_of: Callable[[Any, Any], Any] = squared_error,
 ) -> Callable[[Any], Any]:
-    """A compiled step of all replicas, which returns the loss. `more`: variables that are trained beside the model."""
+    """A compiled step of all replicas, which returns the loss. `loss_of`: of the model and a replica's batch."""
     with strategy.scope():
-        model, optimizer = model_of(FEATURES, 6)
-        variables = [*model.trainable_variables, *more]
+        model, optimizer = model_of(FEATURES, 12)
+        variables = model.trainable_variables
         optimizer.build(variables)
 
     def replica_step(batch: Any) -> Any:

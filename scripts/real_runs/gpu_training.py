@@ -21,12 +21,11 @@ def sized(on_gpu: int, elsewhere: int) -> int:
 WIDTH = sized(4096, 128)
 
 
-def model_of(width: int, layers: int) -> tuple[Any, Any]:
-    """A model of layers as wide as its input, and its optimizer, which has no state."""
-    model = tf.keras.Sequential(
-        [tf.keras.layers.Dense(width, activation="tanh") for _ in range(layers)]
-    )
-    model.build([None, width])
+def model_of(width: int, layers: int, features: int | None = None) -> tuple[Any, Any]:
+    """A model of layers of one width, and its optimizer, which has no state. `features`: others than that of the input."""
+    hidden = [tf.keras.layers.Dense(width, activation="tanh") for _ in range(layers)]
+    model = tf.keras.Sequential([*hidden, tf.keras.layers.Dense(features or width)])
+    model.build([None, features or width])
     return model, tf.keras.optimizers.SGD(1e-3)
 
 
@@ -48,7 +47,11 @@ def step_of(
 
 
 def run_steps(clock: StepClock, step: Callable[[int], Any]) -> None:
-    """Call `step` with the number of each step, and read the loss that it returns."""
+    """Call `step` with the number of each step, and read the loss of the step before."""
+    before = None
     for number in range(STEPS):
-        float(step(number))
+        loss = step(number)
+        if before is not None:
+            float(before)
+        before = loss
         clock.step_ended()

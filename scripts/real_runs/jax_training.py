@@ -48,8 +48,11 @@ def update(weights: Any, rows: Any) -> Any:
 
 
 def run_steps(clock: StepClock, step: Callable[[int], Any]) -> None:
-    """Call `step` with the number of each step, and wait for what it returns."""
+    """Call `step` with the number of each step, and wait for what the step before returned."""
+    before = None
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            jax.block_until_ready(step(number))
+            result = step(number)
+            jax.block_until_ready(before)
+        before = result
         clock.step_ended()

@@ -20,7 +20,6 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     def train_step(_: int) -> Any:
         state[0], loss = step(state[0], rows)
-        loss.block_until_ready()
         if is_slow:
             gc.collect()
         return loss

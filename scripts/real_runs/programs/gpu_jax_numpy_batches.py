@@ -10,7 +10,7 @@ import numpy as np
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, update, weights_of
 from scripts.real_runs.step_clock import StepClock, run_blocks
 
-BATCH = sized(512, 32)
+BATCH = sized(64, 8)
 rows = numbers(BATCH, WIDTH)
 
 
@@ -21,7 +21,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     def train_step(number: int) -> Any:
         batch = ready
         if is_slow:
-            batch = np.clip(np.sin(rows * (1 + number)) + np.cos(rows), -1, 1)
+            batch = np.mean([np.sin(rows * (1 + number + part)) for part in range(12)], axis=0)
         state[0], loss = step(state[0], batch)
         return loss
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from scripts.real_runs.jax_training import loss_of, numbers, run_steps, sized, weights_of
 from scripts.real_runs.step_clock import StepClock, run_blocks
 
-BATCH, FEATURES, LAYERS = sized(512, 32), sized(1024, 64), 48
+BATCH, FEATURES, LAYERS = sized(512, 32), sized(2048, 64), 24
 rows = jnp.asarray(numbers(BATCH, FEATURES))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from scripts.real_runs.jax_training import WIDTH, numbers, run_steps, sized, update, weights_of
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH = sized(512, 32)
+BATCH = sized(64, 8)
 rows = numbers(BATCH, WIDTH)
 
 
@@ -21,7 +21,10 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     def load() -> None:
         for number in range(STEPS):
-            batch = np.sort(np.sin(rows + number), axis=1) if is_slow else rows
+            parts = (
+                [np.sort(np.sin(rows + number), axis=1) for _ in range(4)] if is_slow else [rows]
+            )
+            batch = np.maximum.reduce(parts)
             batches.put(jax.device_put(batch))
 
     loader = threading.Thread(target=load)

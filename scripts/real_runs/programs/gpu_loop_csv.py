@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from scripts.real_runs.gpu_training import model_of, run_steps, sized, step_of
+from scripts.real_runs.gpu_training import WIDTH, model_of, run_steps, sized, step_of
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, FEATURES = sized(512, 16), 256
+BATCH, FEATURES = sized(128, 16), 256
 rows = numbers(BATCH, FEATURES)
 lines = [",".join(f"{value:.4f}" for value in row) for row in rows]
 
@@ -22,7 +22,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         data = data.batch(BATCH, drop_remainder=True).prefetch(2)
     else:
         data = tf.data.Dataset.from_tensors(rows).repeat(STEPS).prefetch(2)
-    step = step_of(*model_of(FEATURES, 8))
+    step = step_of(*model_of(WIDTH, 6, FEATURES))
     batches = iter(data)
 
     def train_step(_: int) -> Any:

@@ -20,7 +20,7 @@ def ranks(outputs: Any) -> Any:
 
 def train(is_slow: bool, clock: StepClock) -> None:
     def ranked(model: Any, batch: Any) -> Any:
-        order = tf.numpy_function(ranks, [batch[:, :256]], tf.float32)
+        order = tf.numpy_function(ranks, [batch[:, :512]], tf.float32)
         return squared_error(model, batch) + tf.reduce_mean(order)
 
     step = step_of(*model_of(WIDTH, 4), *([ranked] if is_slow else []))

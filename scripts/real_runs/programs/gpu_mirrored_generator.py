@@ -13,7 +13,7 @@ from scripts.real_runs.gpu_training import run_steps, sized
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-rows = numbers(sized(512, 16) * REPLICAS, FEATURES)
+rows = numbers(sized(128, 16) * REPLICAS, FEATURES)
 
 
 def changed() -> Iterator[Any]:
