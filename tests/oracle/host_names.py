@@ -108,7 +108,7 @@ def kind_of(name: str) -> str:
         return "executor"
     if name in JAX_READS:
         return "sync"
-    if name == "H2D Dispatch" or re.match(r"\w+::BufferFromHostBuffer\(", name):
+    if name in ("H2D Dispatch", "tf.constant") or re.match(r"\w+::BufferFromHostBuffer\(", name):
         return "h2d"
     if re.fullmatch(r"command_buffer::\w+", name):
         return "dispatch"

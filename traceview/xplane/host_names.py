@@ -50,7 +50,7 @@ _PLUMBING_TYPE: Final = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If|Case)"
 )
 _STAGING: Final = re.compile(
-    rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|\w+::BufferFromHostBuffer\(.*"
+    rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant|\w+::BufferFromHostBuffer\(.*"
 )
 _DISPATCH: Final = re.compile(
     rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_\w+"

@@ -12,13 +12,15 @@ from traceview.analysis.facts.pipeline_threads import usual_length
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
-from traceview.base.units import PS_PER_US
-from traceview.ledger.columns import IDLE, By, Columns
-from traceview.ledger.recast import is_among, recast_rows
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
+from traceview.base.units import PS_PER_MS, PS_PER_US
+from traceview.ledger.columns import By, Columns
+from traceview.ledger.recast import recast, recast_rows
 from traceview.ledger.states import State
 from traceview.trace.device.side_work import side_work_of
 from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import late_parts
+from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
@@ -37,15 +39,12 @@ MANY_KERNELS: Final = 500
 SMALL_KERNEL_PS: Final = 10 * PS_PER_US
 """A kernel shorter than this takes little longer than its launch."""
 
-_HANDED_ON: Final = (State.LAUNCH, State.LATENCY, State.HOST_OPS, State.UNKNOWN)
-"""What a device is idle for while the host hands on the work of a step."""
 
-
-def dispatch_changes(context: Run, host: int, device: int) -> list[Change]:
-    """The changes of state of a device that its dispatch explains."""
+def dispatch_changes(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
+    """The changes of state of a device that its dispatch explains. `lines`: those of Python, to which others are added."""
     if context.trace.device_list[device].kind == "replica":
         return _of_small_ops(context, host, device)
-    return [*_of_small_kernels(context, host, device), *_after_waits(context, host, device)]
+    return [*_of_small_kernels(context, host, device), *_after_waits(context, host, device, lines)]
 
 
 def is_side_work(trace: Trace, device: int) -> BoolArray:
@@ -116,43 +115,51 @@ def _recast(columns: Columns, is_small: BoolArray, first: int, state: State) -> 
     return recast_rows(columns, chosen, state, (By.NONE, NONE))
 
 
-def _after_waits(context: Run, host: int, device: int) -> list[Change]:
+def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
     """What the host hands on after it waited for the device to finish: it could have done so while the device worked."""
     states, gaps = context.idle.states[host], context.idle.gaps.get(device)
     if gaps is None or states.caller == NONE:
         return []
     start, end = gaps.spans
-    # Another thread was at work on what the caller had handed over before.
-    begun = gaps.handed[gaps.handed_over_ps <= start[gaps.handed]]
-    waits = states.timeline(states.caller).at(start - 1) == Cause.SYNC
-    waits |= _silent(context, host, start)
-    waits[begun] = False
-    return [partial(_recast_handed_on, spans=union(start[waits], end[waits]))]
+    since = _waiting_since(context, host, start)
+    waits = np.flatnonzero(since < start)
+    # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
+    _, handed_over = late_parts(context.trace, gaps, waits)
+    waits = waits[handed_over > start[waits]]
+    spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
+    python = context.idle.python.get(host)
+    before = union(since[waits], start[waits])
+    line = python.lines.at(python.caller, before.start, before.end) if python else None
+    if line is not None:
+        if str(line) not in lines:
+            lines.append(str(line))
+        by = (By.PYTHON, lines.index(str(line)))
+    among = (State.LAUNCH, State.LATENCY)
+    return [partial(recast, spans=spans, among=among, state=State.SYNC, by=by)]
 
 
-def _silent(context: Run, host: int, end_ps: Int64Array) -> BoolArray:
-    """By instant, whether the caller had recorded nothing for a time, in which samples mostly show it at rest."""
-    silent = np.zeros(end_ps.size, dtype=np.bool_)
+def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:
+    """Since when the caller waited for a device at each instant; the instant itself where it did not.
+
+    Its events show that, or its samples: that it is mostly at rest where it records nothing until then.
+    """
     states, python = context.idle.states[host], context.idle.python.get(host)
-    if python is None or not python.is_sampled:
-        return silent
     columns, rows = context.trace.host_columns, states.rows_of_thread(states.caller)
     rows = rows[states.is_spoken(rows) & ~states.is_marker(rows)]
-    shown = union(columns.start_ps[rows], columns.end_ps[rows])
-    place = np.searchsorted(shown.start, end_ps) - 1
-    since_ps = (
-        np.where(place >= 0, shown.end[np.maximum(place, 0)], end_ps) if shown.end.size else end_ps
-    )
-    silent = since_ps < end_ps
-    spans = union(since_ps[silent], end_ps[silent])
-    return silent & python.lines.waits_outside_python(python.caller, spans)
-
-
-def _recast_handed_on(columns: Columns, spans: IntervalSet) -> Columns:
-    rows = is_among(columns, _HANDED_ON) & (columns.activity == IDLE)
-    rows &= (columns.state != State.HOST_OPS) | (columns.by_kind != By.OP)
-    rows[rows] = spans.within(columns.start_ps[rows], columns.start_ps[rows] + 1) > 0
-    return recast_rows(columns, rows, State.SYNC)
+    spoken = union(columns.start_ps[rows], columns.end_ps[rows])
+    shown = states.timeline(states.caller).spans_of((Cause.SYNC,))
+    waits = shown.within(end_ps - 1, end_ps) > 0
+    begun_ps = last_begun(shown, end_ps - 1)[0]
+    # TensorFlow waits before it records the copy that it waited for.
+    silent_ps = np.maximum(last_begun(spoken, begun_ps - 1)[1], begun_ps - PS_PER_MS)
+    since = np.where(waits, np.minimum(begun_ps, silent_ps), end_ps)
+    if python is None or not python.is_sampled:
+        return since
+    last_ps = last_begun(spoken, end_ps - 1)[1]
+    silent = ~waits & (last_ps < end_ps) & (last_ps > LONG_AGO_PS)
+    if python.lines.waits_outside_python(python.caller, union(last_ps[silent], end_ps[silent])):
+        since = np.where(silent, last_ps, since)
+    return since
 
 
 def _small_programs(

@@ -212,8 +212,8 @@ def _of_host(
             *_of_side_work(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
-            *_dispatching(context, host),
-            *dispatch_changes(context, host, device),
+            *_dispatching(context, host, device),
+            *dispatch_changes(context, host, device, lines),
             *_collecting(context, host),
             *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
@@ -289,13 +289,15 @@ def _with_side_work(
 # Threads of Python beside the step
 
 
-def _dispatching(context: Run, host: int) -> list[Change]:
+def _dispatching(context: Run, host: int, device: int) -> list[Change]:
     """Python of the framework in a step, and of the line that calls it, hands on its work."""
+    is_replica = context.trace.device_list[device].kind == "replica"
+    state = State.HOST_OPS if is_replica else State.LAUNCH
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return []
     spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
-    return [partial(recast, spans=spans, among=(State.PYTHON,), state=State.HOST_OPS)]
+    return [partial(recast, spans=spans, among=(State.PYTHON,), state=state)]
 
 
 def _collecting(context: Run, host: int) -> list[Change]:
@@ -396,6 +398,8 @@ def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
 
 def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[str]) -> Columns:
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
+    # What follows a wait has the line of the wait.
+    asked &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
     dispatches = (columns.state == State.HOST_OPS) & (columns.by_kind == By.THREAD)
     dispatches &= (columns.by == caller) & (columns.duration_ps >= _LONG_DISPATCH_PS)
     rows = np.flatnonzero((asked | dispatches) & (columns.activity == IDLE))

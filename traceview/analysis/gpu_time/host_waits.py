@@ -182,7 +182,8 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
 
     def _sampled(self, state: State) -> Iterator[Evidence]:
         python = self.python(state)
-        if python is not None:
+        # After a wait the next step is called; the line of the wait is the cause.
+        if python is not None and not (state == State.SYNC and self.line_of_calls):
             yield python.evidence
 
     def _longest_gap(self, state: State) -> Iterator[Evidence]:
@@ -275,7 +276,7 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
     """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
     context, limits = waits.context, D2H_SYNC.limits
     ledger, columns = context.ledger, context.ledger.columns
-    arguments = _line(waits.python(State.SYNC))
+    arguments = waits.line_of_calls or _line(waits.python(State.SYNC))
     own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
     at_work = ledger.spans_of(own, columns.activity != IDLE)
     of_host = waits.rows & is_in(ledger.device, own)

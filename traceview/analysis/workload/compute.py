@@ -501,7 +501,20 @@ _FACTORING: Final = re.compile(
 
 
 _FACTORING_PRIMITIVES: Final = frozenset(
-    "cholesky eig eigh geqrf hessenberg householder_product lu qr schur svd triangular_solve tridiagonal".split()
+    [
+        "cholesky",
+        "eig",
+        "eigh",
+        "geqrf",
+        "hessenberg",
+        "householder_product",
+        "lu",
+        "qr",
+        "schur",
+        "svd",
+        "triangular_solve",
+        "tridiagonal",
+    ]
 )
 """Those of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
 
@@ -524,7 +537,8 @@ def _slow_product_labels(context: Context, device: int) -> BoolArray:
     if NumberFormat.TF32 not in peaks_of(trace, device):
         return np.zeros(name.size, dtype=np.bool_)
     products: BoolArray = kernels.is_matrix[name] & ~kernels.tensor_core[name]
-    return products & (kernels.precision[name] == NumberFormat.FP32)
+    products &= kernels.precision[name] == NumberFormat.FP32
+    return products
 
 
 def _saved_ratio(context: Context, slow: NumberFormat) -> float | None:
