@@ -20,11 +20,12 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer.build(model.trainable_variables)
     constant = tf.constant(rows)
 
-    @tf.function
-    def gradients_of(batch: Any) -> Any:
+    def gradients_of_once(batch: Any) -> Any:
         with tf.GradientTape() as tape:
             loss = squared_error(model, batch)
         return loss, tape.gradient(loss, model.trainable_variables)
+
+    gradients_of = tf.function(gradients_of_once)
 
     def apply(gradients: Any) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))

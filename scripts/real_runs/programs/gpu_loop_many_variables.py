@@ -21,8 +21,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     constant = tf.constant(rows)
     optimizer.build([*model.trainable_variables, *scales, scale])
 
-    @tf.function
-    def step(batch: Any) -> Any:
+    def step_once(batch: Any) -> Any:
         with tf.GradientTape() as tape:
             factor = tf.concat(scales, 0) if is_slow else scale
             loss = tf.reduce_mean(tf.square(model(batch * factor) - batch))
@@ -31,6 +30,8 @@ def train(is_slow: bool, clock: StepClock) -> None:
         for variable, gradient in zip(variables, gradients, strict=True):
             variable.assign_sub(1e-3 * gradient)
         return loss
+
+    step = tf.function(step_once)
 
     def train_step(_: int) -> Any:
         return step(constant)
