@@ -126,7 +126,7 @@ def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) ->
     finding = the(traceview.analyze(tmp_path), "unused-gpu")
     assert (finding.severity, finding.loss, finding.confidence) == ("warning", None, "medium")
     assert finding.title == (
-        "6 of 8 GPUs have no recorded event, though the job has 8 replicas or more"
+        "6 of 8 GPUs have no recorded kernel, though the job has 8 replicas or more"
     )
     assert "takes every visible GPU" not in finding.action
     assert "4.00 GB" in finding.explanation
@@ -236,8 +236,8 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     if held:
         trace.allocation(1, ms(3), held_bytes=held, peak_bytes=held, changed_bytes=held)
     report = analyzed(tmp_path, trace)
-    assert codes(report) == {"copy-only-gpu": "critical"}
-    finding = the(report, "copy-only-gpu")
+    assert codes(report) == {"unused-gpu": "critical"}
+    finding = the(report, "unused-gpu")
     assert finding.title == "GPU:1 only copies data: 1 of 2 GPUs computes nothing"
     assert finding.devices == ("GPU:1",)
     assert finding.loss is not None
@@ -293,7 +293,7 @@ def test_gpu_planes_empty(tmp_path: Path, worked: bool) -> None:
         for ordinal in range(2):
             steps[0].kernel(ordinal, 1, 2)
     report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if worked else {"gpu-planes-empty": "critical"})
+    assert codes(report) == ({} if worked else {"no-gpu-plane": "critical"})
     assert report.capture.quality == ("ok" if worked else "unusable")
 
 
@@ -307,7 +307,7 @@ def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path
             if trace.host == "host0":
                 step.kernel(0, 2, 42)
     report = analyzed(tmp_path, *hosts)
-    assert codes(report) == {"gpu-planes-empty": "critical"}
+    assert codes(report) == {"no-gpu-plane": "critical"}
     assert report.capture.quality == "degraded"
     assert report.results.device_time is not None
     assert [row.busy_ps for row in report.results.device_time.devices] == [ms(160), None]
@@ -353,8 +353,8 @@ def test_cupti_that_does_not_load_is_said(tmp_path: Path, has_events: bool) -> N
     if has_events:
         assert codes(report) == {"profiler-error": "warning"}
         return
-    assert codes(report) == {"cupti-missing": "critical"}
-    finding = the(report, "cupti-missing")
+    assert codes(report) == {"no-gpu-plane": "critical"}
+    finding = the(report, "no-gpu-plane")
     assert finding.title == "CUPTI did not load on host0: no GPU event was recorded"
     assert "LD_LIBRARY_PATH" in finding.advice
     assert "nvidia-cuda-cupti" in finding.advice

@@ -408,46 +408,34 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each device spends in collectives; devices that took no part are left out."""
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
     each = " per step" if is_per_step else ""
-    rows, others = view.split(
+    rows = [
         _cost(row, is_per_step=is_per_step)
         for row in result.devices
         if row.exposed_ps or row.wait_ps or row.last_count
-    )
-    costly = set(sorted(rows, key=lambda row: -(row.exposed_ps or 0))[: view.most_rows])
-    shown = [row for row in rows if row in costly]
-    yield from table(
-        "Collectives by device",
-        shown,
-        (
-            DEVICE,
-            Shown(f"exposed{each}", "exposed_ps"),
-            Shown(f"communication{each}", "communication_ps", 2),
-            Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
-            Shown(
-                "last to arrive",
-                "last_count",
-                1,
-                meaning="collectives that it started after all other devices",
-            ),
+    ]
+    if len(rows) > view.most_rows:
+        rows.sort(key=lambda row: -(row.exposed_ps or 0))
+    shown = (
+        DEVICE,
+        Shown(f"exposed{each}", "exposed_ps"),
+        Shown(f"communication{each}", "communication_ps", 2),
+        Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
+        Shown(
+            "last to arrive",
+            "last_count",
+            1,
+            meaning="collectives that it started after all other devices",
         ),
-        row_count=len(rows),
-        rest=view.command("show collectives"),
     )
+    yield from view.device_table("Collectives by device", rows, shown, "collectives")
     whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
-    if any(row.communication_ps != whole_ps for row in shown):
+    if any(row.communication_ps != whole_ps for row in rows):
         yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
     unclear_count = complete_count - sum(row.last_count for row in result.devices)
     if unclear_count > 0:
         of_all = f"{unclear_count:,} of {complete_count:,} collectives"
         yield from doc.remarks(f"In {of_all} no device was clearly the last.")
-    if others:
-        exposed, wait = ([getattr(row, key) for row in others] for key in ("exposed_ps", "wait_ps"))
-        yield doc.Remark(
-            f"{numbers.plural(len(others), 'other device')}: "
-            f"exposed {numbers.time_range(exposed)}, waiting {numbers.time_range(wait)}. All devices:",
-            f"{view.command('show collectives')} -o collectives.csv",
-        )
 
 
 # Each collective

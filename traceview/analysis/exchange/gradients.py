@@ -28,7 +28,7 @@ from traceview.base.record import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
-from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.model import Trace
@@ -450,21 +450,12 @@ def gradients_section(view: View, result: Gradients) -> doc.Section | None:
     phases = {(row.forward_ps > 0, row.backward, row.optimizer_ps > 0) for row in result.devices}
     if len(result.devices) < 2 or (view.is_brief and len(phases) < 2):
         return None
-    rows, _ = view.split(result.devices)
-    return doc.Section(
-        "gradients",
-        "Gradients",
-        (
-            *table(
-                "Parts of the training step by device",
-                rows,
-                _COLUMNS,
-                most_rows=view.most_rows,
-                rest="the JSON report",
-            ),
-            *doc.remarks("By the names of kernels, in the whole recording."),
-        ),
+    label = "Parts of the training step by device"
+    blocks = (
+        *view.device_table(label, result.devices, _COLUMNS),
+        *doc.remarks("By the names of kernels, in the whole recording."),
     )
+    return doc.Section("gradients", "Gradients", blocks)
 
 
 ANALYSIS: Final = Analysis[Gradients](

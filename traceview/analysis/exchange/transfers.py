@@ -21,7 +21,7 @@ from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Th
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.model import NONE, UNKNOWN_BYTES
@@ -198,12 +198,13 @@ class _Row(NamedTuple):
     """The copies of a device in one direction."""
 
     of: DeviceTransfers
+    device: str
     way: str
     copies: Direction
 
 
 _COLUMNS: Final = (
-    Shown("device", "of.device"),
+    DEVICE,
     Shown("direction", lambda row: look_of(CLASSES, row.way), kind="look"),
     Shown(
         "exposed",
@@ -229,22 +230,14 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     rows = _with_copies(relevant)
     if not rows:
         return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
-    shown, others = (_with_copies(part) for part in view.split(relevant))
-    copies = table(
-        "Copies by device and direction",
-        shown,
-        _COLUMNS,
-        most_rows=view.most_rows,
-        rest=view.command("show copies"),
-    )
-    blocks: tuple[doc.Block, ...] = (*copies, *doc.remarks(_range(others)))
+    blocks = view.device_table("Copies by device and direction", rows, _COLUMNS, "copies")
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
 
 def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
     """The devices and directions with copies."""
     return [
-        _Row(row, way, direction)
+        _Row(row, row.device, way, direction)
         for row in devices
         for way, direction in row.directions.items()
         if direction.count
@@ -263,19 +256,7 @@ def _lead(rows: Sequence[_Row]) -> str:
         return "Other work hides all copies."
     copies = numbers.capitalized(look_of(CLASSES, row.way).words)
     share = numbers.share(row.copies.exposed_ratio)
-    return f"{copies} are exposed for {share} of the {step} on {row.of.device}."
-
-
-def _range(rows: Sequence[_Row]) -> str | None:
-    """Of the devices without a row, the least and the greatest exposed share of each direction."""
-    if not rows:
-        return None
-    ranges: dict[str, list[float | None]] = {}
-    for row in rows:
-        ranges.setdefault(row.way, []).append(row.copies.exposed_ratio)
-    parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
-    count = len({row.of.device for row in rows})
-    return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
+    return f"{copies} are exposed for {share} of the {step} on {row.device}."
 
 
 ANALYSIS: Final = Analysis[Transfers](

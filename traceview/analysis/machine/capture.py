@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from traceview.analysis.machine.capture_quality import (
     NAMED_STEPS_OR_TASKS,
@@ -19,7 +19,7 @@ from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Files, Hosts, Number, Tasks
+from traceview.analysis.rules.words import Argument, Files, Hosts, Number, Tasks
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -31,13 +31,23 @@ NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
     severity="critical",
     other_severities=("info",),
-    starts_at="a host without any device plane; information on a run without GPUs",
-    title="No GPU plane was recorded on {hosts}, though GPUs were in use",
-    titles={"cpu": "{hosts} recorded a run on CPUs only"},
-    meaning=(
-        "The GPU tracer did not start, so the trace says nothing about GPUs. Nothing else in the file shows that."
+    starts_at=(
+        "a host without any device plane or with planes that hold no event, for instance because CUPTI did not load; "
+        "information on a run without GPUs"
     ),
+    title="No GPU plane was recorded on {hosts}, though GPUs were in use",
+    titles={
+        "cpu": "{hosts} recorded a run on CPUs only",
+        "empty": "The GPU planes of {hosts} hold no event",
+        "cupti": "CUPTI did not load on {hosts}: no GPU event was recorded",
+    },
+    meaning="The trace says nothing about GPUs.",
     notes={
+        "no-plane": "The GPU tracer did not start. Nothing else in the file shows that.",
+        "empty": "The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
+        "cupti": (
+            "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it."
+        ),
         "cpu": "No thread serves a GPU. The report shows what ran on the CPU of each host as devices.",
         "no-op": "No op that ran inside of a graph was recorded on a CPU either, so the report has no device there.",
     },
@@ -46,27 +56,29 @@ NO_GPU_PLANE: Final = Rule(
         "The driver must not restrict profiling to administrators, and no other profiler (nsys, DCGM) may hold CUPTI."
     ),
     actions={
+        "empty": (
+            "Capture while steps run, for more than one step.",
+            "Read the profiler's log for errors of CUPTI.",
+        ),
+        "cupti": (
+            "Install the CUPTI of the CUDA that TensorFlow was built with: `pip install 'tensorflow[and-cuda]'`.",
+            (
+                "Its package alone is `nvidia-cuda-cupti-cu12`. With a CUDA toolkit: `export "
+                "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
+            ),
+        ),
         "cpu": (
             "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
             "",
         ),
         "jax-cpu": ("If this job should run on GPUs, check `jax.devices()`.", ""),
     },
-    metrics={"device_plane_count": "GPU planes in the file"},
+    metrics={
+        "device_plane_count": "GPU planes in the file",
+        "device_event_count": "events on devices",
+        "error": "message of the profiler",
+    },
     example="No GPU plane was recorded on host0, though GPUs were in use",
-)
-
-GPU_PLANES_EMPTY: Final = Rule(
-    code="gpu-planes-empty",
-    is_of_absence=True,
-    severity="critical",
-    starts_at="GPU planes of a host, none with an event",
-    title="The GPU planes of {hosts} hold no event",
-    meaning="The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
-    action="Capture while steps run, for more than one step.",
-    advice="Read the profiler's log for errors of CUPTI.",
-    metrics={"device_event_count": "events on devices"},
-    example="The GPU planes of host0 hold no event",
 )
 
 EVENTS_DROPPED: Final = Rule(
@@ -81,24 +93,6 @@ EVENTS_DROPPED: Final = Rule(
     action="Capture fewer steps.",
     metrics={"dropped_event_count": "dropped events"},
     example="The tracer dropped 1,200 events on host0",
-)
-
-CUPTI_MISSING: Final = Rule(
-    code="cupti-missing",
-    severity="critical",
-    starts_at="the error `Failed to load libcupti` in the trace of a host",
-    title="CUPTI did not load on {hosts}: no GPU event was recorded",
-    meaning=(
-        "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it. The trace says "
-        "nothing about GPUs."
-    ),
-    action="Install the CUPTI of the CUDA that TensorFlow was built with: `pip install 'tensorflow[and-cuda]'`.",
-    advice=(
-        "Its package alone is `nvidia-cuda-cupti-cu12`. With a CUDA toolkit: `export "
-        "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
-    ),
-    metrics={"error": "message of the profiler"},
-    example="CUPTI did not load on host0: no GPU event was recorded",
 )
 
 PROFILER_ERROR: Final = Rule(
@@ -165,75 +159,61 @@ MISSING_HOST: Final = Rule(
 
 def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     """Findings about the capture itself."""
-    without_cupti = [
-        host
+    errors = {
+        host.host: [
+            Evidence("error", error, None, host.host, value_is="message") for error in host.errors
+        ]
         for host in result.hosts
-        if any("failed to load libcupti" in error.lower() for error in host.errors)
-        and not _has_plane_events(trace, host.host)
-    ]
-    explained = {host.host for host in without_cupti}
-
-    def with_problem(code: str) -> list[str]:
-        hosts = [row.host or "" for row in result.problems if row.code == code]
-        return [host for host in hosts if host not in explained]
-
-    if without_cupti:
-        yield CUPTI_MISSING.finding(
-            arguments={"hosts": _hosts(without_cupti)}, evidence=_errors(without_cupti)
-        )
-    yield from _no_gpu_plane(trace, with_problem("no-gpu-plane"))
-    if empty := with_problem("gpu-planes-empty"):
-        yield GPU_PLANES_EMPTY.finding(
-            arguments={"hosts": Hosts(tuple(empty))},
-            evidence=[Evidence("device_event_count", 0, None, host) for host in empty],
+    }
+    of_gpus: dict[str, list[Evidence]] = {"cupti": [], "": [], "cpu": [], "empty": []}
+    for problem in result.problems:
+        host = problem.host or ""
+        if problem.code not in _NO_EVENTS:
+            continue
+        if any("failed to load libcupti" in str(row.value).lower() for row in errors[host]):
+            of_gpus["cupti"] += errors.pop(host)
+        elif problem.code == "gpu-planes-empty":
+            of_gpus["empty"].append(Evidence("device_event_count", 0, None, host))
+        else:
+            key = "" if gpus_expected(trace, host) else "cpu"
+            of_gpus[key].append(Evidence("device_plane_count", 0, None, host))
+    with_device = {trace.hosts[device.host].name for device in trace.device_list}
+    for key, rows in of_gpus.items():
+        has_device = with_device.issuperset(row.where for row in rows)
+        yield from _about_hosts(
+            NO_GPU_PLANE,
+            rows,
+            title=key,
+            action=key,
+            notes=("no-op" if key == "cpu" and not has_device else key or "no-plane",),
+            severity="info" if key == "cpu" else None,
         )
     yield from (_duplicate(file) for file in trace.files if file.duplicate_of)
     yield from _damaged(trace, result.problems)
     yield from _missing(trace, len(result.hosts))
-    if dropped := [host for host in result.hosts if host.dropped_event_count]:
-        count = sum(host.dropped_event_count for host in dropped)
-        yield EVENTS_DROPPED.finding(
-            arguments={"hosts": _hosts(dropped), "count": Number(count, "event")},
-            evidence=[
-                Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
-                for host in dropped
-            ],
-        )
-    if failed := [host for host in result.hosts if host.errors and host.host not in explained]:
-        errors = _errors(failed)
-        yield PROFILER_ERROR.finding(
-            arguments={"hosts": _hosts(failed), "count": Number(len(errors), "error")},
-            evidence=errors,
-        )
-
-
-def _hosts(hosts: Sequence[HostCapture]) -> Hosts:
-    return Hosts(tuple(host.host for host in hosts))
-
-
-def _errors(hosts: Sequence[HostCapture]) -> list[Evidence]:
-    return [
-        Evidence("error", error, None, host.host, value_is="message")
-        for host in hosts
-        for error in host.errors
+    dropped = [
+        Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
+        for host in result.hosts
+        if host.dropped_event_count
     ]
+    count = sum(host.dropped_event_count for host in result.hosts)
+    yield from _about_hosts(EVENTS_DROPPED, dropped, Number(count, "event"))
+    messages = [row for rows in errors.values() for row in rows]
+    yield from _about_hosts(PROFILER_ERROR, messages, Number(len(messages), "error"))
 
 
-def _no_gpu_plane(trace: Trace, hosts: Sequence[str]) -> Iterator[Finding]:
-    """One finding about hosts that used GPUs, and one about those that have none."""
-    using = [host for host in hosts if gpus_expected(trace, host)]
-    cpu_only = [host for host in hosts if host not in using]
-    with_device = {trace.hosts[device.host].name for device in trace.device_list}
-    for chosen, key in ((using, ""), (cpu_only, "cpu")):
-        if chosen:
-            yield NO_GPU_PLANE.finding(
-                title=key,
-                action=key,
-                notes=[] if not key else ["cpu" if with_device.issuperset(chosen) else "no-op"],
-                severity="info" if key else None,
-                arguments={"hosts": Hosts(tuple(chosen))},
-                evidence=[Evidence("device_plane_count", 0, None, host) for host in chosen],
-            )
+_NO_EVENTS: Final = ("no-gpu-plane", "gpu-planes-empty")
+"""Codes of the problems that `NO_GPU_PLANE` is about."""
+
+
+def _about_hosts(
+    rule: Rule, evidence: Sequence[Evidence], count: Number | None = None, **keys: Any
+) -> Iterator[Finding]:
+    """A finding about the hosts that the evidence is of; none without any. `keys`: of its sentences."""
+    hosts: dict[str, Argument] = {"hosts": Hosts(tuple(dict.fromkeys(e.where for e in evidence)))}
+    if evidence:
+        arguments = {**hosts, "count": count} if count else hosts
+        yield rule.finding(arguments=arguments, evidence=evidence, **keys)
 
 
 def _duplicate(file: SourceFile) -> Finding:
@@ -292,16 +272,6 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
                 for task in tasks[:NAMED_STEPS_OR_TASKS]
             ],
         )
-
-
-def _has_plane_events(trace: Trace, host: str) -> bool:
-    """Whether a GPU or TPU of the host recorded an event."""
-    return any(
-        device.kind != "replica"
-        and trace.hosts[device.host].name == host
-        and trace.device_columns.rows_of(index).stop > trace.device_columns.rows_of(index).start
-        for index, device in enumerate(trace.device_list)
-    )
 
 
 # Sections
@@ -560,9 +530,7 @@ ANALYSIS: Final = Analysis[Capture](
     compute=lambda context: compute(context.trace),
     rules=(
         NO_GPU_PLANE,
-        GPU_PLANES_EMPTY,
         EVENTS_DROPPED,
-        CUPTI_MISSING,
         PROFILER_ERROR,
         DAMAGED_FILE,
         DUPLICATE_HOST_FILE,

@@ -16,6 +16,9 @@ from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.record import Record
 from traceview.base.timing import stage
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import Shown, columns, table
 from traceview.document.model import Section
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -42,6 +45,15 @@ def _nothing(*_: object) -> Iterable[Finding]:
 def _always(_: Context) -> bool:
     return True
 
+
+_RANGES: Final[Mapping[str, Callable[[Any], str]]] = {
+    "time": numbers.time_range,
+    "share": numbers.share_range,
+}
+"""How the range of values of a kind is written."""
+
+_MOST_PRIORITY: Final = 3
+"""Columns of a higher number, which go first where room is short, have no range."""
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
@@ -182,6 +194,37 @@ class View(Struct, frozen=True):
         every = list(rows)
         shown = [row for row in every if row.device not in self.others]
         return shown, [row for row in every if row.device in self.others]
+
+    def device_table(
+        self, label: str, rows: Iterable[D], shown: Sequence[Shown], name: str = ""
+    ) -> tuple[doc.Block, ...]:
+        """A table with rows of devices, and between which values those of the `others` lie.
+
+        `name`: of the table of `traceview show` that has all rows; without it the JSON report has them.
+        """
+        own, others = self.split(rows)
+        rest = self.command(f"show {name}") if name else "the JSON report"
+        own_rows = table(label, own, shown, most_rows=self.most_rows, rest=rest)
+        return (*own_rows, *self.ranges(others, shown, name))
+
+    def ranges(
+        self, rows: Sequence[D], shown: Iterable[Shown], name: str
+    ) -> tuple[doc.Remark, ...]:
+        """Between which values the times and shares of devices without a row lie; `name` as of `device_table`."""
+        if not rows:
+            return ()
+        values = {
+            column.heading: _RANGES[column.kind](column.values)
+            for column in columns(rows, shown)
+            if column.kind in _RANGES and column.priority <= _MOST_PRIORITY
+        }
+        count = numbers.plural(len({row.device for row in rows}), "other device")
+        text = f"{count}: {', '.join(f'{heading} {value}' for heading, value in values.items())}"
+        if not name:
+            return (doc.Remark(f"{text}."),)
+        return (
+            doc.Remark(f"{text}. All devices:", f"{self.command(f'show {name}')} -o {name}.csv"),
+        )
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""
