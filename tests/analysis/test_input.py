@@ -17,7 +17,7 @@ from traceview.analysis.gpu_time.input import Input, compute
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Stages
+from traceview.analysis.rules.words import Names
 from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
@@ -78,7 +78,7 @@ def test_without_devices_the_wait_of_the_host_is_the_loss(
         assert (bound.loss.ps_per_step, bound.loss.step_ps) == (ms(wait_ms), ms(100))
         assert bound.loss.ratio == pytest.approx(wait_ms / 100)
         assert (bound.loss.states, bound.devices) == (("input",), ())
-        assert bound.arguments["stage"] == Stages(("Map",))
+        assert bound.arguments["stage"] == Names(("Map",), "stage")
     if wait_ms == 20:
         assert bound is not None
         assert bound.title == "host0 waits 20.0 of 100 ms (20%) for input: Map is too slow"

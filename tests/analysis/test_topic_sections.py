@@ -132,7 +132,9 @@ def test_devices_that_are_alike_are_a_range() -> None:
     assert sentences_of(made)[0].startswith("1 other GPU: ")
     one = balance_section(view_of(others=("GPU:0",)), balance_result())
     assert values_of(tables_of(one)[0], "device") == ("GPU:1",)
-    assert any(text.startswith("1 other device: compute per step 15.0 ms") for text in sentences_of(one))
+    assert any(
+        text.startswith("1 other device: compute per step 15.0 ms") for text in sentences_of(one)
+    )
 
 
 def test_an_empty_result_has_no_section() -> None:

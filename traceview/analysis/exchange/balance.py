@@ -25,7 +25,7 @@ from traceview.analysis.measures.stragglers import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Models, Number, Ops
+from traceview.analysis.rules.words import Argument, Names, Number, Ops
 from traceview.base.ids import is_in
 from traceview.base.record import (
     Activity,
@@ -327,7 +327,7 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
         evidence += _hardware(result)
         models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
         if len(models) > 1:
-            arguments["models"] = Models(models)
+            arguments["models"] = Names(models, "model")
     return STRAGGLER.of_rows(
         context,
         late.rows,

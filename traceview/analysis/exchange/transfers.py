@@ -17,7 +17,7 @@ from traceview.analysis.measures.transfers import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Threads
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Part, Rate
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -127,7 +127,7 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
     longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
     if source is not None and source.thread is not None:
-        arguments["thread"] = Threads((source.thread,))
+        arguments["thread"] = Names((source.thread,), "thread")
     if source is not None and source.op is not None:
         arguments["op"] = Ops((source.op,))
         notes.append("issuer")

@@ -53,12 +53,11 @@ from traceview.analysis.rules.rule import (
 )
 from traceview.analysis.rules.words import (
     Argument,
-    Functions,
     Line,
+    Names,
     Number,
     Ops,
     Part,
-    Threads,
     Time,
 )
 from traceview.base.ids import is_in, unique_ids, unique_inverse
@@ -292,7 +291,7 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
     states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
     event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
-        arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
+        arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
     yield from waits.finding(
         D2H_SYNC,
         arguments=arguments,
@@ -411,7 +410,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
     finding = PYTHON_THREAD.of_rows(
         context,
         waits.rows,
-        arguments={"thread": Threads((longest.thread,)), "line": Line(longest.python.line)},
+        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
         evidence=(
             *(
                 Evidence(
@@ -469,7 +468,7 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
     yield from waits.finding(
         RETRACING,
         arguments={
-            "functions": Functions(functions),
+            "functions": Names(functions, "function"),
             "times": Number(sum(call.count for call in retraced), "time"),
         },
         evidence=[

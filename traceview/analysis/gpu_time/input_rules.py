@@ -20,7 +20,7 @@ from traceview.analysis.facts.pipeline_threads import busy_cores
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
-from traceview.analysis.rules.words import Argument, Hosts, Line, Part, Stages
+from traceview.analysis.rules.words import Argument, Line, Names, Part
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import kind_of
@@ -280,7 +280,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
     yield INPUT_BOUND.finding(
         arguments={
             **sentences.arguments,
-            "who": Hosts((trace.hosts[host].name,)),
+            "who": Names((trace.hosts[host].name,), "host"),
             "loss": lost_argument(loss),
         },
         loss=loss,
@@ -305,7 +305,7 @@ class _Sentences:
         if supply is None or slowest is None:
             return
         if supply.share_ratio >= _MAIN_STAGE_RATIO:
-            self.arguments["stage"] = Stages((kind_of(slowest.name),))
+            self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
             self.arguments["work"] = Part(supply.work_ratio or 0.0)
             self.arguments["share"] = Part(supply.share_ratio)
             self.notes.append("stage")
@@ -359,7 +359,7 @@ class _Sentences:
         ]
         if kinds:
             self._function, _ = max(kinds, key=lambda pair: pair[1])
-            self.arguments["stage"] = Stages((self._function,))
+            self.arguments["stage"] = Names((self._function,), "stage")
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""

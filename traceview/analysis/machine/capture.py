@@ -19,7 +19,7 @@ from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Files, Hosts, Number, Tasks
+from traceview.analysis.rules.words import Argument, Names, Number
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -210,7 +210,9 @@ def _about_hosts(
     rule: Rule, evidence: Sequence[Evidence], count: Number | None = None, **keys: Any
 ) -> Iterator[Finding]:
     """A finding about the hosts that the evidence is of; none without any. `keys`: of its sentences."""
-    hosts: dict[str, Argument] = {"hosts": Hosts(tuple(dict.fromkeys(e.where for e in evidence)))}
+    hosts: dict[str, Argument] = {
+        "hosts": Names(tuple(dict.fromkeys(e.where for e in evidence)), "host")
+    }
     if evidence:
         arguments = {**hosts, "count": count} if count else hosts
         yield rule.finding(arguments=arguments, evidence=evidence, **keys)
@@ -219,7 +221,7 @@ def _about_hosts(
 def _duplicate(file: SourceFile) -> Finding:
     names = (file.name, file.duplicate_of or "")
     return DUPLICATE_HOST_FILE.finding(
-        arguments={"files": Files(names)},
+        arguments={"files": Names(names, "file")},
         evidence=[
             Evidence("sha256", file.sha256 or "", None, name, value_is="words", where_is="file")
             for name in names
@@ -245,9 +247,9 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
             notes=["unread"] if is_unread else [] if host in with_plane else ["no-device"],
             severity="critical" if not is_unread and is_damaged_throughout(trace) else None,
             arguments={
-                "hosts": Hosts((host,)),
+                "hosts": Names((host,), "host"),
                 "places": Number(len(places), "place"),
-                **({"files": Files((unread[host],))} if is_unread else {}),
+                **({"files": Names((unread[host],), "file")} if is_unread else {}),
             },
             evidence=[
                 Evidence(
@@ -263,7 +265,7 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
     if tasks:
         yield MISSING_HOST.finding(
             arguments={
-                "tasks": Tasks(tasks),
+                "tasks": Names(tasks, "task"),
                 "count": Number(len(tasks)),
                 "all": Number(len(tasks) + host_count, "process"),
             },

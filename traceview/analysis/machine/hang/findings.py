@@ -19,11 +19,10 @@ from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import (
     Argument,
     Devices,
-    Functions,
     Line,
+    Names,
     Number,
     Ops,
-    Tasks,
     Time,
 )
 from traceview.base.units import PS_PER_NS
@@ -280,11 +279,11 @@ def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
         "waited": None if hang.waited_ns is None else _time(hang.waited_ns),
         "line": Line(line) if line else None,
         "inner": Line(innermost) if innermost and innermost != line else None,
-        "function": Functions((function,)) if function else None,
-        "tasks": Tasks(tuple(worker.task for worker in others)) if others else None,
+        "function": Names((function,), "function") if function else None,
+        "tasks": Names(tuple(worker.task for worker in others), "task") if others else None,
         "without": _time(absent[0].waited_ns or 0) if absent else None,
         "silent": _time(absent[0].silent_ns or 0) if absent else None,
-        "unknown": Tasks(tuple(unknown)) if unknown else None,
+        "unknown": Names(tuple(unknown), "task") if unknown else None,
         "step": Number(hang.step_count) if hang.step_count else None,
         "late": _devices(late or tuple(idle_gpus(hang)), len(hang.gpus) or len(late + early) + 1),
         "early": _devices(early or late, len(late + early) + 1),
