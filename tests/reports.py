@@ -483,7 +483,7 @@ def full_report() -> Report:
         ),
         results=Results(
             device_time=DeviceTime(
-                (*map(device, (0, 1)), *map(empty_device, (2, 3, 4, 5))), shared=()
+                (*map(device, (0, 1)), *map(empty_device, (2, 3, 4, 5)))
             ),
             steps=Steps(
                 "marker",

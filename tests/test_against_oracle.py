@@ -16,12 +16,12 @@ from tests.device_times import flat_collectives, flat_times
 from tests.gap_causes import causes_of_gaps
 from tests.ledger.ledgers import run_of
 from tests.oracle import run_answer
+from traceview.analysis.exchange.transfers import TOP_SOURCES
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.op_steps import MOST_SHAPES
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.transfers import TOP_SOURCES
 from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report

@@ -35,7 +35,12 @@ from tests.reports import (
 from traceview.analysis.exchange.balance import balance_section
 from traceview.analysis.exchange.collectives import TRANSFER_REMARK, collectives_section
 from traceview.analysis.exchange.gradients import gradients_section
-from traceview.analysis.exchange.transfers import transfers_section
+from traceview.analysis.exchange.transfers import (
+    DeviceTransfers,
+    Direction,
+    Transfers,
+    transfers_section,
+)
 from traceview.analysis.machine.capture import (
     BRIEF_HOSTS,
     BRIEF_PROBLEMS,
@@ -54,11 +59,6 @@ from traceview.analysis.machine.nvml import (
 )
 from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.environment import Environment, HostEnvironment
-from traceview.analysis.measures.transfers import (
-    DeviceTransfers,
-    Direction,
-    Transfers,
-)
 from traceview.analysis.registry import TOPICS
 from traceview.analysis.workload.launches import Launches, launches_section
 from traceview.analysis.workload.precision import BRIEF_KERNELS, Precision, precision_section

@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.test_findings import check_finding
 from tests.sidecars import write_sidecar
-from traceview.analysis.measures.transfers import DeviceTransfers
+from traceview.analysis.exchange.transfers import DeviceTransfers
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.words import Number, Part

@@ -35,6 +35,7 @@ from traceview.base.record import (
     Ratio,
     Record,
     Share,
+    TextKind,
     Words,
     one_of,
 )
@@ -405,8 +406,9 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 def _hardware(result: Balance) -> Iterator[Evidence]:
     """What each device is."""
     for group in result.hardware:
+        kind: TextKind = "model" if group.model else "words"
+        model = group.model or "not recorded"
         for device in group.devices:
-            model, kind = (group.model, "model") if group.model else ("not recorded", "words")
             yield Evidence("hardware", model, None, device, _details(group), value_is=kind)
 
 

@@ -275,7 +275,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             *doc.remarks(
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
-                *_shared_ops(result),
                 _peaks(shown),
                 _marginal_meaning(shown),
                 _PARTS_ADD_UP if shown else None,
@@ -433,12 +432,6 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
     if any(row.status == "copy_only" and not row.busy_ps for row in rows):
         of_status = ", which only the status counts"
     return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
-
-
-def _shared_ops(result: DeviceTime) -> Iterator[str]:
-    for shared in result.shared:
-        where = f" on {shared.host}" if len(result.shared) > 1 else ""
-        yield f"Host ops that belong to no replica{where}: {numbers.time(shared.compute_ps)}."
 
 
 # The table

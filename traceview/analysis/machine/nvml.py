@@ -8,12 +8,11 @@ from math import fsum
 from typing import Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
 from traceview.base.record import (
     Count,
-    DeviceKey,
     Hostname,
     Integer,
     Message,
@@ -57,13 +56,10 @@ class OtherProcess(Record, frozen=True):
     utilization_ratio: Share | None
 
 
-class NvmlRow(Record, frozen=True):
+class NvmlRow(OfDevice, frozen=True):
     """One GPU, in the whole recording.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device, as in device_time: GPU:3, or host/GPU:3 in a run of several hosts.
-        ordinal: CUDA's number of the GPU in the process.
         sample_count: Number of samples.
         nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of any process.
         memory_used_bytes: The most memory in use, of all processes together.
@@ -79,9 +75,6 @@ class NvmlRow(Record, frozen=True):
         others_unknown: Why they are unknown; null if they are known.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     sample_count: Count
     nvml_busy_ratio: Share | None
     memory_used_bytes: Count | None
@@ -154,9 +147,7 @@ def _row(host: Host, name: str, gpu: NvmlGpu) -> NvmlRow:
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
     return NvmlRow(
-        host=host.name,
-        device=name,
-        ordinal=gpu.ordinal or 0,
+        *(host.name, name, gpu.ordinal or 0),
         sample_count=len(samples.t_ns),
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]

@@ -10,16 +10,13 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
-from traceview.analysis.facts.selection import Selection, covered_ps, recorded_devices, rows_in
+from traceview.analysis.facts.selection import covered_ps, recorded_devices, rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.finding import Finding, OfDevice
 from traceview.analysis.rules.words import Devices
-from traceview.base.intervals import Int64Array, union
+from traceview.base.intervals import Int64Array
 from traceview.base.record import (
     Count,
-    DeviceKey,
-    Hostname,
-    Integer,
     ModelName,
     Picoseconds,
     Record,
@@ -29,7 +26,7 @@ from traceview.base.record import (
 )
 from traceview.document.model import ratio
 from traceview.trace.device.memory import most_held
-from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
 MOST_ROWS: Final = 16
@@ -139,14 +136,10 @@ class ActivityTime(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
-class DeviceTimeRow(Record, frozen=True):
+class DeviceTimeRow(OfDevice, frozen=True):
     """One device over its host's window.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device: GPU:3, or host/GPU:3 in a run of several hosts.
-        ordinal: Number in the name of the device: the visible index of the process, or the number of the
-            replica.
         kind: gpu, tpu, replica (a logical CPU device) or other.
         model: Model of the device; null if not recorded.
         status: Over the whole recording. active; marginal: computes less than a fifth of the busiest device;
@@ -165,9 +158,6 @@ class DeviceTimeRow(Record, frozen=True):
         memory_window_peak_bytes: Most bytes that it held in the window; null if not recorded.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
     model: ModelName | None
     status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
@@ -204,28 +194,14 @@ class DeviceTimeRow(Record, frozen=True):
         }
 
 
-class SharedTime(Record, frozen=True):
-    """Host ops of a CPU-only run that belong to no replica.
-
-    Attributes:
-        host: Name of the host.
-        compute_ps: Length of their union in the window, picoseconds.
-    """
-
-    host: Hostname
-    compute_ps: Picoseconds
-
-
 class DeviceTime(Record, frozen=True):
     """All devices in the order of hosts and ordinals.
 
     Attributes:
         devices: One row per device.
-        shared: Host ops of a CPU-only run that belong to no replica; empty for runs with devices.
     """
 
     devices: tuple[DeviceTimeRow, ...]
-    shared: tuple[SharedTime, ...]
 
 
 def time_words(times: DeviceTime | None) -> str:
@@ -242,18 +218,15 @@ def compute(context: Context) -> DeviceTime:
         range(len(devices)), key=lambda i: (devices[i].host, devices[i].kind, devices[i].ordinal)
     )
     rows = tuple(_row(context, index, status[index]) for index in order)
-    return DeviceTime(rows, _shared(trace, context.selection))
+    return DeviceTime(rows)
 
 
 def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     trace, device = context.trace, context.trace.device_list[index]
     window = context.selection.window_of_device(trace, index)
     counted = context.once(in_windows).get(index)
-    host, key, ordinal = trace.identity(index)
     return DeviceTimeRow(
-        host=host,
-        device=key,
-        ordinal=ordinal,
+        *trace.identity(index),
         kind=device.kind,
         model=device.model,
         status=status,
@@ -312,16 +285,3 @@ def _known_sum(sizes: Int64Array) -> int | None:
     """The bytes of copies; None where there are copies and no size was recorded: no false zero."""
     known = sizes[sizes != UNKNOWN_BYTES]
     return int(known.sum()) if known.size or not sizes.size else None
-
-
-def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
-    columns, rows = trace.host_columns, trace.shared_rows
-    result = []
-    for host, window in selection.windows.items():
-        own = columns.rows_of_host(host)
-        first, last = np.searchsorted(rows, (own.start, own.stop))
-        of_host = rows[first:last]
-        if of_host.size:
-            covered = union(columns.start_ps[of_host], columns.end_ps[of_host])
-            result.append(SharedTime(trace.hosts[host].name, covered_ps(covered, window)))
-    return tuple(result)
