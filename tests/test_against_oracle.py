@@ -14,7 +14,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.device_times import flat_collectives, flat_times
 from tests.gap_causes import causes_of_gaps
-from tests.ledger.ledgers import run_of
+from tests.ledger.ledgers import run_of, states_of_path
 from tests.oracle import run_answer
 from traceview.analysis.exchange.transfers import TOP_SOURCES
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
@@ -280,20 +280,7 @@ def same_ledger(report: Report, expected: dict[str, Any]) -> None:
 def same_path(ledger: Ledger, report: Report, expected: list[dict[str, Any]]) -> None:
     """What each step consists of, and the report in the mean."""
     is_ready = asks_for_ready_batches(report)
-    path, trace = ledger.path, ledger.trace
-    found: dict[tuple[str, int | None], dict[str, int]] = {}
-    for row, step, ps in zip(
-        path.row.tolist(), path.step.tolist(), path.duration_ps.tolist(), strict=True
-    ):
-        host = trace.device_list[int(ledger.device[row])].host
-        of_step = ledger.steps[step] if ledger.has_steps else None
-        key = (
-            trace.hosts[of_step.host if of_step else host].name,
-            of_step.number if of_step else None,
-        )
-        states = found.setdefault(key, {})
-        state = KEYS[int(ledger.columns.state[row])]
-        states[state] = states.get(state, 0) + ps
+    found = states_of_path(ledger)
     assert found == {
         (row["host"], row["step"]): dispatched(row["states"]) if is_ready else row["states"]
         for row in expected

@@ -14,7 +14,7 @@ from traceview.analysis.machine.capture_quality import (
     tasks_without_file,
 )
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import DeviceTime, named_devices
+from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -279,7 +279,7 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
 # Sections
 
 BRIEF_HOSTS: Final = 8
-"""Hosts with a row in a brief document; those with a problem come first."""
+"""Hosts with a row in a brief document; those with a problem have one."""
 BRIEF_PROBLEMS: Final = 10
 """The worst come first; a damaged run may have hundreds."""
 
@@ -303,20 +303,25 @@ _TOPICS: Final = {
 
 
 def hosts_section(view: View, result: Capture) -> doc.Section | None:
-    """A row per host of a run of several: its task, its steps, and how its clock was aligned."""
+    """A row per host of a run of several: its task, its steps, what it recorded, and how its clock was aligned."""
     hosts = result.hosts
     if len(hosts) < 2:
         return None
-    shown = _worth_showing(view, hosts, BRIEF_HOSTS if view.is_brief else view.most_rows)
-    others = [host for host in hosts if host not in shown]
+    most_rows = BRIEF_HOSTS if view.is_brief else view.most_rows
+    first = _worst_first(view, hosts)[:most_rows] if len(hosts) > most_rows else hosts
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
     return doc.Section(
         "hosts",
         "Hosts",
         (
-            *table("Hosts", shown, _host_columns(view)),
+            *table(
+                "Hosts",
+                [host for host in hosts if host in first],
+                (*_host_columns(view), *(() if view.is_brief else _recorded_columns(view))),
+                row_count=len(hosts),
+                rest=_IN_JSON,
+            ),
             *doc.notes(f"Not recorded: {absent}." if absent else None),
-            *doc.remarks(_range_of(view, others) if others else None),
         ),
         lead=clock_sentence(hosts),
     )
@@ -337,25 +342,18 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     return f"Clocks agree within the spread of collective ends: {spread}."
 
 
-def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[HostCapture]:
-    """Hosts that lack steps, then hosts with unusual devices or a finding, then those with the largest offset."""
-    if len(hosts) <= most:
-        return list(hosts)
+def _worst_first(view: View, hosts: Sequence[HostCapture]) -> list[HostCapture]:
+    """Hosts that lack steps, then hosts with devices that stand out, then those with the largest offset."""
     times = view.record("device_time", DeviceTime)
-    rows = times.devices if times else ()
-    statuses = [row.status for row in rows]
-    usual = max(statuses, key=statuses.count, default="")
-    named = set(named_devices(view.findings))
-    unusual = {row.host for row in rows if row.status != usual or row.device in named}
-    first = sorted(
+    outliers = {row.host for row in (times.devices if times else ()) if row.device in view.outliers}
+    return sorted(
         hosts,
         key=lambda host: (
             not host.missing_steps,
-            host.host not in unusual,
+            host.host not in outliers,
             -abs(_offset(host) or 0),
         ),
-    )[:most]
-    return [host for host in hosts if host in first]
+    )
 
 
 def _host_columns(view: View) -> tuple[Shown, ...]:
@@ -367,7 +365,7 @@ def _host_columns(view: View) -> tuple[Shown, ...]:
         Shown("role", "role", 1),
         Shown("devices", lambda host: device_hosts.count(host.host), 6, "count"),
         Shown("steps", lambda host: step_hosts.count(host.host), 5, "count"),
-        Shown("busy", lambda host: _busy(view, [host]), 3, "share"),
+        Shown("busy", lambda host: _busy(times, host), 3, "share"),
         Shown("clock aligned", lambda host: host.clock and _CLOCK_METHODS[host.clock.method], 2),
         Shown(
             "clock moved by",
@@ -394,26 +392,10 @@ def _offset(host: HostCapture) -> int | None:
     return None if host.clock is None or host.clock.method == "none" else host.clock.offset_ps
 
 
-def _busy(view: View, hosts: Sequence[HostCapture]) -> str:
-    """Between which shares the devices of the hosts are busy."""
-    times = view.record("device_time", DeviceTime)
-    keys = {host.host for host in hosts}
-    return numbers.share_range(
-        row.busy_ratio for row in (times.devices if times else ()) if row.host in keys
-    )
-
-
-def _range_of(view: View, hosts: Sequence[HostCapture]) -> str:
-    """Between which values the hosts without a row lie."""
-    sentence = f"{numbers.plural(len(hosts), 'other host')}: busy {_busy(view, hosts)}"
-    offsets = sorted(offset for host in hosts if (offset := _offset(host)) is not None)
-    if offsets:
-        sentence += f", clock moved by {_signed(offsets[0])} to {_signed(offsets[-1])}"
-    return f"{sentence}; {_IN_JSON} has all hosts."
-
-
-def _signed(ps: int) -> str:
-    return f"{'-' if ps < 0 else '+' if ps else ''}{numbers.time(abs(ps))}"
+def _busy(times: DeviceTime | None, host: HostCapture) -> str:
+    """Between which shares the devices of a host are busy."""
+    rows = times.devices if times else ()
+    return numbers.share_range(row.busy_ratio for row in rows if row.host == host.host)
 
 
 def capture_section(view: View, result: Capture) -> doc.Section | None:
@@ -427,7 +409,10 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
         *doc.remarks(overhead, _python_sentence(result.hosts)),
     )
     if not view.is_brief:
-        blocks = (*blocks, *_absent_results(view.skipped), *_recordings(view, result.hosts))
+        blocks = (*blocks, *_absent_results(view.skipped))
+    if not view.is_brief and len(result.hosts) == 1:
+        recorded = table("What the host recorded", result.hosts, _recorded_columns(view))
+        blocks = (*blocks, doc.Subheading("Recorded"), *recorded)
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
     return doc.Section("capture", "Capture quality", blocks, lead=lead)
@@ -497,29 +482,22 @@ def _absent_results(skipped: Mapping[str, str]) -> tuple[doc.Block, ...]:
     return (doc.Subheading("Not in this report"), *doc.notes(*sentences)) if sentences else ()
 
 
-def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[doc.Block, ...]:
-    recordings = table(
-        "What each host recorded",
-        hosts,
-        (
-            Shown("host", "host"),
-            Shown("recorded", "duration_ps"),
-            Shown("events", "event_count"),
-            Shown("on devices", "device_event_count", 1),
-            Shown("dropped", "dropped_event_count"),
-            Shown("kernels without launch", "unlinked_ratio", 2),
-            Shown(
-                "profiler overhead",
-                lambda host: _overhead(view, host),
-                3,
-                "share",
-                meaning="how much longer a step took with the profiler",
-            ),
+def _recorded_columns(view: View) -> tuple[Shown, ...]:
+    """How much a host recorded."""
+    return (
+        Shown("recorded", "duration_ps", 7),
+        Shown("events", "event_count", 7),
+        Shown("on devices", "device_event_count", 8),
+        Shown("dropped", "dropped_event_count", 7),
+        Shown("kernels without launch", "unlinked_ratio", 9),
+        Shown(
+            "profiler overhead",
+            lambda host: _overhead(view, host),
+            9,
+            "share",
+            meaning="how much longer a step took with the profiler",
         ),
-        most_rows=view.most_rows,
-        rest=_IN_JSON,
     )
-    return (doc.Subheading("Recorded by each host"), *recordings) if recordings else ()
 
 
 def _overhead(view: View, host: HostCapture) -> float | str | None:
