@@ -116,24 +116,12 @@ class Context(Run):
     @property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
         """By host index, for each of its steps: the Python that kept a device waiting. Only of sampled hosts."""
-        return self._once("python of steps", self._python_of_steps)
-
-    def _python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
-        if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
-            return {}
-        return python_of_steps(self.ledger, self.selection.steps, self.idle.python)
+        return self.once(_python_of_steps)
 
     @property
     def python_of_input(self) -> Mapping[str, PythonShare]:
         """By name of the host: the Python that threads other than that of the steps ran in the window."""
-        return self._once("python of input", self._python_of_input)
-
-    def _python_of_input(self) -> Mapping[str, PythonShare]:
-        lines = {
-            self.trace.hosts[host].name: python.of_others(self.selection.windows[host])
-            for host, python in self.idle.python.items()
-        }
-        return {host: shared(line) for host, line in lines.items() if line}
+        return self.once(_python_of_input)
 
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
@@ -155,6 +143,18 @@ class Context(Run):
             if result is None:
                 return tuple(analysis.if_absent(self))
             return tuple(analysis.diagnose(self, result))
+
+
+def _python_of_steps(context: Context) -> Mapping[int, Sequence[PythonShare | None]]:
+    if not any(host.sidecar and host.sidecar.python for host in context.trace.hosts):
+        return {}
+    return python_of_steps(context.ledger, context.selection.steps, context.idle.python)
+
+
+def _python_of_input(context: Context) -> Mapping[str, PythonShare]:
+    hosts, windows = context.trace.hosts, context.selection.windows
+    lines = {hosts[at].name: of.of_others(windows[at]) for at, of in context.idle.python.items()}
+    return {host: shared(line) for host, line in lines.items() if line}
 
 
 class View(Struct, frozen=True):
