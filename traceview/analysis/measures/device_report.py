@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
@@ -35,13 +35,11 @@ MOST_ROWS: Final = 16
 FEW_DEVICES: Final = 4
 """A finding about so many devices or fewer is about them, not about the run."""
 
-OUTLIER_RATIO: Final = 0.02
-"""A device is an outlier if a part of its window differs by this share of it from the median device."""
+ALIKE_RATIO: Final = 0.02
+"""Devices are alike if no part of their time differs by more than this share of the longer whole; a choice of ours."""
 
 COPIES: Final = ("h2d", "d2h", "d2d")
 """Classes of activity that copy, by key."""
-
-_Shares: TypeAlias = tuple[float, ...]
 
 
 class OutlierDevices(Struct, frozen=True):
@@ -49,7 +47,7 @@ class OutlierDevices(Struct, frozen=True):
 
     Devices that recorded nothing are in neither where there are `FEW_DEVICES` of them or more: a sentence names them.
 
-    `shown`: devices that a finding is about and those that differ most from the median device, with one typical
+    `shown`: devices that a finding is about and those that are unlike most, with one typical
     device. `others`: the rest, empty where all are shown.
     """
 
@@ -65,18 +63,49 @@ def outlier_devices(
     rows = [row for row in devices if row not in empty or len(empty) < FEW_DEVICES]
     if len(rows) <= most:
         return OutlierDevices(tuple(row.device for row in rows), ())
-    distance = _distances(rows)
-    # Python sorts stably: equals keep the order of the device list.
-    farthest = sorted(distance, key=lambda device: -distance[device])
-    chosen = [device for device in named if device in distance]
-    chosen += [device for device in farthest if distance[device] >= OUTLIER_RATIO]
-    kept = set(list(dict.fromkeys(chosen))[: most - 1])
-    typical = [device for device in distance if distance[device] < OUTLIER_RATIO]
-    kept.update(typical[:1])
+    by_status: dict[str, dict[str, dict[str, int | None]]] = {}
+    for row in rows:
+        if row.activity is not None:
+            by_status.setdefault(row.status, {})[row.device] = row.parts_ps
+    groups = [group for parts in by_status.values() for group in alike_groups(parts)]
+    *unusual, usual = sorted(groups, key=len) or [[row.device for row in rows]]
+    chosen = [device for device in named if any(row.device == device for row in rows)]
+    chosen += [device for group in unusual for device in group]
+    kept = {*list(dict.fromkeys(chosen))[: most - 1], usual[0]}
     return OutlierDevices(
         tuple(row.device for row in rows if row.device in kept),
         tuple(row.device for row in rows if row.device not in kept),
     )
+
+
+def alike_groups(
+    parts: Mapping[str, Mapping[str, int | None]], most: int | None = None
+) -> list[list[str]]:
+    """Keys of devices in groups whose parts differ by at most `ALIKE_RATIO` of the whole from those of the first one.
+
+    `parts`: picoseconds, which sum to the whole. `most`: with more groups the limit doubles until they are no more.
+    """
+    ratio = ALIKE_RATIO
+    while True:
+        groups: list[list[str]] = []
+        for device, own in parts.items():
+            alike = (group for group in groups if _are_alike(parts[group[0]], own, ratio))
+            group = next(alike, None)
+            if group is None:
+                groups.append([device])
+            else:
+                group.append(device)
+        if most is None or len(groups) <= most or ratio >= 1:
+            return groups
+        ratio *= 2
+
+
+def _are_alike(
+    first: Mapping[str, int | None], other: Mapping[str, int | None], ratio: float
+) -> bool:
+    most_ps = ratio * max(sum(ps or 0 for ps in parts.values()) for parts in (first, other))
+    keys = {*first, *other}
+    return all(abs((first.get(key) or 0) - (other.get(key) or 0)) <= most_ps for key in keys)
 
 
 def named_devices(findings: Sequence[Finding]) -> list[str]:
@@ -90,32 +119,6 @@ def named_devices(findings: Sequence[Finding]) -> list[str]:
         )
     ]
     return [device for devices in groups if len(devices) <= FEW_DEVICES for device in devices]
-
-
-def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
-    """By device the largest difference of a part from the median device by compute, as a share of its window.
-
-    A device of another status than most has the largest distance; one with no known parts has none.
-    """
-    shares = {row.device: _shares(row) for row in rows}
-    known = sorted(parts for parts in shares.values() if parts is not None)
-    # An actual device, rather than medians of each part that no device may have together.
-    median = known[(len(known) - 1) // 2] if known else ()
-    statuses = [row.status for row in rows]
-    usual = max(statuses, key=statuses.count)
-    distances = {}
-    for row in rows:
-        parts = shares[row.device] or median
-        differences = (abs(part - middle) for part, middle in zip(parts, median, strict=True))
-        distances[row.device] = max(differences, default=0.0) if row.status == usual else 1.0
-    return distances
-
-
-def _shares(row: DeviceTimeRow) -> _Shares | None:
-    parts = row.parts_ps.values()
-    if not row.window_ps or None in parts:
-        return None
-    return tuple(part / row.window_ps for part in parts if part is not None)
 
 
 class ActivityTime(Record, frozen=True):
