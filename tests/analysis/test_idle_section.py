@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.analysis.sections import HOST, cells_of, headings_of, tables_of, view_of
-from traceview.analysis.gpu_time.idle import BRIEF_GAPS, gaps_section
-from traceview.analysis.measures.context import View
+from traceview.analysis.gpu_time.idle import gaps_section
+from traceview.analysis.measures.context import FEW_ROWS, View
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow, numbered_gaps
 from traceview.document.vocabulary import STATES
 from traceview.ledger.states import State
@@ -94,5 +94,5 @@ def test_gaps_are_numbered_by_length_over_all_devices() -> None:
 def test_a_brief_document_has_few_gaps() -> None:
     waiting = row("GPU:0", {"input": MS}, *[GAP] * 10)
     (table,) = tables_of(gaps_section(*view_and_result(waiting, is_brief=True)))
-    assert table.shown_count == BRIEF_GAPS
+    assert table.shown_count == FEW_ROWS
     assert gaps_section(*view_and_result(row("GPU:0", {"input": MS}))) is None

@@ -24,8 +24,6 @@ from traceview.document.vocabulary import STATES, look_of, thread_name
 from traceview.ledger.states import IDLE_STATES, State
 from traceview.trace.device.table import Table
 
-BRIEF_GAPS: Final = 5
-"""Gaps in a brief document, the longest ones."""
 TITLE: Final = "Longest gaps"
 
 
@@ -44,7 +42,7 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
     rows = [
         _Row(row.gap, row.span, row.gap.host_event, row.number, row.span, _links(view, row.number))
-        for row in numbered_gaps(view)[: BRIEF_GAPS if view.is_brief else view.most_rows]
+        for row in numbered_gaps(view)[: view.few_rows]
     ]
     if not rows:
         return None

@@ -32,7 +32,6 @@ from traceview.ledger.table import Ledger, by_size, totals
 from traceview.trace.model import NONE
 
 _MOST_PARTS: Final = 10
-_BRIEF: Final = 4
 _NAMED: Final = 3
 """States that the first sentence names."""
 
@@ -171,7 +170,7 @@ def _by_state(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
         "The critical path by state",
         list(result.share_by_state.items()),
         shown,
-        most_rows=_BRIEF if view.is_brief else None,
+        most_rows=view.few_rows,
         rest=f"{view.command('report')} -o report",
     )
 
@@ -185,7 +184,7 @@ def _longest_table(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
         Shown("state", lambda row: look_of(STATES, row.state), kind="look"),
         Shown("op, or the next op", "op", 1),
     )
-    rows = result.longest[: _BRIEF if view.is_brief else view.most_rows]
+    rows = result.longest[: view.few_rows]
     return table("The longest parts of the critical path", rows, shown)
 
 

@@ -245,9 +245,6 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 
 TITLE: Final = "Steps"
 
-BRIEF_STEPS: Final = 12
-"""Rows in a terminal: of more steps the first and the last."""
-
 MOST_DEVICES: Final = 8
 """Devices with a column each; of more, the least busy one and the mean have a column."""
 
@@ -408,7 +405,7 @@ def _table(view: View, result: Steps) -> Iterator[doc.Block]:
         row.recorded_number == row.number for row in every
     )
     steps = _joined(every) if is_joined else [(row,) for row in every]
-    most = BRIEF_STEPS if view.is_brief else view.most_rows
+    most = view.few_rows
     shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
     host_count = len({row.host for row in every})
     columns = _columns(view, shown, host_count, is_joined=is_joined)

@@ -278,11 +278,6 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
 
 # Sections
 
-BRIEF_HOSTS: Final = 8
-"""Hosts with a row in a brief document; those with a problem have one."""
-BRIEF_PROBLEMS: Final = 10
-"""The worst come first; a damaged run may have hundreds."""
-
 _SHOWN_STEPS: Final = 4
 """Numbers of steps that are listed; more of them are counted."""
 _SHOWN_TASKS: Final = 8
@@ -307,7 +302,7 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
     hosts = result.hosts
     if len(hosts) < 2:
         return None
-    most_rows = BRIEF_HOSTS if view.is_brief else view.most_rows
+    most_rows = view.few_rows
     first = _worst_first(view, hosts)[:most_rows] if len(hosts) > most_rows else hosts
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
     return doc.Section(
@@ -419,7 +414,7 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
 
 
 def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
-    shown = result.problems[: BRIEF_PROBLEMS if view.is_brief else view.most_rows]
+    shown = result.problems[: view.few_rows]
     has_several_hosts = len(result.hosts) > 1
     sentences = [
         problem.sentence + (f" (host {problem.host})" if has_several_hosts and problem.host else "")

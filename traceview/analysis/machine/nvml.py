@@ -400,12 +400,6 @@ def _throttled_evidence(row: NvmlRow) -> tuple[Evidence, Evidence]:
 
 # Section
 
-BRIEF_GPUS: Final = 16
-"""GPUs with a row in a brief document: those of two usual hosts."""
-BRIEF_REASONS: Final = 4
-"""Reasons for missing numbers in a brief document; mostly all GPUs have the same."""
-
-
 _COLUMNS: Final = (
     DEVICE,
     Shown("NVML busy", "nvml_busy_ratio"),
@@ -442,10 +436,10 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         "GPUs by their driver",
         result.devices,
         (*_COLUMNS, *samples),
-        most_rows=BRIEF_GPUS if view.is_brief else view.most_rows,
+        most_rows=view.most_rows,
         rest="the JSON report",
     )
-    remarks = doc.remarks(*reasons[: BRIEF_REASONS if view.is_brief else view.most_rows])
+    remarks = doc.remarks(*reasons[: view.few_rows])
     counts = sorted({row.sample_count for row in result.devices})
     few = "" if len(counts) == 1 else f"{counts[0]} to "
     return doc.Section(

@@ -55,6 +55,9 @@ _RANGES: Final[Mapping[str, Callable[[Any], str]]] = {
 _MOST_PRIORITY: Final = 3
 """Columns of a higher number, which go first where room is short, have no range."""
 
+FEW_ROWS: Final = 6
+"""Rows on a terminal of a table whose first rows say most."""
+
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
@@ -179,6 +182,11 @@ class View(Struct, frozen=True):
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
     findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def few_rows(self) -> int:
+        """How many rows a table has whose first ones say most."""
+        return min(FEW_ROWS, self.most_rows) if self.is_brief else self.most_rows
 
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""
