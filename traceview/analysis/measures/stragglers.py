@@ -40,22 +40,12 @@ _WORTH_NAMING_RATIO: Final = 0.1
 """Only kernels with this share of all that take longer are named."""
 
 _COPIES: Final = (State.H2D, State.D2H, State.D2D)
-_STARTS: Final = (
-    State.HOST_OPS,
-    State.LAUNCH,
-    State.PYTHON,
-    State.BETWEEN_CALLS,
-    State.PYTHON_THREAD,
-    State.GARBAGE_COLLECTION,
-    State.BETWEEN,
-    State.EVALUATION,
-    State.CHECKPOINT,
-    State.COMPILE,
-    State.SYNC,
-    State.DEPENDENCY,
-    State.LATENCY,
-    State.UNKNOWN,
+_OTHER_REASONS: Final = (
+    *(State.COMPUTE, State.INPUT, State.COMMUNICATION),
+    # That it waits itself, or has nothing to do, makes no device late.
+    *(State.DEVICE_WAIT, State.TURN, State.NO_WORK),
 )
+_STARTS: Final = tuple(state for state in State if state not in (*_COPIES, *_OTHER_REASONS))
 _REASONS: Final[dict[Reason, tuple[State, ...]]] = {
     "slower": (State.COMPUTE,),
     "input": (State.INPUT,),
