@@ -385,33 +385,21 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[E
     evidence: list[Evidence] = []
     name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        stage = supply.slowest.name
+        stage, work = supply.slowest.name, supply.work_ratio
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        is_short, empty = supply.is_short, supply.empty_step_ratio
-        known = is_short and empty is not None
-        of_wait = supply.work_of_wait_ratio or 0.0
-        is_little = known and supply.work_ratio < WORK_RATIO
-        waited = supply.empty_wait_ratio if is_short else None
-        of_stage = (
-            ("work_ratio", supply.work_ratio, WORK_RATIO if known else None),
-            ("work_of_wait_ratio", of_wait if is_little else None, WORK_RATIO),
-        )
-        of_host = (
-            ("empty_step_ratio", empty if is_short else None, EMPTY_STEP_RATIO),
-            ("empty_wait_ratio", waited, EMPTY_WAIT_RATIO),
-        )
+        empty, waited = supply.empty_step_ratio, supply.empty_wait_ratio
+        known = supply.is_short and empty is not None
+        of_stage = {"work_ratio": (work, WORK_RATIO if known else None)}
+        if known and work < WORK_RATIO:
+            of_stage["work_of_wait_ratio"] = (supply.work_of_wait_ratio or 0.0, WORK_RATIO)
         evidence = [
-            *(
-                Evidence(metric, value, limit, stage, where_is="stage")
-                for metric, value, limit in of_stage
-                if value is not None
-            ),
-            *(
-                Evidence(metric, value, limit, name)
-                for metric, value, limit in of_host
-                if value is not None
-            ),
+            Evidence(metric, value, limit, stage, where_is="stage")
+            for metric, (value, limit) in of_stage.items()
         ]
+        if known and empty is not None:
+            evidence.append(Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name))
+        if supply.is_short and waited is not None:
+            evidence.append(Evidence("empty_wait_ratio", waited, EMPTY_WAIT_RATIO, name))
         if "prefetch" in supply.missing:
             evidence.append(Evidence("missing", "prefetch", None, name, value_is="words"))
     python = context.python_of_input.get(name)

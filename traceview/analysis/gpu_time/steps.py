@@ -162,12 +162,10 @@ def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
         )
 
 
-def diagnose_absent(_: Context) -> Finding:
+def diagnose_absent(_: Context) -> Iterator[Finding]:
     """A trace in which no step is found."""
-    return NO_STEP_MARKER.finding(
-        evidence=[Evidence("method", "none", None, "", value_is="words")],
-        notes=("none",),
-    )
+    evidence = [Evidence("method", "none", None, "", value_is="words")]
+    yield NO_STEP_MARKER.finding(evidence=evidence, notes=("none",))
 
 
 def diagnose_unsteady(
@@ -509,7 +507,7 @@ ANALYSIS: Final = Analysis[Steps](
     compute=compute,
     rules=RULES,
     diagnose=diagnose,
-    if_absent=lambda context: [diagnose_absent(context)],
+    if_absent=diagnose_absent,
     conclude=diagnose_unsteady,
     sections=(steps_section,),
     title_if_absent=TITLE,

@@ -336,16 +336,10 @@ def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
 def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
     for process in sharers(row):
         which = "" if process.pid is None else f"process {process.pid}"
-        for metric, value in _shares(process):
-            if value is not None and value >= SHARED_RATIO:
+        for metric in ("memory_ratio", "utilization_ratio"):
+            value: float = getattr(process, metric) or 0.0
+            if value >= SHARED_RATIO:
                 yield Evidence(metric, value, SHARED_RATIO, row.device, which)
-
-
-def _shares(process: OtherProcess) -> tuple[tuple[str, float | None], ...]:
-    return (
-        ("memory_ratio", process.memory_ratio),
-        ("utilization_ratio", process.utilization_ratio),
-    )
 
 
 def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
