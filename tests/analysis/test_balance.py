@@ -13,6 +13,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import analyzed
 from traceview.analysis.exchange.balance import Balance, LateDevice
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -26,12 +27,6 @@ from traceview.trace.reading.load import load
 ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 CODES = {"straggler-gpu", "late-by-turns", "serial-gpus"}
-
-
-def analyzed(folder: Path, *traces: CudaTrace, **options: Any) -> Report:
-    for trace in traces:
-        trace.write(folder)
-    return traceview.analyze(folder, **options)
 
 
 def of_scenario(folder: Path, name: str) -> Report:

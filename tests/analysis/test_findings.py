@@ -13,6 +13,7 @@ from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, Cuda
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
+from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
@@ -23,49 +24,6 @@ from traceview.report.model import Report
 WORD = re.compile(r"[a-z]{4,}")
 HERE = Path(__file__).resolve().parent
 CPU_RUN = HERE.parent.parent / "fixtures" / "custom-loop-2"
-
-
-def analyzed(logdir: Path, *traces: CudaTrace, steps: slice | None = None) -> Report:
-    for trace in traces:
-        trace.write(logdir)
-    report = traceview.analyze(logdir, steps=steps)
-    for finding in report.findings:
-        check_finding(finding)
-    return report
-
-
-def check_finding(finding: Finding) -> None:
-    """What holds for every finding: evidence past its threshold, and plain whole sentences."""
-    # A trace of few steps makes every finding information.
-    rule = RULES[finding.code]
-    assert finding.severity in (*rule.severities, "info")
-    assert finding.evidence
-    for evidence in finding.evidence:
-        if evidence.threshold is not None:
-            assert isinstance(evidence.value, int | float)
-            low = evidence.metric in (
-                "used_count",
-                "compute_ratio_to_busiest",
-                "link_use_ratio",
-                "low_precision_ratio",
-                "concurrency_ratio",
-                "spread_ps",
-                "in_use_efficiency_ratio",
-            )
-            assert (
-                evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold
-            )
-    advice = f"{finding.action} {finding.advice}".strip()
-    assert len(finding.action) <= 140
-    for text in (finding.title, finding.explanation, advice, finding.confidence_reason):
-        assert text == text.strip()
-        assert text
-        assert "(s)" not in text
-        assert not re.search(r"(?<![:.])\b1 [a-z]+s\b", text), text
-        assert "  " not in text
-    for sentence in (finding.explanation, advice):
-        assert sentence.endswith((".", ")"))
-    assert not finding.title.endswith(".")
 
 
 def codes(report: Report) -> dict[str, Severity]:

@@ -10,6 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
@@ -40,10 +41,6 @@ def reported(folder: Path) -> tuple[Input, Finding | None]:
     assert report.results.input is not None
     found = [finding for finding in report.findings if finding.code == INPUT_BOUND.code]
     return report.results.input, found[0] if found else None
-
-
-def lost_ps(finding: Finding | None) -> int | None:
-    return finding.loss.ps_per_step if finding and finding.loss else None
 
 
 def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
