@@ -14,13 +14,14 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.device_times import flat_collectives, flat_times
 from tests.gap_causes import causes_of_gaps
-from tests.ledger.ledgers import run_of
+from tests.ledger.ledgers import run_of, states_of_path
 from tests.oracle import run_answer
+from traceview.analysis.exchange.transfers import TOP_SOURCES
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.op_steps import MOST_SHAPES
+from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.transfers import TOP_SOURCES
 from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
@@ -68,7 +69,6 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_collectives(report, answer["collectives"], statistics=statistics)
     if statistics:
         same_ledger(report, answer["ledger"])
-        same_path(report, answer["path"])
         same_op_steps(report, answer["op_steps"])
     same_step_ops(report, answer["step_ops"], statistics=statistics)
     rows = report.results.ops.rows if report.results.ops else ()
@@ -277,22 +277,26 @@ def same_ledger(report: Report, expected: dict[str, Any]) -> None:
                 assert same_value(row[key], value), (row["device"], key)
 
 
-def same_path(report: Report, expected: list[dict[str, Any]]) -> None:
-    """What each step consists of."""
-    path = report.results.path
+def same_path(ledger: Ledger, report: Report, expected: list[dict[str, Any]]) -> None:
+    """What each step consists of, and the report in the mean."""
     is_ready = asks_for_ready_batches(report)
-    assert [
-        (step.host, step.step, step.duration_ps, step.states)
-        for step in (path.steps if path else ())
-    ] == [
-        (
-            row["host"],
-            row["step"],
-            row["duration_ps"],
-            dispatched(row["states"]) if is_ready else row["states"],
-        )
+    found = states_of_path(ledger)
+    assert found == {
+        (row["host"], row["step"]): dispatched(row["states"]) if is_ready else row["states"]
         for row in expected
+    }
+    assert [sum(states.values()) for states in found.values()] == [
+        row["duration_ps"] for row in expected
     ]
+    result = report.results.path
+    assert (result is None) is (not found)
+    if result is not None:
+        assert result.step_count == (len(found) if ledger.has_steps else 0)
+        assert result.states == {
+            state: mean
+            for state in KEYS
+            if (mean := sum(of.get(state, 0) for of in found.values()) // len(found))
+        }
 
 
 def same_segments(ledger: Ledger, expected: list[dict[str, Any]]) -> None:
@@ -323,6 +327,8 @@ def check(logdir: Path, window: WindowKind, *, statistics: bool = True) -> None:
     answer = run_answer(files, window=window)
     same_report(report, answer, statistics=statistics)
     same_idle(trace, run.context.idle, report.results.idle, answer["idle"])
+    if statistics:
+        same_path(run.context.ledger, report, answer["path"])
     same_segments(run.base, answer["segments"])
 
 
@@ -354,5 +360,7 @@ def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     report = traceview.analyze(trace, steps=slice(1, 3), top=None)
     answer = run_answer(list(files), steps=(1, 3))
     same_report(report, answer)
-    attribution = attribute_idle_time(trace, select(trace, steps=StepRange(1, 3)))
+    selection = select(trace, steps=StepRange(1, 3))
+    same_path(Context(trace, selection).ledger, report, answer["path"])
+    attribution = attribute_idle_time(trace, selection)
     same_idle(trace, attribution, report.results.idle, answer["idle"])

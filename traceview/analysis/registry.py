@@ -8,6 +8,7 @@ from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
+from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
@@ -36,7 +37,6 @@ from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.step_report import Steps
-from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute

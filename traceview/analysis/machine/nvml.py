@@ -8,12 +8,11 @@ from math import fsum
 from typing import Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
 from traceview.base.record import (
     Count,
-    DeviceKey,
     Hostname,
     Integer,
     Message,
@@ -57,13 +56,10 @@ class OtherProcess(Record, frozen=True):
     utilization_ratio: Share | None
 
 
-class NvmlRow(Record, frozen=True):
+class NvmlRow(OfDevice, frozen=True):
     """One GPU, in the whole recording.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device, as in device_time: GPU:3, or host/GPU:3 in a run of several hosts.
-        ordinal: CUDA's number of the GPU in the process.
         sample_count: Number of samples.
         nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of any process.
         memory_used_bytes: The most memory in use, of all processes together.
@@ -79,9 +75,6 @@ class NvmlRow(Record, frozen=True):
         others_unknown: Why they are unknown; null if they are known.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     sample_count: Count
     nvml_busy_ratio: Share | None
     memory_used_bytes: Count | None
@@ -154,9 +147,7 @@ def _row(host: Host, name: str, gpu: NvmlGpu) -> NvmlRow:
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
     return NvmlRow(
-        host=host.name,
-        device=name,
-        ordinal=gpu.ordinal or 0,
+        *(host.name, name, gpu.ordinal or 0),
         sample_count=len(samples.t_ns),
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
@@ -345,16 +336,10 @@ def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
 def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
     for process in sharers(row):
         which = "" if process.pid is None else f"process {process.pid}"
-        for metric, value in _shares(process):
-            if value is not None and value >= SHARED_RATIO:
+        for metric in ("memory_ratio", "utilization_ratio"):
+            value: float = getattr(process, metric) or 0.0
+            if value >= SHARED_RATIO:
                 yield Evidence(metric, value, SHARED_RATIO, row.device, which)
-
-
-def _shares(process: OtherProcess) -> tuple[tuple[str, float | None], ...]:
-    return (
-        ("memory_ratio", process.memory_ratio),
-        ("utilization_ratio", process.utilization_ratio),
-    )
 
 
 def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
@@ -409,12 +394,6 @@ def _throttled_evidence(row: NvmlRow) -> tuple[Evidence, Evidence]:
 
 # Section
 
-BRIEF_GPUS: Final = 16
-"""GPUs with a row in a brief document: those of two usual hosts."""
-BRIEF_REASONS: Final = 4
-"""Reasons for missing numbers in a brief document; mostly all GPUs have the same."""
-
-
 _COLUMNS: Final = (
     DEVICE,
     Shown("NVML busy", "nvml_busy_ratio"),
@@ -451,10 +430,10 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         "GPUs by their driver",
         result.devices,
         (*_COLUMNS, *samples),
-        most_rows=BRIEF_GPUS if view.is_brief else view.most_rows,
+        most_rows=view.most_rows,
         rest="the JSON report",
     )
-    remarks = doc.remarks(*reasons[: BRIEF_REASONS if view.is_brief else view.most_rows])
+    remarks = doc.remarks(*reasons[: view.few_rows])
     counts = sorted({row.sample_count for row in result.devices})
     few = "" if len(counts) == 1 else f"{counts[0]} to "
     return doc.Section(

@@ -326,15 +326,12 @@ def _rows(
 def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]) -> DeviceMemory:
     trace, allocator = context.trace, context.trace.once(allocators).of_device[device]
     entry = trace.device_list[device]
-    host, key, ordinal = trace.identity(device)
     peak = int(allocator.held_bytes[event])
     before = sum(row.bytes for row in held if row.kind == BEFORE)
     rows = allocator.row[event : event + 1]
     fragmentation = int(trace.host_columns.stat("fragmentation").at(rows, NONE)[0])
     return DeviceMemory(
-        host=host,
-        device=key,
-        ordinal=ordinal,
+        *trace.identity(device),
         capacity_bytes=entry.memory_capacity_bytes or None,
         peak_bytes=peak,
         peak_ps=int(allocator.time_ps[event]),

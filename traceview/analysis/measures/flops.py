@@ -15,11 +15,11 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.label_times import counted_events
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_names import op_labels
 from traceview.trace.model import NONE, Recording
-from traceview.xplane.planes import ActivityClass
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -99,7 +99,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
     group = np.where(instruction != NONE, -2 - instruction.astype(np.int64), op)
     result = {}
     for device in ledger.devices:
-        rows = _counted_events(context, device)
+        rows = counted_events(context, device)
         label = labels.of_row[rows]
         count = np.bincount(label, minlength=flops.size)
         time = SWEEPS.totals(label, columns.duration_ps[rows], flops.size)
@@ -111,25 +111,3 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
             ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
             result[device] = DeviceFlops(runs * flops, time, int(ran_ps))
     return result
-
-
-def _counted_events(context: Context, device: int) -> Int64Array:
-    """The compute of a device that begins in a used step, or without steps in the window; rows of the device columns."""
-    trace, ledger = context.trace, context.ledger
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    begin = columns.start_ps[own]
-    window = context.selection.window_of_device(trace, device)
-    spans = [
-        (step.start_ps, step.end_ps)
-        for step in ledger.steps[ledger.steps_of(device)]
-        if step.excluded is None
-    ]
-    if not ledger.has_steps and window is not None:
-        spans = [(window.start_ps, window.end_ps)]
-    is_counted = columns.class_[own] == ActivityClass.COMPUTE
-    starts = np.array([start for start, _ in spans], dtype=np.int64)
-    ends = np.array([end for _, end in spans], dtype=np.int64)
-    place = np.searchsorted(starts, begin, side="right") - 1
-    inside = (place >= 0) & (begin < np.append(ends, 0)[place])
-    rows: Int64Array = np.flatnonzero(is_counted & inside) + own.start
-    return rows
