@@ -292,6 +292,68 @@ def test_the_table_has_the_options_of_the_others(tmp_path: Path, command: Comman
     assert "model/dense" in command("show", "layers", str(tmp_path)).out
 
 
+# FLOPs and roofs
+
+F16 = 10
+BANDWIDTH = 898_048_000_000
+"""Of a V100, in bytes per second; with 16-bit numbers it does 125 TFLOP/s."""
+
+
+def with_work(folder: Path, *, call_ms: float = 2) -> None:
+    """A layer with a product of 4 ms, one with a sum of 3 ms, and in the second a call that nobody knows."""
+    trace, module = new_trace(), ModuleWriter()
+    given: dict[str, Any] = {"element": F16, "shape": (4096, 4096)}
+    left, right = (module.add(name, "parameter", **given) for name in ("left", "right"))
+    module.add("dot", "dot", left, right, scope="jit(step)/jvp(Model)/dense/dot_general", **given)
+    module.last().dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+    module.add("add", "add", left, right, scope="jit(step)/jvp(Model)/norm/add", **given)
+    module.add("call", "custom-call", left, scope="jit(step)/jvp(Model)/norm/call", **given)
+    module.last().custom_call_target = b"mine"
+    for step in marked_steps(trace):
+        at = 2.0
+        for name, length in (("dot", 4), ("add", 3), ("call", call_ms)):
+            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
+            at += length
+    add_programs(trace.write(folder), {"jit_step(5)": module})
+
+
+def test_flops_and_roofs_by_hand(tmp_path: Path) -> None:
+    with_work(tmp_path)
+    rows = {row.layer: row for row in result(tmp_path).rows}
+    product, size = 2 * 4096**3, 4096 * 4096 * 2
+    dense, norm, model = (rows[f"step/Model{inner}"] for inner in ("/dense", "/norm", ""))
+    assert (dense.flops_per_second, dense.unknown_ratio) == (product * 250, 0)
+    assert dense.flops_per_byte == pytest.approx(product / (3 * size))
+    assert dense.bound == "compute"
+    assert dense.roof_ratio == pytest.approx(product / 125e12 / 0.004)
+    assert norm.flops_per_second == 0
+    assert norm.unknown_ratio == pytest.approx(2 / 5)
+    assert (norm.flops_per_byte, norm.bound) == (0, "memory")
+    assert norm.roof_ratio == pytest.approx(3 * size / BANDWIDTH / 0.003), "of what is known"
+    assert model.unknown_ratio == pytest.approx(2 / 9)
+    assert model.bound == "compute"
+    roofs = product / 125e12 + 3 * size / BANDWIDTH
+    assert model.roof_ratio == pytest.approx(roofs / 0.007)
+
+
+def test_a_roof_of_less_than_half_of_the_time_is_none(tmp_path: Path, command: Command) -> None:
+    with_work(tmp_path, call_ms=3.1)
+    norm = next(row for row in result(tmp_path).rows if row.layer == "step/Model/norm")
+    assert (norm.flops_per_byte, norm.bound, norm.roof_ratio) == (None, None, None)
+    shown = command("show", "layers", str(tmp_path), "--width", "200").out
+    assert "of the roof" in shown
+    assert "34.4 TFLOP/s" in shown
+
+
+def test_without_flops_there_are_no_columns_of_them(tmp_path: Path, command: Command) -> None:
+    tensorflow(tmp_path, KERAS)
+    assert {row.flops_per_second for row in result(tmp_path).rows} == {None}
+    shown = command("show", "layers", str(tmp_path), "--width", "200").out
+    assert "FLOP" not in shown
+    assert "roof" not in shown
+
+
 # Recounted
 
 

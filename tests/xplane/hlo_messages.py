@@ -39,6 +39,7 @@ MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
         (2, "opcode", "bytes", False),
         (3, "shape", "ShapeProto", False),
         (7, "metadata", "OpMetadata", False),
+        (9, "parameter_number", "int64", False),
         (15, "window", "Window", False),
         (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", False),
         (28, "custom_call_target", "bytes", False),

@@ -1,4 +1,4 @@
-"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input.
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, bytes, and what has no input.
 
 The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
 looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
@@ -16,6 +16,15 @@ from msgspec import Struct
 
 from traceview.xplane.columns import Buffer, Fields
 from traceview.xplane.decode_reference import DamageError, Field, read_fields, read_varint
+from traceview.xplane.hlo_bytes import (
+    SLICES,
+    SMALLER_READS,
+    UNCHANGED,
+    UPDATES,
+    bytes_of,
+    size_of,
+    whole,
+)
 from traceview.xplane.hlo_flops import NO_PRODUCT, PRODUCTS, UNKNOWN, Product, Shape, product_of
 from traceview.xplane.read import DECODER
 from traceview.xplane.space import Instruction, Program
@@ -32,6 +41,7 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
+PARAMETER_NUMBER: Final = 9
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
@@ -89,6 +99,7 @@ _MULTIPLIES: Final = tuple(
 """The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
 
 _MOST_DIMENSIONS: Final = 32
+_MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
 
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
@@ -115,6 +126,7 @@ class _Instruction(Struct):
     metadata: tuple[int, int] = (0, 0)
     operands: list[int] = []
     called: list[int] = []
+    parameter: int = 0
     has_side_effect: bool = False
     window: tuple[int, int] = (0, 0)
     convolution: tuple[int, int] = (0, 0)
@@ -139,6 +151,17 @@ class _Effect(NamedTuple):
     called: tuple[int, ...]
 
 
+class _Traffic(NamedTuple):
+    """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
+
+    read: dict[int, int | None]
+    written: int | None
+
+
+_WHOLE: Final = _Traffic({}, None)
+"""Of a fusion that moves what it is given and what it yields."""
+
+
 class _Program:
     """One program while it is read."""
 
@@ -154,6 +177,8 @@ class _Program:
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
         self._products: dict[int, Product] = {}
+        self._arrays: dict[bytes, tuple[Shape, ...]] = {}
+        self._traffic: dict[int, _Traffic] = {}
         self._wanted: frozenset[bytes] = frozenset()
         for number, begin, end in _contents(data, 0, len(data)):
             if number == MODULE_COMPUTATIONS:
@@ -193,6 +218,7 @@ class _Program:
             _shape(self._data, *instruction.shape).element_type,
             is_constant,
             *product,
+            bytes=self._bytes(instruction, computation),
         )
 
     def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
@@ -331,11 +357,15 @@ class _Program:
         return Product(flops, operand_type)
 
     def _may_multiply(self, computation: int) -> bool:
+        content = self._content(computation)
+        return any(field in content for field in _MULTIPLIES)
+
+    def _content(self, computation: int) -> bytes:
+        """The bytes of the instructions of a computation."""
         places = self._computations.get(computation)
         if places is None or not places.instructions:
-            return False
-        content = bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
-        return any(field in content for field in _MULTIPLIES)
+            return b""
+        return bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
 
     def _has_events(self, computation: int, opcode: str) -> bool:
         """Whether events ran instructions of a called computation themselves; a fusion is one event."""
@@ -352,6 +382,88 @@ class _Program:
         if computation not in self._shapes:
             self._shapes[computation] = {each.id: each.shape for each in self._held(computation)}
         return self._shapes[computation]
+
+    # The bytes that it moves
+
+    def _bytes(self, instruction: _Instruction, computation: int) -> int | None:
+        """What it reads and writes, each once; None where its shapes do not tell."""
+        shape_of = self._shapes_in(computation)
+        operands = list(dict.fromkeys(instruction.operands))
+        if any(operand not in shape_of for operand in operands):
+            return None
+        arrays = self._arrays_of(instruction.shape)
+        if instruction.opcode != "fusion":
+            sizes = [self._size(shape_of[operand]) for operand in operands]
+            return bytes_of(instruction.opcode, instruction.target, arrays, sizes)
+        moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
+        written = moved.written
+        if written is None:
+            written = whole([size_of(array) for array in arrays])
+        # A parameter that is given twice is read once, as long as it is read whole.
+        read = {
+            operand: moved.read.get(number, self._size(shape_of[operand]))
+            for number, operand in enumerate(instruction.operands)
+        }
+        return whole([written, *read.values()])
+
+    def _size(self, bounds: tuple[int, int]) -> int | None:
+        return whole([size_of(array) for array in self._arrays_of(bounds)])
+
+    def _arrays_of(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
+        """The arrays of a shape; most instructions have the same few shapes."""
+        content = bytes(self._data[slice(*bounds)])
+        if content not in self._arrays:
+            self._arrays[content] = tuple(_arrays(self._data, *bounds, _DEEPEST))
+        return self._arrays[content]
+
+    def _traffic_of(self, computation: int) -> _Traffic:
+        """What a fusion reads through slices only, and what it writes into an array that is there."""
+        if computation not in self._traffic:
+            content = self._content(computation)
+            is_whole = not any(part in content for part in SMALLER_READS)
+            self._traffic[computation] = _WHOLE if is_whole else self._traffic_inside(computation)
+        return self._traffic[computation]
+
+    def _traffic_inside(self, computation: int) -> _Traffic:
+        held = self._held(computation)
+        users: dict[int, list[tuple[_Instruction, int]]] = {}
+        for inner in held:
+            for place, operand in enumerate(inner.operands):
+                users.setdefault(operand, []).append((inner, place))
+        by_id = {inner.id: inner for inner in held}
+        read: dict[int, int | None] = {}
+        for inner in by_id.values():
+            if inner.opcode == "parameter":
+                parts = self._parts_read(inner.id, users)
+                if parts is not None:
+                    read[inner.parameter] = whole(parts)
+        root = by_id.get(self._computations[computation].root_id)
+        for _ in range(_DEEPEST):
+            if root is None or root.opcode not in UNCHANGED:
+                break
+            root = by_id.get(root.operands[0]) if root.operands else None
+        if root is None or root.opcode not in UPDATES or len(root.operands) < 2:
+            return _Traffic(read, None)
+        update = by_id.get(root.operands[1])
+        return _Traffic(read, self._size(update.shape) if update else None)
+
+    def _parts_read(
+        self, id_: int, users: dict[int, list[tuple[_Instruction, int]]]
+    ) -> list[int | None] | None:
+        """The sizes of the slices that alone take a value; None where something takes all of it."""
+        parts: list[int | None] = []
+        waiting = [id_]
+        for _ in range(_MOST_USES):
+            if not waiting:
+                return parts
+            for user, place in users.get(waiting.pop(), ()):
+                if user.opcode in UNCHANGED:
+                    waiting.append(user.id)
+                elif place == 0 and user.opcode in SLICES:
+                    parts.append(self._size(user.shape))
+                elif place != 0 or user.opcode not in UPDATES:
+                    return None
+        return None
 
     # Where it is written
 
@@ -490,6 +602,8 @@ def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
                 made.backend_config = field.begin, field.end
         elif number == ID:
             made.id = field.value
+        elif number == PARAMETER_NUMBER:
+            made.parameter = field.value
         elif number == HAS_SIDE_EFFECT:
             made.has_side_effect = bool(field.value)
         if number == OPERANDS:
@@ -526,6 +640,27 @@ def _shape(data: Buffer, begin: int, end: int) -> Shape:
             return Shape(element, tuple(dimensions))
         begin, end = inner
     return Shape(0, ())
+
+
+def _arrays(data: Buffer, begin: int, end: int, depth: int) -> Iterator[Shape]:
+    """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
+    element, is_tuple = 0, False
+    dimensions: list[int] = []
+    inside: list[Field] = []
+    for field in read_fields(data, begin, end):
+        if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
+            element, is_tuple = field.value, field.value == _TUPLE
+        elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
+            dimensions += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+        elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT:
+            inside.append(field)
+    if not is_tuple:
+        yield Shape(element, tuple(dimensions))
+    elif depth:
+        for field in inside:
+            yield from _arrays(data, field.begin, field.end, depth - 1)
+    else:
+        yield Shape(0, ())
 
 
 def _numbers(data: Buffer, begin: int, end: int) -> dict[int, list[int]]:

@@ -6,26 +6,17 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.flops import (
-    DeviceFlops,
-    FloatArray,
-    flops_by_device,
-    label_flops,
-)
+from traceview.analysis.measures.flops import DeviceFlops, flops_by_device, label_flops
+from traceview.analysis.measures.roofline import roof_by_device
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.analysis.workload.peaks import peaks_of
 from traceview.base.record import LARGEST, Count, Ratio, Record, Share
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.columns import table as shown_table
-from traceview.trace.device.op_names import op_labels
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import NONE
-from traceview.xplane.kernel_names import NumberFormat
 
 
 class DeviceEfficiency(OfDevice, frozen=True):
@@ -68,23 +59,24 @@ def compute(context: Context) -> Efficiency | Skipped:
     of_device = context.once(flops_by_device)
     if not of_device:
         return Skipped("no device computed in the used steps")
-    if not any(of.flops.any() for of in of_device.values()):
+    if not any(of.known_flops.any() for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
     return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
 
 
 def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger, labels = context.ledger, context.trace.once(label_flops)
-    whole, duration_ps = float(of.flops.sum()), int(of.duration_ps.sum())
-    unknown_ps = int(of.duration_ps[np.isnan(labels.flops)].sum())
-    at_peak_ps = _at_peak_ps(context, device, of.flops)
+    flops = of.known_flops
+    whole, duration_ps = float(flops.sum()), int(of.duration_ps.sum())
+    unknown_ps = int(of.duration_ps[np.isnan(of.flops)].sum())
+    at_peak_ps = _at_peak_ps(context, device)
     step_ps = ledger.gpu_ps_by_device[device]
     return DeviceEfficiency(
         *context.trace.identity(device),
         flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
-        programs_ratio=min(float(of.flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
+        programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
@@ -94,41 +86,11 @@ def _whole(number: float) -> int:
     return round(min(number, LARGEST))
 
 
-_FORMATS: Final = {
-    2: NumberFormat.INT8,
-    10: NumberFormat.FP16,
-    12: NumberFormat.FP64,
-    16: NumberFormat.BF16,
-    **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), NumberFormat.FP8),
-}
-"""The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
-
-
-def _at_peak_ps(context: Context, device: int, flops: FloatArray) -> float | None:
+def _at_peak_ps(context: Context, device: int) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known of all."""
-    peaks = peaks_of(context.trace, device)
-    precision = context.once(_precisions)
-    at_peak_ps = 0.0
-    for each in np.unique(precision[flops > 0]).tolist():
-        peak = peaks.get(NumberFormat(each))
-        if peak is None:
-            return None
-        at_peak_ps += float(flops[precision == each].sum()) / peak * PS_PER_S
-    return at_peak_ps
-
-
-def _precisions(context: Context) -> FloatArray:
-    """By label the `NumberFormat` that its kernel shows, else that of its instruction."""
-    trace = context.trace
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    precision = trace.once(kernel_names).precision[columns.name[rows]].astype(np.float64)
-    of_type = [_FORMATS.get(each.operand_type) for each in trace.instructions]
-    unknown = float(NumberFormat.UNKNOWN)
-    known = np.array([*(unknown if each is None else float(each) for each in of_type), unknown])
-    instruction = columns.instruction[rows]
-    is_open = (precision == unknown) & (instruction != NONE)
-    result: FloatArray = np.where(is_open, known[instruction], precision)
-    return result
+    compute_ps = context.once(roof_by_device)[device].compute_ps
+    of_products = compute_ps[context.once(flops_by_device)[device].known_flops > 0]
+    return None if np.isnan(of_products).any() else float(of_products.sum())
 
 
 def efficiency_table(result: Efficiency | None) -> Table:
