@@ -84,7 +84,7 @@ def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
 
 
 class DeviceFlops(Struct, frozen=True, eq=False):
-    """The ops of one device that begin in its used steps, by label: float64 `flops` and `bytes`, NaN where not known, int64 `duration_ps`.
+    """The ops of one device that begin in its used steps, by label: float64 `flops` and `bytes`, NaN where not known, int64 `count` and `duration_ps`.
 
     `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
     are a part of dispatch.
@@ -92,6 +92,7 @@ class DeviceFlops(Struct, frozen=True, eq=False):
 
     flops: FloatArray
     bytes: FloatArray
+    count: Int64Array
     duration_ps: Int64Array
     ran_ps: int
 
@@ -122,7 +123,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
         if rows.size:
             ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
             moved = runs * of_label.bytes
-            result[device] = DeviceFlops(runs * of_label.flops, moved, time, int(ran_ps))
+            result[device] = DeviceFlops(runs * of_label.flops, moved, count, time, int(ran_ps))
     return result
 
 
