@@ -141,17 +141,23 @@ def low_mfu(folder: Path) -> Finding | None:
 
 @pytest.mark.parametrize(("share", "is_low"), [(0.199, True), (0.201, False)])
 def test_a_fifth_of_the_peak(share: float, is_low: bool, tmp_path: Path) -> None:
-    tensorflow(tmp_path, OPS[:1], {"model/dense/Relu": round(share * PEAK * STEP_S)})
+    product = [("model/dense/Relu:_FusedMatMul", 26.0)]
+    tensorflow(tmp_path, product, {"model/dense/Relu": round(share * PEAK * STEP_S)})
     assert (low_mfu(tmp_path) is not None) is is_low
 
 
+def test_not_where_the_device_mostly_waits(tmp_path: Path) -> None:
+    tensorflow(tmp_path, [("model/dense/Relu:_FusedMatMul", 24.0)], {"model/dense/Relu": 10**9})
+    assert low_mfu(tmp_path) is None
+
+
 def test_not_where_much_is_not_known(tmp_path: Path) -> None:
-    """Of 8 ms 2 are a product that the capture has no FLOPs of; of 12 ms that is less than a fifth."""
+    """Of 40 ms 9 are a product that the capture has no FLOPs of, or 7."""
     flops = {"model/out/MatMul": 10**9}
-    ops = [OPS[1], OPS[5], ("model/dense/BiasAdd:BiasAdd", 4.0)]
-    tensorflow(tmp_path / "much", ops, flops)
+    for name, unknown_ms in (("much", 9), ("less", 7)):
+        other = ("model/other/MatMul:MatMul", float(unknown_ms))
+        tensorflow(tmp_path / name, [(OPS[1][0], 40.0 - unknown_ms), other], flops)
     assert low_mfu(tmp_path / "much") is None
-    tensorflow(tmp_path / "less", [*ops, ("model/norm/Mul:Mul", 4.0)], flops)
     assert low_mfu(tmp_path / "less") is not None
 
 

@@ -26,8 +26,12 @@ MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
         (1, "name", "bytes", False),
         (3, "computations", "HloComputationProto", True),
         (6, "entry_computation_id", "int64", False),
+        (7, "schedule", "HloScheduleProto", False),
         (17, "stack_frame_index", "StackFrameIndexProto", False),
     ],
+    "HloScheduleProto": [(1, "sequences", "SequencesEntry", True)],
+    "SequencesEntry": [(1, "key", "int64", False), (2, "value", "InstructionSequence", False)],
+    "InstructionSequence": [(1, "instruction_ids", "int64", True)],
     "HloComputationProto": [
         (1, "name", "bytes", False),
         (2, "instructions", "HloInstructionProto", True),

@@ -33,7 +33,10 @@ _VARINT, _CONTENT = 0, 2
 
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
+MODULE_SCHEDULE: Final = 7
 MODULE_FRAMES: Final = 17
+SCHEDULE_SEQUENCES: Final = 1
+SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
 COMPUTATION_INSTRUCTIONS: Final = 2
 COMPUTATION_ID: Final = 5
 COMPUTATION_ROOT_ID: Final = 6
@@ -116,6 +119,25 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
         raise error.moved(program.offset) from None
 
 
+class Scheduled(NamedTuple):
+    """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
+
+    name: bytes
+    opcode: str
+    shape: bytes
+
+
+def read_schedules(program: Program) -> list[list[Scheduled]]:
+    """The instructions of each computation in the order in which a device runs them; none of programs that do not say it.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return _Program(program).schedules()
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
 class _Instruction(Struct):
     """The fields of an instruction; `begin`, `end`: of its content."""
 
@@ -169,6 +191,7 @@ class _Program:
         self._name = program.name
         self._data = data = program.data
         self._entry_id = 0
+        self._schedule_at = (0, 0)
         self._frames_at = (0, 0)
         self._computations: dict[int, _Computation] = {}
         self._inside: dict[int, tuple[_Instruction, ...]] = {}
@@ -186,6 +209,8 @@ class _Program:
                 self._computations[computation.id] = computation
             elif number == MODULE_FRAMES:
                 self._frames_at = begin, end
+            elif number == MODULE_SCHEDULE:
+                self._schedule_at = begin, end
             elif number == MODULE_ENTRY_ID:
                 self._entry_id = read_varint(data, begin, end)[0]
 
@@ -203,6 +228,33 @@ class _Program:
                         is_constant=computation.id == self._entry_id and name in constants,
                     )
         return found
+
+    def schedules(self) -> list[list[Scheduled]]:
+        schedules = []
+        for field in read_fields(self._data, *self._schedule_at):
+            if field.number == SCHEDULE_SEQUENCES and field.wire_type == _CONTENT:
+                computation, ids = self._sequence(field)
+                by_id = {each.id: each for each in self._held(computation)}
+                found = (by_id[id_] for id_ in ids if id_ in by_id)
+                schedules.append([self._scheduled(each) for each in found])
+        return schedules
+
+    def _scheduled(self, instruction: _Instruction) -> Scheduled:
+        shape = bytes(self._data[slice(*instruction.shape)])
+        return Scheduled(instruction.name, instruction.opcode, shape)
+
+    def _sequence(self, entry: Field) -> tuple[int, list[int]]:
+        """The id of a computation, and the ids of its instructions in order."""
+        data, computation = self._data, 0
+        ids: list[int] = []
+        for field in read_fields(data, entry.begin, entry.end):
+            if field.number == SEQUENCE_COMPUTATION and field.wire_type == _VARINT:
+                computation = field.value
+            elif field.number == SEQUENCE_VALUE and field.wire_type == _CONTENT:
+                for inner in read_fields(data, field.begin, field.end):
+                    if inner.number == SEQUENCE_INSTRUCTIONS:
+                        ids += _ids(data, inner)
+        return computation, ids
 
     def _finished(
         self, instruction: _Instruction, computation: int, *, is_constant: bool

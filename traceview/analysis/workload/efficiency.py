@@ -101,11 +101,19 @@ def _whole(number: float) -> int:
     return round(min(number, LARGEST))
 
 
+_KNOWN_RATIO: Final = 0.99
+"""Share of the FLOPs whose precision has to be known; the others count as these do."""
+
+
 def _at_peak_ps(context: Context, device: int) -> float | None:
-    """How long the products would take at the peak of their precision; None where that is not known of all."""
+    """How long the products would take at the peak of their precision; None where that is not known."""
+    flops = context.once(flops_by_device)[device].known_flops
     compute_ps = context.once(roof_by_device)[device].compute_ps
-    of_products = compute_ps[context.once(flops_by_device)[device].known_flops > 0]
-    return None if np.isnan(of_products).any() else float(of_products.sum())
+    is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
+    known = float(flops[is_known].sum())
+    if not known or known < _KNOWN_RATIO * whole:
+        return None
+    return float(compute_ps[is_known & (flops > 0)].sum()) * whole / known
 
 
 # What the time goes to
@@ -171,10 +179,10 @@ def _casts(context: Context) -> BoolArray:
 LOW_MFU: Final = Rule(
     code="low-mfu",
     severity="info",
-    limits={"mfu_ratio": 0.20, "unknown_ratio": 0.20, "part_ratio": 0.10},
+    limits={"mfu_ratio": 0.20, "unknown_ratio": 0.20, "part_ratio": 0.10, "compute_ratio": 0.50},
     starts_at=(
-        "an MFU below {mfu_ratio} over used steps, with the FLOPs known of all but {unknown_ratio} of the time of ops; it names "
-        "what takes at least {part_ratio} of the step"
+        "an MFU below {mfu_ratio} over used steps in which ops compute for at least {compute_ratio}, with the FLOPs known of all but "
+        "{unknown_ratio} of the time of ops; it names what takes at least {part_ratio} of the step"
     ),
     title="{who:reaches/reach} {mfu} of the peak FLOP/s (MFU)",
     meaning=(
@@ -244,16 +252,20 @@ def diagnose(context: Context, result: Efficiency) -> Iterator[Finding]:
     if not context.ledger.has_steps:
         return
     number_of = {context.trace.device_key(device): device for device in context.ledger.devices}
-    far = {
-        number_of[row.device]: row
-        for row in result.devices
-        if row.mfu_ratio is not None
-        and row.mfu_ratio < limits["mfu_ratio"]
-        and row.unknown_ratio <= limits["unknown_ratio"]
-    }
+    parts = {}
+    far = {}
+    for row in result.devices:
+        device = number_of[row.device]
+        if (
+            row.mfu_ratio is not None
+            and row.mfu_ratio < limits["mfu_ratio"]
+            and row.unknown_ratio <= limits["unknown_ratio"]
+        ):
+            of_step = _parts_of(context, device)
+            if 1 - of_step[_IDLE] >= limits["compute_ratio"]:
+                far[device], parts[device] = row, of_step
     if not far:
         return
-    parts = {device: _parts_of(context, device) for device in far}
     mfu = sum(row.mfu_ratio or 0.0 for row in far.values()) / len(far)
     keys = [row.device for row in far.values()]
     mean = {key: sum(of[key] for of in parts.values()) / len(far) for key in LOW_MFU.notes}

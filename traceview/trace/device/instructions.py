@@ -40,6 +40,23 @@ class InstructionNumbers:
         result[rows] = np.array(numbers, dtype=np.int32)[label]
         return result
 
+    def named(self, begin: bytes) -> dict[bytes, list[int]]:
+        """By program the numbers of those whose names begin so."""
+        found: dict[bytes, list[int]] = {}
+        for key, number in self._place.items():
+            program, name = self._key(*key)
+            if name.startswith(begin):
+                found.setdefault(program, []).append(number)
+        return found
+
+    def beside(self, number: int, ops: Int32Array) -> Int32Array:
+        """The numbers of instructions of the program that another one is of, by their names."""
+        _, module, program_id = list(self._place)[number]
+        keys = ((op, module, program_id) for op in ops.tolist())
+        return np.array(
+            [self._place.setdefault(key, len(self._place)) for key in keys], dtype=np.int32
+        )
+
     def instructions(
         self, programs: Iterable[Program], damaged: Callable[[DamageError], None]
     ) -> tuple[Instruction, ...]:

@@ -25,6 +25,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
+from traceview.trace.device.command_buffers import with_buffered_instructions
 from traceview.trace.device.correlation import find_launches
 from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.memory import with_memory
@@ -302,7 +303,13 @@ class _PartReader:
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
-        device_columns = self.device_parts.joined(host_columns, self.names)
+        device_columns = with_buffered_instructions(
+            self.device_parts.joined(host_columns, self.names),
+            self.names,
+            self.numbers,
+            self.space.programs,
+            self.damaged_program,
+        )
         replicas = Replicas()
         if not (self.devices or host.gpus_expected):
             replicas = find_replicas(self.lines, self.names, host_columns)
