@@ -196,7 +196,13 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
     data = importlib.import_module("tensorflow.compiler.xla.xla_data_pb2")
     hlo = importlib.import_module("tensorflow.compiler.xla.service.hlo_pb2")
     of_xla = getattr(hlo, name, None) or getattr(data, name, None)
-    for outer in (hlo.StackFrameIndexProto, hlo.HloScheduleProto):
+    for outer in (
+        hlo.StackFrameIndexProto,
+        hlo.HloScheduleProto,
+        hlo.LogicalBufferProto,
+        hlo.BufferAllocationProto,
+        hlo.HeapSimulatorTrace,
+    ):
         of_xla = of_xla or getattr(outer, name, None)
     known = of_xla.DESCRIPTOR.fields_by_name
     for number, field, _, is_repeated in MESSAGES[name]:

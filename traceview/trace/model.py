@@ -34,6 +34,7 @@ from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
+from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
 from traceview.xplane.space import Instruction
 
@@ -514,7 +515,8 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `shared_rows`: host rows of ops of
-    a CPU-only run that no replica owns. `instructions`: those of XLA programs that events ran.
+    a CPU-only run that no replica owns. `instructions`: those of XLA programs that events ran. `program_buffers`: the memory of
+    these programs.
     """
 
     hosts: tuple[Host, ...]
@@ -526,6 +528,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
     instructions: tuple[Instruction, ...]
+    program_buffers: tuple[ProgramBuffers, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""

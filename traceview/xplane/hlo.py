@@ -138,6 +138,14 @@ def read_schedules(program: Program) -> list[list[Scheduled]]:
         raise error.moved(program.offset) from None
 
 
+def read_names(program: Program) -> dict[int, bytes]:
+    """The names of the instructions of a program by their ids. Raises `DamageError` with the offset in the file."""
+    try:
+        return _Program(program).names()
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
 class _Instruction(Struct):
     """The fields of an instruction; `begin`, `end`: of its content."""
 
@@ -228,6 +236,9 @@ class _Program:
                         is_constant=computation.id == self._entry_id and name in constants,
                     )
         return found
+
+    def names(self) -> dict[int, bytes]:
+        return {each.id: each.name for number in self._computations for each in self._held(number)}
 
     def schedules(self) -> list[list[Scheduled]]:
         schedules = []

@@ -71,11 +71,16 @@ class Plane(Struct, frozen=True, eq=False):
 
 
 class Program(Struct, frozen=True, eq=False):
-    """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file."""
+    """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file.
+
+    `buffers`: likewise its `BufferAssignmentProto`, empty without one.
+    """
 
     name: bytes
     data: bytes
     offset: int
+    buffers: bytes = b""
+    buffers_offset: int = 0
 
 
 class Instruction(Struct, frozen=True):

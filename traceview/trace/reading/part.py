@@ -27,7 +27,7 @@ from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
 from traceview.trace.device.command_buffers import with_buffered_instructions
 from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.instructions import InstructionNumbers
+from traceview.trace.device.instructions import InstructionNumbers, program_buffers
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,
@@ -317,6 +317,7 @@ class _PartReader:
                 replicas = find_xla_devices(self.names, host_columns, self.numbers)
             device_columns = replicas.columns or device_columns
         calls = find_collective_calls(device_columns, host_columns, self.names, self.lines)
+        instructions = self.numbers.instructions(self.space.programs, self.damaged_program)
         return Recording(
             hosts=(host,),
             device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
@@ -326,7 +327,10 @@ class _PartReader:
             host_columns=host_columns,
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
-            instructions=self.numbers.instructions(self.space.programs, self.damaged_program),
+            instructions=instructions,
+            program_buffers=program_buffers(
+                self.space.programs, instructions, self.damaged_program
+            ),
         )
 
     def damaged_program(self, error: DamageError) -> None:
