@@ -7,10 +7,13 @@ ran is passed over once its name is known, so the time is linear in the size of 
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -114,7 +117,7 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
     Raises `DamageError` with the offset in the file.
     """
     try:
-        return _Program(program).instructions(frozenset(wanted))
+        return _opened(program).instructions(frozenset(wanted))
     except DamageError as error:
         raise error.moved(program.offset) from None
 
@@ -133,15 +136,18 @@ def read_schedules(program: Program) -> list[list[Scheduled]]:
     Raises `DamageError` with the offset in the file.
     """
     try:
-        return _Program(program).schedules()
+        return _opened(program).schedules()
     except DamageError as error:
         raise error.moved(program.offset) from None
 
 
-def read_names(program: Program) -> dict[int, bytes]:
-    """The names of the instructions of a program by their ids. Raises `DamageError` with the offset in the file."""
+def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
+    """By id the scope of instructions, else their name; those that the program does not have are not there.
+
+    Raises `DamageError` with the offset in the file.
+    """
     try:
-        return _Program(program).names()
+        return _opened(program).scopes(frozenset(ids))
     except DamageError as error:
         raise error.moved(program.offset) from None
 
@@ -171,6 +177,11 @@ class _Computation(Struct):
     instructions: list[tuple[int, int]]
     id: int = 0
     root_id: int = 0
+
+
+_ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
+_ID_FIELD: Final = re.compile(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
+"""The field of the id of an instruction; other bytes may look like it."""
 
 
 class _Effect(NamedTuple):
@@ -237,8 +248,23 @@ class _Program:
                     )
         return found
 
-    def names(self) -> dict[int, bytes]:
-        return {each.id: each.name for number in self._computations for each in self._held(number)}
+    def scopes(self, ids: frozenset[int]) -> dict[int, str]:
+        every = (each for of in self._computations.values() for each in of.instructions)
+        bounds = sorted(every)
+        begins = [begin for begin, _ in bounds]
+        found: dict[int, str] = {}
+        # Only those are read in which an id of these seems to be.
+        for match in _ID_FIELD.finditer(self._data):
+            if read_varint(self._data, match.start() + len(_ID_TAG), match.end())[0] not in ids:
+                continue
+            place = bisect_right(begins, match.start()) - 1
+            if place < 0 or match.end() > bounds[place][1]:
+                continue
+            instruction = _instruction(self._data, *bounds[place])
+            if instruction.id in ids:
+                scope, _, _ = self._said(instruction)
+                found[instruction.id] = scope or instruction.name.decode("utf-8", "replace")
+        return found
 
     def schedules(self) -> list[list[Scheduled]]:
         schedules = []
@@ -551,6 +577,17 @@ class _Program:
     @cached_property
     def _frames(self) -> _Frames:
         return _Frames(self._data, *self._frames_at)
+
+
+_OPEN: Final[WeakKeyDictionary[Program, _Program]] = WeakKeyDictionary()
+"""Programs that are looked at more than once, as long as the file is read."""
+
+
+def _opened(program: Program) -> _Program:
+    known = _OPEN.get(program)
+    if known is None:
+        known = _OPEN[program] = _Program(program)
+    return known
 
 
 class _Frames:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceview.xplane.columns import Buffer
 from traceview.xplane.decode_reference import DamageError, Field, read_fields
-from traceview.xplane.hlo import read_instructions, read_names
+from traceview.xplane.hlo import read_instructions, read_scopes
 from traceview.xplane.planes import LARGEST_COPY
 from traceview.xplane.space import Program
 
@@ -250,15 +250,21 @@ def _scoped(
     """Live buffers by kind and scope, the most bytes first."""
     rows = list(rows)
     used = {id_: logical[id_] for _, id_, _ in rows if id_ in logical}
-    names = read_names(program) if any(not of.name for of in used.values()) else {}
-    name_of = {id_: of.name or names.get(of.id, b"") for id_, of in used.items()}
-    instructions = read_instructions(program, set(name_of.values()))
+    by_id = read_scopes(program, {of.id for of in used.values() if not of.name})
+    names = {of.name for of in used.values() if of.name}
+    named = read_instructions(program, names) if names else {}
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for kind, id_, size in rows:
-        name = name_of.get(id_, b"")
-        instruction = instructions.get(name)
-        scope = instruction.scope if instruction else ""
-        key = kind, scope or name.decode("utf-8", "replace")
+        of = used.get(id_)
+        if of is None:
+            scope = ""
+        elif of.name:
+            instruction = named.get(of.name)
+            scope = instruction.scope if instruction else ""
+            scope = scope or of.name.decode("utf-8", "replace")
+        else:
+            scope = by_id.get(of.id, "")
+        key = kind, scope
         known = sums.get(key, (0, 0))
         sums[key] = known[0] + size, known[1] + 1
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))

@@ -70,7 +70,7 @@ class Plane(Struct, frozen=True, eq=False):
         return sum(line.columns.metadata_id.size for line in self.lines)
 
 
-class Program(Struct, frozen=True, eq=False):
+class Program(Struct, frozen=True, eq=False, weakref=True):
     """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file.
 
     `buffers`: likewise its `BufferAssignmentProto`, empty without one.
