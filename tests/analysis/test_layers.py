@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.command import Command
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.facts.layers import label_places
-from traceview.analysis.workload.layers import Layers, LayerTime
+from traceview.analysis.workload.layers import Layers, LayerTime, icicle
 from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.device.op_names import op_labels
@@ -352,6 +353,58 @@ def test_without_flops_there_are_no_columns_of_them(tmp_path: Path, command: Com
     shown = command("show", "layers", str(tmp_path), "--width", "200").out
     assert "FLOP" not in shown
     assert "roof" not in shown
+
+
+# The picture
+
+
+def test_each_slice_lies_below_the_layer_around_it(tmp_path: Path) -> None:
+    tensorflow(tmp_path, KERAS)
+    slices = icicle(result(tmp_path)).slices
+    drawn = {each.name: (each.depth, each.begin_ratio * 18, each.ratio * 18) for each in slices}
+    assert drawn == {
+        name: pytest.approx(place)
+        for name, place in {
+            "model": (0, 0, 13),
+            "dense": (1, 0, 8),
+            "out": (1, 8, 5),
+            "adam": (0, 13, 2),
+            "loss/mse": (0, 15, 1),
+            "unattributed": (0, 16, 2),
+        }.items()
+    }
+    assert slices[1].words == "8.00 ms, 44.4% of the compute"
+
+
+@pytest.mark.parametrize("name", ["keras-fit-2", "slow-input-2"])
+def test_slices_of_a_recorded_run_do_not_overlap(fixtures: Path, name: str) -> None:
+    slices = icicle(result(fixtures / name)).slices
+    by_depth: dict[int, list[tuple[float, float]]] = {}
+    for each in slices:
+        by_depth.setdefault(each.depth, []).append(
+            (each.begin_ratio, each.begin_ratio + each.ratio)
+        )
+        if each.depth:
+            assert any(
+                begin <= each.begin_ratio + 1e-9 and each.begin_ratio + each.ratio <= end + 1e-9
+                for begin, end in by_depth[each.depth - 1]
+            )
+    for spans in by_depth.values():
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(sorted(spans)))
+    assert max(end for _, end in by_depth[0]) <= 1 + 1e-9
+
+
+def test_the_page_draws_it_and_escapes_names(tmp_path: Path, command: Command) -> None:
+    tensorflow(tmp_path, [('<b>"&\x1b[31m/dense/MatMul:MatMul', 9), ("model/out/MatMul:MatMul", 4)])
+    page = tmp_path / "page.html"
+    command("report", str(tmp_path), "-o", str(page))
+    text = page.read_text(encoding="utf-8")
+    (picture,) = re.findall(r'<svg[^>]*aria-label="Compute by layer".*?</svg>', text, re.DOTALL)
+    assert picture.count("<rect") == 2
+    assert "&lt;b&gt;" in picture
+    assert "<b>" not in picture
+    assert "\x1b" not in text
+    assert "<svg" not in command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
 
 
 # Recounted

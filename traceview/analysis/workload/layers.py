@@ -352,6 +352,7 @@ def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
 def section(view: View, result: Layers) -> doc.Section:
     """The layers as a tree, each with those inside of it below."""
     rows = _longest(result.rows, view.most_rows)
+    figure = () if view.is_brief else (icicle(result),)
     blocks = doc.table(
         "Compute by layer",
         (doc.names("layer", _labels(rows)), *columns(rows, _shown_columns(result.rows))),
@@ -360,7 +361,37 @@ def section(view: View, result: Layers) -> doc.Section:
     )
     per = "step" if result.step_count else "window"
     mean = f"Times are per {per} and device, of a layer with those inside of it."
-    return doc.Section("layers", TITLE, (*blocks, *doc.remarks(mean)), lead=_lead(result))
+    return doc.Section("layers", TITLE, (*figure, *blocks, *doc.remarks(mean)), lead=_lead(result))
+
+
+def icicle(result: Layers) -> doc.Icicle:
+    """The layers by their share of the compute, those inside of each below it."""
+    whole = max(result.compute_ps_per_step, 1)
+    slices: list[doc.IcicleSlice] = []
+    # Layers that the row is inside of, and by depth where the next slice begins.
+    around: list[str] = []
+    next_ps = [0]
+    for row, label in zip(result.rows, _labels(result.rows), strict=True):
+        layer = row.layer
+        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
+            around.pop()
+        depth, ps = len(around), row.compute_ps_per_step
+        begin = next_ps[depth]
+        name = label.removeprefix(_INSIDE * depth)
+        words = [numbers.time(ps), f"{numbers.share(ps / whole)} of the compute", row.source_line]
+        slices.append(
+            doc.IcicleSlice(
+                name=name,
+                words=", ".join(filter(None, words)),
+                depth=depth,
+                begin_ratio=begin / whole,
+                ratio=ps / whole,
+            )
+        )
+        next_ps[depth:] = [begin + ps, begin]
+        if layer is not None and layer not in around:
+            around.append(layer)
+    return doc.Icicle("Compute by layer", tuple(slices))
 
 
 def _lead(result: Layers) -> Sentence:
