@@ -87,9 +87,11 @@ class _Logical(NamedTuple):
 
 
 class _Allocation(NamedTuple):
+    """`assigned`: where its buffers are named."""
+
     size: int
     kind: str
-    buffers: tuple[int, ...]
+    assigned: tuple[Field, ...]
 
 
 class _Assignment:
@@ -129,10 +131,10 @@ class _Assignment:
         """An allocation; None for what lives on a stack."""
         flags = dict.fromkeys((IS_THREAD_LOCAL, IS_ARGUMENT, MAY_LIVE_OUT, IS_CONSTANT), 0)
         size = 0
-        buffers: list[int] = []
+        assigned: list[Field] = []
         for inner in read_fields(self._data, field.begin, field.end):
             if inner.number == ASSIGNED and inner.wire_type == _CONTENT:
-                buffers.append(self._numbers(inner).get(ASSIGNED_BUFFER, 0))
+                assigned.append(inner)
             elif inner.wire_type == _VARINT:
                 if inner.number == ALLOCATION_SIZE:
                     size = inner.value
@@ -142,7 +144,7 @@ class _Assignment:
             return None
         kinds = (flags[IS_ARGUMENT], flags[MAY_LIVE_OUT], flags[IS_CONSTANT], True)
         kind = next(kind for kind, holds in zip(KINDS, kinds, strict=True) if holds)
-        return _Allocation(size, kind, tuple(buffers))
+        return _Allocation(size, kind, tuple(assigned))
 
     def _numbers(self, field: Field) -> dict[int, int]:
         inner = read_fields(self._data, field.begin, field.end)
@@ -170,11 +172,12 @@ class _Assignment:
         peak = 0
         rows = []
         for allocation in self._allocations:
-            first = next((id_ for id_ in allocation.buffers if id_ in traces), None)
+            buffers = [self._numbers(each).get(ASSIGNED_BUFFER, 0) for each in allocation.assigned]
+            first = next((id_ for id_ in buffers if id_ in traces), None)
             if first is None or allocation.kind != "temporary":
                 peak += allocation.size if allocation.kind == "temporary" else 0
                 # Those that share it do not live at the same time.
-                sized = [id_ for id_ in allocation.buffers if id_ in logical]
+                sized = [id_ for id_ in buffers if id_ in logical]
                 largest = max(sized, key=lambda id_: logical[id_].size, default=-1)
                 rows.append((allocation.kind, largest, allocation.size))
                 continue
