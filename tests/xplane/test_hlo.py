@@ -204,6 +204,7 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
         hlo.HeapSimulatorTrace,
     ):
         of_xla = of_xla or getattr(outer, name, None)
+    assert of_xla is not None
     known = of_xla.DESCRIPTOR.fields_by_name
     for number, field, _, is_repeated in MESSAGES[name]:
         assert known[field].number == number

@@ -16,10 +16,10 @@ import numpy as np
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
+from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
-from traceview.analysis.workload.peaks import peaks_of
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
