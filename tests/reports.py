@@ -20,7 +20,6 @@ from traceview.analysis.measures.device_report import (
     ActivityTime,
     DeviceTime,
     DeviceTimeRow,
-    SharedTime,
 )
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
@@ -482,9 +481,7 @@ def full_report() -> Report:
             unknown_ratio=0.0,
         ),
         results=Results(
-            device_time=DeviceTime(
-                (*map(device, (0, 1)), *map(empty_device, (2, 3, 4, 5))), shared=()
-            ),
+            device_time=DeviceTime((*map(device, (0, 1)), *map(empty_device, (2, 3, 4, 5)))),
             steps=Steps(
                 "marker",
                 "high",
@@ -572,7 +569,7 @@ def bare_report() -> Report:
         windows=(),
         verdict=Verdict("1 device visible, none with a recorded event.", "unusable"),
         results=Results(
-            device_time=DeviceTime((device(0, status="empty", **unknown),), (SharedTime("a", MS),)),
+            device_time=DeviceTime((device(0, status="empty", **unknown),)),
             steps=None,
             timeline=None,
             idle=None,

@@ -25,14 +25,16 @@ from tests.device_times import flat_collectives, flat_times
 from tests.document.test_screen import fits
 from tests.gap_causes import causes_of_gaps
 from tests.ledger import ledgers
+from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import holds_identity
 from tests.test_oracle import differences
+from traceview.analysis.exchange.transfers import TOP_SOURCES
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.op_steps import MOST_SHAPES
+from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.transfers import TOP_SOURCES
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Lost
 from traceview.document import numbers
@@ -87,7 +89,6 @@ def same_report(report: Report, answer: dict[str, Any], *, statistics: bool = Tr
     same_collectives(report, answer["collectives"], statistics=statistics)
     if statistics:
         same_ledger(report, answer["ledger"])
-        same_path(report, answer["path"])
         same_op_steps(report, answer["op_steps"])
     same_step_ops(report, answer["step_ops"], statistics=statistics)
     rows = report.results.ops.rows if report.results.ops else ()
@@ -296,22 +297,26 @@ def same_ledger(report: Report, expected: dict[str, Any]) -> None:
                 assert same_value(row[key], value), (row["device"], key)
 
 
-def same_path(report: Report, expected: list[dict[str, Any]]) -> None:
-    """What each step consists of."""
-    path = report.results.path
+def same_path(ledger: Ledger, report: Report, expected: list[dict[str, Any]]) -> None:
+    """What each step consists of, and the report in the mean."""
     is_ready = asks_for_ready_batches(report)
-    assert [
-        (step.host, step.step, step.duration_ps, step.states)
-        for step in (path.steps if path else ())
-    ] == [
-        (
-            row["host"],
-            row["step"],
-            row["duration_ps"],
-            dispatched(row["states"]) if is_ready else row["states"],
-        )
+    found = states_of_path(ledger)
+    assert found == {
+        (row["host"], row["step"]): dispatched(row["states"]) if is_ready else row["states"]
         for row in expected
+    }
+    assert [sum(states.values()) for states in found.values()] == [
+        row["duration_ps"] for row in expected
     ]
+    result = report.results.path
+    assert (result is None) is (not found)
+    if result is not None:
+        assert result.step_count == (len(found) if ledger.has_steps else 0)
+        assert result.states == {
+            state: mean
+            for state in KEYS
+            if (mean := sum(of.get(state, 0) for of in found.values()) // len(found))
+        }
 
 
 def same_segments(ledger: Ledger, expected: list[dict[str, Any]]) -> None:
@@ -362,6 +367,8 @@ class Run:
         same_idle(
             self.made.trace, self.made.context.idle, self.report.results.idle, self.answer["idle"]
         )
+        if self.name not in OWN_STATISTICS:
+            same_path(self.made.context.ledger, self.report, self.answer["path"])
         same_segments(self.made.base, self.answer["segments"])
 
 
@@ -425,7 +432,9 @@ def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     report = build.analyze(trace, steps=slice(1, 3), top=None)
     answer = run_answer(list(files), steps=(1, 3))
     same_report(report, answer)
-    attribution = attribute_idle_time(trace, select(trace, steps=StepRange(1, 3)))
+    selection = select(trace, steps=StepRange(1, 3))
+    same_path(Context(trace, selection).ledger, report, answer["path"])
+    attribution = attribute_idle_time(trace, selection)
     same_idle(trace, attribution, report.results.idle, answer["idle"])
 
 

@@ -26,8 +26,16 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
     ("name", "most", "rest"),
     [
         ("show devices", 15, f"125 other devices: {OF_OTHERS}"),
-        ("show balance", 34, "125 other devices: compute 39.9 ms per step."),
-        ("show collectives", 45, "125 other devices: exposed 6.00 ms, waiting 4.00 ms."),
+        (
+            "show balance",
+            34,
+            "125 other devices: compute per step 39.9 ms, waits for others 4.00 ms",
+        ),
+        (
+            "show collectives",
+            45,
+            "125 other devices: exposed per step 6.00 ms, communication per step 2.00 ms",
+        ),
         ("show steps", 60, "125 devices: compute 79.8–80.0% of a step."),
         ("analyze --full", 220, f"125 other devices: {OF_OTHERS}"),
     ],

@@ -49,8 +49,9 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
         Columns are `device` and the fields of `traceview.analysis.workload.layers.LayerTime`: `layer`, `source_line`
         (text, missing where no name shows it); `gpu_time_ratio` (float64); `compute_ps_per_step`, `own_ps_per_step`,
-        `forward_ps_per_step`, `backward_ps_per_step`, `optimizer_ps_per_step`, `other_ps_per_step` (int64). The own times of a
-        device sum to its compute. No row where no name shows a layer. `window`, `steps`: as for `analyze`.
+        `forward_ps_per_step`, `backward_ps_per_step`, `optimizer_ps_per_step`, `other_ps_per_step` (int64);
+        `flops_per_second` (Int64), `unknown_ratio`, `flops_per_byte`, `roof_ratio` (float64) and `bound` (text), missing where
+        not known. The own times of a device sum to its compute. No row where no name shows a layer. `window`, `steps`: as for `analyze`.
         """
         return _frame_of(build.layers_of(self, window=window, steps=steps))
 

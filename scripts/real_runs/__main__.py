@@ -20,13 +20,16 @@ def main() -> None:
     )
     parser.add_argument("command", choices=("record", "judge"))
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of the recordings")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="programs; by default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="programs; by default all that need no GPU"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="slow recordings")
     parser.add_argument("--keep", action="store_true", help="record only what is not there yet")
     options = parser.parse_intermixed_args()
     if unknown := set(options.names) - PROGRAMS.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PROGRAMS)}")
-    programs = [PROGRAMS[name] for name in options.names or PROGRAMS]
+    names = options.names or [name for name, one in PROGRAMS.items() if not one.needs_gpu]
+    programs = [PROGRAMS[name] for name in names]
     if options.command == "record":
         for program in programs:
             folder = options.out / program.name

@@ -22,8 +22,8 @@ SMALL: Final = "host-bound"
 """The finding that says of a healthy run, too, that its steps are small: the dispatch of their ops takes long beside them."""
 
 
-OF_THE_MACHINE: Final = "other-processes"
-"""A finding about the machine that the program ran on, and not about the program."""
+OF_THE_MACHINE: Final = ("other-processes", "gpu-throttled")
+"""Findings about the machine that the program ran on, and not about the program."""
 
 
 class Judgement(Struct, frozen=True):
@@ -123,7 +123,7 @@ def warnings_of(report: traceview.Report) -> tuple[str, ...]:
     return tuple(
         finding.code
         for finding in report.findings
-        if finding.severity != "info" and finding.code != OF_THE_MACHINE
+        if finding.severity != "info" and finding.code not in OF_THE_MACHINE
     )
 
 

@@ -30,7 +30,7 @@ def record(program: Program, folder: Path, repeats: int) -> None:
         "FRAMEWORK": "jax" if program.is_jax else "tensorflow",
         "STEP_TIMES": str(fresh / STEP_TIMES),
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        "CUDA_VISIBLE_DEVICES": "-1",
+        **({} if program.needs_gpu else {"CUDA_VISIBLE_DEVICES": "-1"}),
         "PYTHONPATH": str(ROOT),
     }
     with (fresh / "output.txt").open("wb") as output:

@@ -33,6 +33,11 @@ class Program(Struct, frozen=True):
         """Whether JAX runs the steps, which records its profile itself."""
         return "jax" in self.name.split("_")
 
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether it trains on a GPU."""
+        return self.name.startswith("gpu_")
+
 
 _INPUT: Final = ("input-bound",)
 _BETWEEN_STEPS: Final = ("between", "python")
@@ -397,5 +402,116 @@ PROGRAMS: Final = {
         Program("loop_learning_rate", "nothing", (), ()),
         Program("jax_scan_steps", "nothing", (), ()),
         Program("keras_jax_arrays", "nothing", (), ()),
+        Program("gpu_jax_numpy_batches", "NumPy makes each batch", _PYTHON, ("python",)),
+        Program("gpu_jax_host_batches", "the call copies each batch", ("h2d-exposed",), ("h2d",)),
+        Program(
+            "gpu_jax_thread_loader",
+            "a thread computes each batch",
+            ("python-thread",),
+            ("python_thread",),
+        ),
+        Program(
+            "gpu_jax_unjitted_update",
+            "Adam updates the weights op by op outside of `jit`",
+            ("launch-bound", "host-bound"),
+            ("launch", "host_ops"),
+        ),
+        Program("gpu_jax_read_metrics", "24 numbers are read one by one", ("d2h-sync",), ("sync",)),
+        Program(
+            "gpu_jax_checkpoint", "the weights are written after each step", _PYTHON, ("python",)
+        ),
+        Program(
+            "gpu_jax_callback",
+            "a callback ranks the rows with NumPy",
+            ("cpu-heavy-op",),
+            ("host_ops",),
+        ),
+        Program("gpu_jax_float64", "the weights are float64", ("float64-compute",), ("compute",)),
+        Program(
+            "gpu_jax_scan_rows",
+            "`scan` goes row by row, in small kernels",
+            ("launch-bound",),
+            ("launch",),
+        ),
+        Program(
+            "gpu_jax_decomposition",
+            "the step takes eigenvalues",
+            ("matrix-factoring",),
+            ("compute",),
+        ),
+        Program(
+            "gpu_jax_collect_garbage",
+            "the garbage is collected after each step",
+            ("garbage-collection",),
+            ("garbage_collection",),
+        ),
+        Program(
+            "gpu_jax_full_precision",
+            "products ask for full float32",
+            ("no-tensor-cores",),
+            ("compute",),
+        ),
+        Program("gpu_fit_py_map", "the pipeline calls Python on each batch", _INPUT, ("input",)),
+        Program(
+            "gpu_fit_callback",
+            "a callback reads weights and sorts them",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+        ),
+        Program(
+            "gpu_loop_host_batches",
+            "the call copies each batch",
+            ("h2d-exposed",),
+            ("h2d",),
+            "mean",
+        ),
+        Program(
+            "gpu_loop_csv", "lines of a table are decoded one by one", _INPUT, ("input",), "mean"
+        ),
+        Program(
+            "gpu_loop_python",
+            "Python counts names after each step",
+            ("callback-stall",),
+            _BETWEEN_STEPS,
+            "mean",
+        ),
+        Program(
+            "gpu_loop_many_variables",
+            "256 small variables have kernels of their own",
+            ("launch-bound",),
+            ("launch",),
+            "mean",
+        ),
+        Program(
+            "gpu_loop_float64",
+            "layers compute in float64",
+            ("float64-compute",),
+            ("compute",),
+            "mean",
+        ),
+        Program(
+            "gpu_loop_eager_optimizer",
+            "Adam updates the variables op by op outside of the graph",
+            ("callback-stall", "launch-bound"),
+            (*_BETWEEN_STEPS, "launch"),
+            "mean",
+        ),
+        Program(
+            "gpu_loop_numpy_function",
+            "the step ranks the outputs with NumPy",
+            ("cpu-heavy-op",),
+            ("host_ops",),
+            "mean",
+        ),
+        Program(
+            "gpu_loop_checkpoint",
+            "a checkpoint is written after every fourth step",
+            ("checkpoint-stall",),
+            ("checkpoint",),
+            "mean",
+        ),
+        Program(
+            "gpu_mirrored_generator", "a generator makes each batch", _INPUT, ("input",), "mean"
+        ),
     )
 }

@@ -8,6 +8,7 @@ from scripts.scenarios import (
     copies,
     dependencies,
     devices,
+    efficiency,
     gradients,
     headlines,
     hosts,
@@ -37,6 +38,7 @@ SCENARIOS: dict[str, Builder] = {
     **headlines.CASES,
     **dependencies.CASES,
     **memory.CASES,
+    **efficiency.CASES,
 }
 
 __all__ = ["SCENARIOS", "Scenario"]

@@ -179,7 +179,7 @@ def mixed_models() -> Scenario:
     truth = _truth(
         devices,
         balance=balance,
-        findings=findings_truth(["straggler-gpu", "mixed-gpus"]),
+        findings=findings_truth(["straggler-gpu"]),
     )
     return Scenario("mixed_models", {"host0": trace}, truth)
 

@@ -141,7 +141,7 @@ def copy_only() -> Scenario:
     truth = _truth(
         {"GPU:0": device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4), "GPU:1": gpu1},
         idle={"GPU:1": idle_truth(states={"no_work": 195.9})},
-        findings=findings_truth(["copy-only-gpu"], ["unused-gpu", "marginal-gpu"]),
+        findings=findings_truth(["unused-gpu"], ["marginal-gpu"]),
     )
     return Scenario("copy_only", {"host0": trace}, truth)
 
@@ -171,7 +171,7 @@ def memory_only() -> Scenario:
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},
         idle={"GPU:1": idle_truth(states={"no_work": 199.9})},
-        findings=findings_truth(["unused-gpu"], ["copy-only-gpu"]),
+        findings=findings_truth(["unused-gpu"]),
     )
     return Scenario("memory_only", {"host0": trace}, truth)
 
@@ -397,9 +397,7 @@ def no_gpu_plane() -> Scenario:
     for step in marked_steps(trace):
         step.host("ExecutorState::Process", 1, 40, {"id": 5, "iter_num": 0}, thread=thread)
         step.host("replica_1/model/dense/MatMul:MatMul", 2, 10, thread=thread)
-    truth = _truth(
-        {}, findings=findings_truth(["no-gpu-plane"], ["gpu-planes-empty", "unused-gpu"])
-    )
+    truth = _truth({}, findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]))
     return Scenario("no_gpu_plane", {"host0": trace}, truth)
 
 
@@ -414,7 +412,7 @@ def gpu_planes_empty() -> Scenario:
     )
     truth = _truth(
         {"GPU:0": unknown, "GPU:1": unknown},
-        findings=findings_truth(["gpu-planes-empty"], ["no-gpu-plane", "unused-gpu"]),
+        findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]),
     )
     return Scenario("gpu_planes_empty", {"host0": trace}, truth)
 

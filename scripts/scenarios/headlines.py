@@ -191,8 +191,8 @@ def one_of_four_copies() -> Scenario:
         trace,
         devices,
         [50] * 4,
-        must=["copy-only-gpu"],
-        must_not=["unused-gpu", "marginal-gpu"],
+        must=["unused-gpu"],
+        must_not=["marginal-gpu"],
         idle={"GPU:1": idle_truth(states={"no_work": 196})},
     )
 
@@ -212,7 +212,7 @@ def one_of_four_unused() -> Scenario:
         devices,
         [50] * 4,
         must=["unused-gpu"],
-        must_not=["copy-only-gpu", "marginal-gpu"],
+        must_not=["marginal-gpu"],
         idle={"GPU:3": idle_truth(states={"no_work": 200})},
     )
 

@@ -13,6 +13,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import analyzed
 from traceview.analysis.exchange.balance import Balance, LateDevice
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -25,13 +26,7 @@ from traceview.trace.reading.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
-CODES = {"straggler-gpu", "late-by-turns", "serial-gpus", "mixed-gpus"}
-
-
-def analyzed(folder: Path, *traces: CudaTrace, **options: Any) -> Report:
-    for trace in traces:
-        trace.write(folder)
-    return traceview.analyze(folder, **options)
+CODES = {"straggler-gpu", "late-by-turns", "serial-gpus"}
 
 
 def of_scenario(folder: Path, name: str) -> Report:
@@ -200,7 +195,7 @@ def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
 
 def test_a_slower_device_of_another_kind_says_so(tmp_path: Path) -> None:
     found = findings(of_scenario(tmp_path, "mixed_models"))
-    assert "mixed-gpus" in found["straggler-gpu"].explanation
+    assert "The devices differ: " in found["straggler-gpu"].explanation
     assert found["straggler-gpu"].severity == "critical"
 
 
@@ -347,24 +342,27 @@ def test_devices_alike_are_one_group(tmp_path: Path) -> None:
     report = of_scenario(tmp_path, "data_parallel")
     (group,) = balance(report).hardware
     assert (group.core_count, group.clock_max_hz) == (80, 1_530_000_000)
-    assert "mixed-gpus" not in findings(report)
 
 
 @pytest.mark.parametrize(
-    ("key", "title"),
+    ("key", "words"),
     [
-        ("gpu_device_name", "The 2 GPUs differ: Tesla V100-SXM2-16GB and Tesla T4"),
-        ("core_count", "The 2 GPUs have different numbers of cores"),
-        ("clock_rate", "The 2 GPUs have different maximum clocks"),
+        ("gpu_device_name", "The devices differ: Tesla V100-SXM2-16GB and Tesla T4: all of them"),
+        ("core_count", "The devices differ: all of them"),
+        ("clock_rate", "The devices differ: all of them"),
     ],
 )
-def test_any_difference_is_a_finding(key: str, title: str, tmp_path: Path) -> None:
+def test_a_slower_device_that_differs_says_in_what(key: str, words: str, tmp_path: Path) -> None:
     trace = new_trace()
     trace.gpu(0)
     other: Any = "Tesla T4" if key == "gpu_device_name" else 40
     trace.gpu(1, stats={**V100_STATS, key: other})
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-        step.kernel(1, 2, 42)
-    finding = findings(analyzed(tmp_path, trace))["mixed-gpus"]
-    assert (finding.severity, finding.loss, finding.title) == ("info", None, title)
+    for step in marked_steps(trace, marker_ms=50):
+        for ordinal, end in ((0, 22), (1, 32)):
+            step.kernel(ordinal, 2, end)
+            step.kernel(ordinal, end, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    finding = findings(analyzed(tmp_path, trace))["straggler-gpu"]
+    assert words in finding.explanation
+    assert "one kind of device" in finding.action
+    hardware = [row for row in finding.evidence if row.metric == "hardware"]
+    assert [row.where for row in hardware] == ["GPU:0", "GPU:1"]

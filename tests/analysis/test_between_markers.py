@@ -10,6 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
+from tests.analysis.made import lost_ps
 from traceview.analysis.rules.finding import Finding
 
 STEP_MS, PAUSE_MS, LONG_PAUSE_MS = 40, 2, 60
@@ -35,11 +36,6 @@ def run_of(
 def findings_of(folder: Path, trace: CudaTrace) -> dict[str, Finding]:
     trace.write(folder)
     return {row.code: row for row in traceview.analyze(folder).findings}
-
-
-def lost_ps(finding: Finding) -> int:
-    assert finding.loss is not None
-    return finding.loss.ps_per_step
 
 
 def test_python_around_a_save_is_the_save(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collectives import EXPOSED, OF_LAYERS, OFF_GPU
 from traceview.analysis.measures.collectives import CollectiveResult
@@ -30,11 +31,6 @@ def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaT
             step.kernel(ordinal, 0.1, 20)
             step.kernel(ordinal, 20 + late_ms * ordinal, 20 + late_ms + exposed_ms, name=NCCL_NAME)
     return trace
-
-
-def analyzed(folder: Path, trace: CudaTrace) -> Report:
-    trace.write(folder)
-    return traceview.analyze(folder)
 
 
 def result_of(report: Report) -> CollectiveResult:

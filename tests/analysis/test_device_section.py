@@ -30,7 +30,7 @@ from traceview.report.document import view_of as view_of_report
 
 
 def section(*rows: DeviceTimeRow, **changes: Any) -> Section:
-    made = devices_section(view_of(**changes), DeviceTime(rows, ()))
+    made = devices_section(view_of(**changes), DeviceTime(rows))
     assert made is not None
     return made
 

@@ -15,6 +15,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import F32, ModuleWriter, add_programs
+from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.efficiency import DeviceEfficiency
 from traceview.base.units import PS_PER_S
 
@@ -128,6 +129,82 @@ def test_the_table_and_the_section(tmp_path: Path, command: Command) -> None:
     frame = traceview.load(tmp_path).efficiency()
     assert frame["flops_per_step"].tolist() == [FLOPS]
     assert "3.44 TFLOP/s" in command("analyze", str(tmp_path), "--full").out
+
+
+STEP_S = 0.1999 / 4
+
+
+def low_mfu(folder: Path) -> Finding | None:
+    found = [row for row in traceview.analyze(folder).findings if row.code == "low-mfu"]
+    return next(iter(found), None)
+
+
+@pytest.mark.parametrize(("share", "is_low"), [(0.199, True), (0.201, False)])
+def test_a_fifth_of_the_peak(share: float, is_low: bool, tmp_path: Path) -> None:
+    product = [("model/dense/Relu:_FusedMatMul", 26.0)]
+    tensorflow(tmp_path, product, {"model/dense/Relu": round(share * PEAK * STEP_S)})
+    assert (low_mfu(tmp_path) is not None) is is_low
+
+
+def test_not_where_the_device_mostly_waits(tmp_path: Path) -> None:
+    tensorflow(tmp_path, [("model/dense/Relu:_FusedMatMul", 24.0)], {"model/dense/Relu": 10**9})
+    assert low_mfu(tmp_path) is None
+
+
+def test_not_where_much_is_not_known(tmp_path: Path) -> None:
+    """Of 40 ms 9 are a product that the capture has no FLOPs of, or 7."""
+    flops = {"model/out/MatMul": 10**9}
+    for name, unknown_ms in (("much", 9), ("less", 7)):
+        other = ("model/other/MatMul:MatMul", float(unknown_ms))
+        tensorflow(tmp_path / name, [(OPS[1][0], 40.0 - unknown_ms), other], flops)
+    assert low_mfu(tmp_path / "much") is None
+    assert low_mfu(tmp_path / "less") is not None
+
+
+WHY: list[tuple[str, str, float]] = [
+    ("model/dense/MatMul:MatMul", "volta_fp16_s884gemm_fp16_128x128", 10),
+    ("model/out/MatMul:MatMul", "volta_sgemm_128x64_nn", 9),
+    ("model/norm/Mul:Mul", "mul", 8),
+    ("model/norm/Cast:Cast", "cast", 7),
+    *((f"model/norm/AddV2_{place}:AddV2", "add", 0.005) for place in range(1200)),
+]
+
+
+def test_why_it_is_low(tmp_path: Path) -> None:
+    """Of 50 ms: 19 ms of products, half of them in float32; 8 ms of multiplications, 7 ms of casts, 6 ms of small ops."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        at = 0.5
+        for op, kernel, length in WHY:
+            step.kernel(0, at, at + length, name=kernel, op=op, launch_ms=0.1)
+            at += length
+    half = round(0.01 * PEAK * 0.05)
+    write_sidecar(
+        trace.write(tmp_path),
+        {"graphs": {"flops": {"model/dense/MatMul": half, "model/out/MatMul": half}}},
+    )
+    finding = low_mfu(tmp_path)
+    assert finding is not None, "float32 has a peak of its own, 15.7 TFLOP/s"
+    assert finding.title == "GPU:0 reaches 9.0% of the peak FLOP/s (MFU)"
+    assert finding.severity == "info"
+    shares = {each.metric: each.value for each in finding.evidence}
+    assert shares.pop("mfu_ratio") == pytest.approx(0.01 * (1 + 125 / 15.7))
+    assert shares == {
+        "idle_ratio": pytest.approx(0.2), "product_ratio": pytest.approx(0.2), "float32_ratio": pytest.approx(0.18),
+        "memory_ratio": pytest.approx(0.16), "cast_ratio": pytest.approx(0.14), "small_ratio": pytest.approx(0.12),
+    }  # fmt: skip
+    assert "In 20% of the step no op computes." in finding.explanation
+    assert "18% of the step is products in float32" in finding.explanation
+
+
+def test_the_layer_that_waits_for_memory(tmp_path: Path) -> None:
+    ops = [OPS[0], ("model/norm/Mul:Mul", 30.0)]
+    tensorflow(tmp_path, ops, {"model/dense/Relu": 10**12})
+    finding = low_mfu(tmp_path)
+    assert finding is not None
+    assert "60% of the step is longer ops that multiply nothing" in finding.explanation
+    assert "most in model/norm" in finding.explanation
+    assert "jit_compile" in finding.action
 
 
 @pytest.mark.shared

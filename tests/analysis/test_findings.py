@@ -13,6 +13,7 @@ from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, Cuda
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
+from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
@@ -23,49 +24,6 @@ from traceview.report.model import Report
 WORD = re.compile(r"[a-z]{4,}")
 HERE = Path(__file__).resolve().parent
 CPU_RUN = HERE.parent.parent / "fixtures" / "custom-loop-2"
-
-
-def analyzed(logdir: Path, *traces: CudaTrace, steps: slice | None = None) -> Report:
-    for trace in traces:
-        trace.write(logdir)
-    report = traceview.analyze(logdir, steps=steps)
-    for finding in report.findings:
-        check_finding(finding)
-    return report
-
-
-def check_finding(finding: Finding) -> None:
-    """What holds for every finding: evidence past its threshold, and plain whole sentences."""
-    # A trace of few steps makes every finding information.
-    rule = RULES[finding.code]
-    assert finding.severity in (*rule.severities, "info")
-    assert finding.evidence
-    for evidence in finding.evidence:
-        if evidence.threshold is not None:
-            assert isinstance(evidence.value, int | float)
-            low = evidence.metric in (
-                "used_count",
-                "compute_ratio_to_busiest",
-                "link_use_ratio",
-                "low_precision_ratio",
-                "concurrency_ratio",
-                "spread_ps",
-                "in_use_efficiency_ratio",
-            )
-            assert (
-                evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold
-            )
-    advice = f"{finding.action} {finding.advice}".strip()
-    assert len(finding.action) <= 140
-    for text in (finding.title, finding.explanation, advice, finding.confidence_reason):
-        assert text == text.strip()
-        assert text
-        assert "(s)" not in text
-        assert not re.search(r"(?<![:.])\b1 [a-z]+s\b", text), text
-        assert "  " not in text
-    for sentence in (finding.explanation, advice):
-        assert sentence.endswith((".", ")"))
-    assert not finding.title.endswith(".")
 
 
 def codes(report: Report) -> dict[str, Severity]:
@@ -126,7 +84,7 @@ def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) ->
     finding = the(traceview.analyze(tmp_path), "unused-gpu")
     assert (finding.severity, finding.loss, finding.confidence) == ("warning", None, "medium")
     assert finding.title == (
-        "6 of 8 GPUs have no recorded event, though the job has 8 replicas or more"
+        "6 of 8 GPUs have no recorded kernel, though the job has 8 replicas or more"
     )
     assert "takes every visible GPU" not in finding.action
     assert "4.00 GB" in finding.explanation
@@ -236,8 +194,8 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     if held:
         trace.allocation(1, ms(3), held_bytes=held, peak_bytes=held, changed_bytes=held)
     report = analyzed(tmp_path, trace)
-    assert codes(report) == {"copy-only-gpu": "critical"}
-    finding = the(report, "copy-only-gpu")
+    assert codes(report) == {"unused-gpu": "critical"}
+    finding = the(report, "unused-gpu")
     assert finding.title == "GPU:1 only copies data: 1 of 2 GPUs computes nothing"
     assert finding.devices == ("GPU:1",)
     assert finding.loss is not None
@@ -293,7 +251,7 @@ def test_gpu_planes_empty(tmp_path: Path, worked: bool) -> None:
         for ordinal in range(2):
             steps[0].kernel(ordinal, 1, 2)
     report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if worked else {"gpu-planes-empty": "critical"})
+    assert codes(report) == ({} if worked else {"no-gpu-plane": "critical"})
     assert report.capture.quality == ("ok" if worked else "unusable")
 
 
@@ -307,7 +265,7 @@ def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path
             if trace.host == "host0":
                 step.kernel(0, 2, 42)
     report = analyzed(tmp_path, *hosts)
-    assert codes(report) == {"gpu-planes-empty": "critical"}
+    assert codes(report) == {"no-gpu-plane": "critical"}
     assert report.capture.quality == "degraded"
     assert report.results.device_time is not None
     assert [row.busy_ps for row in report.results.device_time.devices] == [ms(160), None]
@@ -353,8 +311,8 @@ def test_cupti_that_does_not_load_is_said(tmp_path: Path, has_events: bool) -> N
     if has_events:
         assert codes(report) == {"profiler-error": "warning"}
         return
-    assert codes(report) == {"cupti-missing": "critical"}
-    finding = the(report, "cupti-missing")
+    assert codes(report) == {"no-gpu-plane": "critical"}
+    finding = the(report, "no-gpu-plane")
     assert finding.title == "CUPTI did not load on host0: no GPU event was recorded"
     assert "LD_LIBRARY_PATH" in finding.advice
     assert "nvidia-cuda-cupti" in finding.advice

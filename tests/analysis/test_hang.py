@@ -16,7 +16,7 @@ from tests.hangs import (
     thread,
     worker,
 )
-from traceview.analysis.machine.hang.findings import diagnose
+from traceview.analysis.machine.hang.findings import diagnose, phase_of
 from traceview.analysis.machine.hang.section import (
     content_of,
     hang_document,
@@ -25,7 +25,6 @@ from traceview.analysis.machine.hang.section import (
     since,
     write_up,
 )
-from traceview.analysis.machine.hang.waits import phase_of
 from traceview.analysis.registry import RULES
 from traceview.document import markdown, terminal
 from traceview.report.redaction import redacted_record

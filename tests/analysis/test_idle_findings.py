@@ -14,6 +14,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import lost_ps
 from tests.sidecars import graph, write_sidecar
 from traceview.analysis.gpu_time.host_wait_rules import RULES
 from traceview.analysis.rules.finding import Finding, Severity
@@ -129,11 +130,6 @@ def test_threshold(
         assert finding.loss.gpu_time_ratio == pytest.approx(length_ms / 100)
         assert finding.devices == ("GPU:0",)
         assert finding.confidence == "high"
-
-
-def lost_ps(finding: Finding) -> int:
-    assert finding.loss is not None
-    return finding.loss.ps_per_step
 
 
 @pytest.mark.parametrize(("pause_ms", "expected"), [(6.17, set()), (6.18, {"callback-stall"})])

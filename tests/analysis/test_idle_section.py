@@ -1,17 +1,15 @@
-"""The section on idle time shows the states of each device that was used, and the longest gaps with their evidence."""
+"""The section on idle time shows the longest gaps of the devices that were used, with their evidence."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
-from tests.analysis.sections import HOST, cells_of, headings_of, sentences_of, tables_of, view_of
-from traceview.analysis.gpu_time.idle import BRIEF_GAPS, gaps_section, idle_section
-from traceview.analysis.measures.context import View
+from tests.analysis.sections import HOST, cells_of, headings_of, tables_of, view_of
+from traceview.analysis.gpu_time.idle import gaps_section
+from traceview.analysis.measures.context import FEW_ROWS, View
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow, numbered_gaps
-from traceview.document.model import Bar, Section
 from traceview.document.vocabulary import STATES
 from traceview.ledger.states import State
 
@@ -49,26 +47,6 @@ def view_and_result(*rows: IdleRow, **changes: Any) -> tuple[View, Idle]:
     return view_of(results={"idle": result}, **changes), result
 
 
-def section_of(*rows: IdleRow, **changes: Any) -> Section:
-    section = idle_section(*view_and_result(*rows, **changes))
-    assert section is not None
-    return section
-
-
-def test_each_state_has_its_share_of_the_window_the_largest_first() -> None:
-    section = section_of(row("GPU:0", {"launch": 5 * MS, "input": 15 * MS}))
-    (table,) = tables_of(section)
-    assert headings_of(table)[1:5] == ["idle", "by state", "input", "kernel launches"]
-    cells = [cells_of(table, name) for name in ("idle", "input", "kernel launches")]
-    assert cells == [["20.0%"], ["15.0%"], ["5.0%"]]
-    (bar,) = next(column for column in table.columns if column.kind == "bar").values
-    assert isinstance(bar, Bar)
-    assert [(part.look.key, part.ratio) for part in bar.parts] == [
-        ("input", 0.75),
-        ("launch", 0.25),
-    ]
-
-
 def test_letters_tell_the_states_apart() -> None:
     assert list(STATES) == [state.key for state in State]
     letters = [look.letter for look in STATES.values()]
@@ -76,33 +54,9 @@ def test_letters_tell_the_states_apart() -> None:
     assert all(len(letter) == 1 and letter.isascii() for letter in letters)
 
 
-@pytest.mark.parametrize(
-    ("states", "lead"),
-    [
-        ({"launch": 7 * MS, "input": 13 * MS}, "Idle 20.0% of the window"),
-        ({"no_work": 100 * MS}, "No work was given to GPU:0."),
-        ({}, "No device waited."),
-    ],
-)
-def test_the_lead_says_how_idle_the_devices_were(states: dict[str, int], lead: str) -> None:
-    assert str(section_of(row("GPU:0", states)).lead).startswith(lead)
-
-
-def test_devices_without_work_are_named_and_have_no_row() -> None:
+def test_gaps_of_devices_without_work_have_no_number() -> None:
     unused = row("GPU:1", {"no_work": 100 * MS}, GAP)
-    section = section_of(row("GPU:0", {"input": MS}), unused)
-    assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
-    assert "No work was given to GPU:1." in sentences_of(section)
     assert numbered_gaps(view_and_result(unused)[0]) == ()
-
-
-def test_of_many_devices_the_outliers_have_a_row_each() -> None:
-    rows = [row(f"GPU:{n}", {"input": (10 + n) * MS}) for n in range(4)]
-    section = section_of(*rows, others=("GPU:1", "GPU:2", "GPU:3"))
-    assert cells_of(tables_of(section)[0], "device") == ["GPU:0"]
-    assert any("idle 11.0–13.0%" in sentence for sentence in sentences_of(section))
-    (table,) = tables_of(section_of(*rows, most_rows=2))
-    assert (table.shown_count, table.hidden_count) == (2, 2)
 
 
 def test_a_gap_has_its_place_its_state_the_evidence_and_its_findings() -> None:
@@ -140,5 +94,5 @@ def test_gaps_are_numbered_by_length_over_all_devices() -> None:
 def test_a_brief_document_has_few_gaps() -> None:
     waiting = row("GPU:0", {"input": MS}, *[GAP] * 10)
     (table,) = tables_of(gaps_section(*view_and_result(waiting, is_brief=True)))
-    assert table.shown_count == BRIEF_GAPS
+    assert table.shown_count == FEW_ROWS
     assert gaps_section(*view_and_result(row("GPU:0", {"input": MS}))) is None

@@ -10,6 +10,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
@@ -17,7 +18,7 @@ from traceview.analysis.gpu_time.input import Input, compute
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Stages
+from traceview.analysis.rules.words import Names
 from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
@@ -40,10 +41,6 @@ def reported(folder: Path) -> tuple[Input, Finding | None]:
     assert report.results.input is not None
     found = [finding for finding in report.findings if finding.code == INPUT_BOUND.code]
     return report.results.input, found[0] if found else None
-
-
-def lost_ps(finding: Finding | None) -> int | None:
-    return finding.loss.ps_per_step if finding and finding.loss else None
 
 
 def steps_of_100(trace: CudaTrace, count: int = 4) -> list[Step]:
@@ -78,7 +75,7 @@ def test_without_devices_the_wait_of_the_host_is_the_loss(
         assert (bound.loss.ps_per_step, bound.loss.step_ps) == (ms(wait_ms), ms(100))
         assert bound.loss.ratio == pytest.approx(wait_ms / 100)
         assert (bound.loss.states, bound.devices) == (("input",), ())
-        assert bound.arguments["stage"] == Stages(("Map",))
+        assert bound.arguments["stage"] == Names(("Map",), "stage")
     if wait_ms == 20:
         assert bound is not None
         assert bound.title == "host0 waits 20.0 of 100 ms (20%) for input: Map is too slow"

@@ -17,12 +17,12 @@ from tests.analysis.sections import (
 from traceview.analysis.facts.input_supply import InputShard
 from traceview.analysis.gpu_time.input import (
     BEHIND,
-    BRIEF_ROWS,
     WORK,
     Input,
     InputHost,
     section,
 )
+from traceview.analysis.measures.context import FEW_ROWS
 from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9
@@ -181,9 +181,9 @@ def test_hosts_have_rows_where_there_are_several() -> None:
 
 
 def test_shards_of_a_distributed_dataset() -> None:
-    result = input_of(shards=tuple(map(shard, range(BRIEF_ROWS + 2))))
+    result = input_of(shards=tuple(map(shard, range(FEW_ROWS + 2))))
     shards, _ = tables_of(section(view_of(is_brief=True), result))
-    assert (shards.shown_count, shards.hidden_count) == (BRIEF_ROWS, 2)
+    assert (shards.shown_count, shards.hidden_count) == (FEW_ROWS, 2)
     assert shards.rest == "traceview analyze logs --format json"
     assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
     assert values_of(shards, "time in calls per step")[:2] == (20 * MS, 20 * MS)

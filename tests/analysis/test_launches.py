@@ -9,7 +9,8 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace, Line
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analysis.test_findings import check_finding, the
+from tests.analysis.made import check_finding
+from tests.analysis.test_findings import the
 from traceview.analysis.workload.launches import DeviceLaunches
 from traceview.report.model import Report
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.command import Command
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.facts.layers import label_places
-from traceview.analysis.workload.layers import Layers, LayerTime
+from traceview.analysis.workload.layers import Layers, LayerTime, icicle
 from traceview.ledger.states import State
 from traceview.report.model import Report
 from traceview.trace.device.op_names import op_labels
@@ -290,6 +291,120 @@ def test_the_table_has_the_options_of_the_others(tmp_path: Path, command: Comman
         ("GPU:1", "model"), ("GPU:1", "model/dense"), ("GPU:1", "model/out"),
     ]  # fmt: skip
     assert "model/dense" in command("show", "layers", str(tmp_path)).out
+
+
+# FLOPs and roofs
+
+F16 = 10
+BANDWIDTH = 898_048_000_000
+"""Of a V100, in bytes per second; with 16-bit numbers it does 125 TFLOP/s."""
+
+
+def with_work(folder: Path, *, call_ms: float = 2) -> None:
+    """A layer with a product of 4 ms, one with a sum of 3 ms, and in the second a call that nobody knows."""
+    trace, module = new_trace(), ModuleWriter()
+    given: dict[str, Any] = {"element": F16, "shape": (4096, 4096)}
+    left, right = (module.add(name, "parameter", **given) for name in ("left", "right"))
+    module.add("dot", "dot", left, right, scope="jit(step)/jvp(Model)/dense/dot_general", **given)
+    module.last().dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+    module.add("add", "add", left, right, scope="jit(step)/jvp(Model)/norm/add", **given)
+    module.add("call", "custom-call", left, scope="jit(step)/jvp(Model)/norm/call", **given)
+    module.last().custom_call_target = b"mine"
+    for step in marked_steps(trace):
+        at = 2.0
+        for name, length in (("dot", 4), ("add", 3), ("call", call_ms)):
+            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
+            at += length
+    add_programs(trace.write(folder), {"jit_step(5)": module})
+
+
+def test_flops_and_roofs_by_hand(tmp_path: Path) -> None:
+    with_work(tmp_path)
+    rows = {row.layer: row for row in result(tmp_path).rows}
+    product, size = 2 * 4096**3, 4096 * 4096 * 2
+    dense, norm, model = (rows[f"step/Model{inner}"] for inner in ("/dense", "/norm", ""))
+    assert (dense.flops_per_second, dense.unknown_ratio) == (product * 250, 0)
+    assert dense.flops_per_byte == pytest.approx(product / (3 * size))
+    assert dense.bound == "compute"
+    assert dense.roof_ratio == pytest.approx(product / 125e12 / 0.004)
+    assert norm.flops_per_second == 0
+    assert norm.unknown_ratio == pytest.approx(2 / 5)
+    assert (norm.flops_per_byte, norm.bound) == (0, "memory")
+    assert norm.roof_ratio == pytest.approx(3 * size / BANDWIDTH / 0.003), "of what is known"
+    assert model.unknown_ratio == pytest.approx(2 / 9)
+    assert model.bound == "compute"
+    roofs = product / 125e12 + 3 * size / BANDWIDTH
+    assert model.roof_ratio == pytest.approx(roofs / 0.007)
+
+
+def test_a_roof_of_less_than_half_of_the_time_is_none(tmp_path: Path, command: Command) -> None:
+    with_work(tmp_path, call_ms=3.1)
+    norm = next(row for row in result(tmp_path).rows if row.layer == "step/Model/norm")
+    assert (norm.flops_per_byte, norm.bound, norm.roof_ratio) == (None, None, None)
+    shown = command("show", "layers", str(tmp_path), "--width", "200").out
+    assert "of the roof" in shown
+    assert "34.4 TFLOP/s" in shown
+
+
+def test_without_flops_there_are_no_columns_of_them(tmp_path: Path, command: Command) -> None:
+    tensorflow(tmp_path, KERAS)
+    assert {row.flops_per_second for row in result(tmp_path).rows} == {None}
+    shown = command("show", "layers", str(tmp_path), "--width", "200").out
+    assert "FLOP" not in shown
+    assert "roof" not in shown
+
+
+# The picture
+
+
+def test_each_slice_lies_below_the_layer_around_it(tmp_path: Path) -> None:
+    tensorflow(tmp_path, KERAS)
+    slices = icicle(result(tmp_path)).slices
+    drawn = {each.name: (each.depth, each.begin_ratio * 18, each.ratio * 18) for each in slices}
+    assert drawn == {
+        name: pytest.approx(place)
+        for name, place in {
+            "model": (0, 0, 13),
+            "dense": (1, 0, 8),
+            "out": (1, 8, 5),
+            "adam": (0, 13, 2),
+            "loss/mse": (0, 15, 1),
+            "unattributed": (0, 16, 2),
+        }.items()
+    }
+    assert slices[1].words == "8.00 ms, 44.4% of the compute"
+
+
+@pytest.mark.parametrize("name", ["keras-fit-2", "slow-input-2"])
+def test_slices_of_a_recorded_run_do_not_overlap(fixtures: Path, name: str) -> None:
+    slices = icicle(result(fixtures / name)).slices
+    by_depth: dict[int, list[tuple[float, float]]] = {}
+    for each in slices:
+        by_depth.setdefault(each.depth, []).append(
+            (each.begin_ratio, each.begin_ratio + each.ratio)
+        )
+        if each.depth:
+            assert any(
+                begin <= each.begin_ratio + 1e-9 and each.begin_ratio + each.ratio <= end + 1e-9
+                for begin, end in by_depth[each.depth - 1]
+            )
+    for spans in by_depth.values():
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(sorted(spans)))
+    assert max(end for _, end in by_depth[0]) <= 1 + 1e-9
+
+
+def test_the_page_draws_it_and_escapes_names(tmp_path: Path, command: Command) -> None:
+    tensorflow(tmp_path, [('<b>"&\x1b[31m/dense/MatMul:MatMul', 9), ("model/out/MatMul:MatMul", 4)])
+    page = tmp_path / "page.html"
+    command("report", str(tmp_path), "-o", str(page))
+    text = page.read_text(encoding="utf-8")
+    (picture,) = re.findall(r'<svg[^>]*aria-label="Compute by layer".*?</svg>', text, re.DOTALL)
+    assert picture.count("<rect") == 2
+    assert "&lt;b&gt;" in picture
+    assert "<b>" not in picture
+    assert "\x1b" not in text
+    assert "<svg" not in command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
 
 
 # Recounted

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, new_trace
-from tests.analysis.test_findings import check_finding
+from tests.analysis.made import check_finding
 from traceview.analysis.facts.selection import select
 from traceview.analysis.machine.nvml import (
     ANALYSIS,

@@ -9,9 +9,9 @@ import pytest
 from tests.charts import MS
 from tests.reports import device, empty_device, finding
 from traceview.analysis.measures.device_report import (
+    ALIKE_RATIO,
     FEW_DEVICES,
     MOST_ROWS,
-    OUTLIER_RATIO,
     named_devices,
     outlier_devices,
 )
@@ -32,10 +32,11 @@ def test_outliers_are_shown_with_one_typical_device() -> None:
     assert "GPU:10" in chosen.others
 
 
-@pytest.mark.parametrize(("difference_ps", "is_outlier"), [(0, True), (-1, False)])
+@pytest.mark.parametrize(("difference_ps", "is_outlier"), [(1, True), (0, False)])
 def test_an_outlier_differs_by_the_limit(difference_ps: int, is_outlier: bool) -> None:
-    compute_ps = 60 * MS + round(OUTLIER_RATIO * 100 * MS) + difference_ps
-    rows = [device(n, {"compute": compute_ps} if n == 30 else None) for n in range(40)]
+    compute_ps = 60 * MS + round(ALIKE_RATIO * 100 * MS) + difference_ps
+    other = device(30, {"compute": compute_ps}, idle_ps=85 * MS - compute_ps)
+    rows = [other if n == 30 else device(n) for n in range(40)]
     assert ("GPU:30" in outlier_devices(rows).shown) == is_outlier
 
 

@@ -9,7 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import ms, new_trace
-from tests.analysis.test_findings import check_finding
+from tests.analysis.made import check_finding
 from traceview.analysis.workload.precision import DevicePrecision
 from traceview.report.model import Report
 

@@ -9,6 +9,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import lost_ps
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute import HOST_OP, OPTIMIZER_BOUND, ComputeOfDevice
@@ -43,10 +44,6 @@ def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[ComputeOfDevice], lis
     rows = report.results.compute.devices if report.results.compute else ()
     codes = ("host-op-in-step", "optimizer-bound", "straggler-gpu")
     return list(rows), [finding for finding in report.findings if finding.code in codes]
-
-
-def lost_ps(finding: Finding) -> int | None:
-    return finding.loss.ps_per_step if finding.loss else None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from tests.analysis.sections import (
     tables_of,
     view_of,
 )
-from traceview.analysis.gpu_time.steps import BRIEF_STEPS, UNSURE, steps_section
+from traceview.analysis.gpu_time.steps import UNSURE, steps_section
+from traceview.analysis.measures.context import FEW_ROWS
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.document.model import Section
 
@@ -94,9 +95,9 @@ def test_numbers_of_markers_and_kinds_are_shown_where_they_differ() -> None:
 def test_the_middle_of_many_steps_is_left_out() -> None:
     section = section_of(*map(step, range(100)), is_brief=True)
     (table,) = tables_of(section)
-    assert cells_of(table, "step") == [str(n) for n in (*range(6), *range(94, 100))]
+    assert cells_of(table, "step") == [str(n) for n in (*range(3), *range(97, 100))]
     assert (table.shown_count, table.row_count, table.rest) == (
-        BRIEF_STEPS,
+        FEW_ROWS,
         100,
         "traceview show steps logs",
     )

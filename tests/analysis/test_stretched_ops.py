@@ -15,6 +15,7 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from traceview.analysis.facts.pipeline_threads import beyond_median
 from traceview.analysis.rules.finding import Finding
@@ -82,10 +83,6 @@ def crowded(
         sidecar.write_text(json.dumps(facts))
     report = traceview.analyze(folder)
     return next((row for row in report.findings if row.code == "input-bound"), None)
-
-
-def lost_ps(finding: Finding) -> int | None:
-    return finding.loss.ps_per_step if finding.loss else None
 
 
 def measured(finding: Finding, metric: str) -> float | str | int | None:

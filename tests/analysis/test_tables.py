@@ -10,12 +10,11 @@ import pytest
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from traceview.analysis.exchange.collectives import collective_rows_section
+from traceview.analysis.exchange.collectives import collective_rows_section, collective_table
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time import steps
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import step_sections, step_table
-from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.document import model

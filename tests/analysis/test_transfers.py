@@ -11,9 +11,8 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
-from tests.analysis.test_findings import check_finding
-from tests.sidecars import write_sidecar
-from traceview.analysis.measures.transfers import DeviceTransfers
+from tests.analysis.made import analyzed
+from traceview.analysis.exchange.transfers import DeviceTransfers
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.words import Number, Part
@@ -21,16 +20,6 @@ from traceview.report.model import Report
 from traceview.trace.sidecar.links import pcie_bytes_per_second
 
 LINK_GEN_3_X16 = 16 * 984_615_384
-
-
-def analyzed(folder: Path, trace: CudaTrace, sidecar: dict[str, Any] | None = None) -> Report:
-    path = trace.write(folder)
-    if sidecar is not None:
-        write_sidecar(path, sidecar)
-    report = traceview.analyze(folder)
-    for finding in report.findings:
-        check_finding(finding)
-    return report
 
 
 def of_gpu(report: Report, ordinal: int = 0) -> DeviceTransfers:
@@ -226,7 +215,7 @@ def test_copies_over_a_slow_link(
     tmp_path: Path, size: int, link: dict[str, Any] | None, is_slow: bool
 ) -> None:
     """Half of the link in 5 ms is a 400th of what it carries in a second."""
-    report = analyzed(tmp_path, copying(exposed_ms=5, size=size), link)
+    report = analyzed(tmp_path, copying(exposed_ms=5, size=size), sidecar=link)
     finding = of_copies(report)
     assert finding is not None
     assert finding.sentences[1] == ("slow" if is_slow else "")

@@ -36,7 +36,7 @@ def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
         bare.results,
         steps=replace(steps, median_ps=int(length_ms * MS)),
         ledger=made.results.ledger,
-        device_time=DeviceTime((device(0, model=model), device(1)), ()),
+        device_time=DeviceTime((device(0, model=model), device(1))),
     )
     return replace(
         bare,

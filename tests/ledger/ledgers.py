@@ -171,3 +171,19 @@ def path_rows(ledger: Ledger) -> list[tuple[int, str, int, int]]:
         else:
             result.append([(device[place], key, step), at, length])
     return [(device, key, at, length) for (device, key, _), at, length in result]
+
+
+def states_of_path(ledger: Ledger) -> dict[tuple[str, int | None], dict[str, int]]:
+    """The critical path of each step by host and number, without steps of each host: picoseconds by state."""
+    path, trace = ledger.path, ledger.trace
+    found: dict[tuple[str, int | None], dict[str, int]] = {}
+    for row, step, ps in zip(
+        path.row.tolist(), path.step.tolist(), path.duration_ps.tolist(), strict=True
+    ):
+        of_step = ledger.steps[step] if ledger.has_steps else None
+        host = of_step.host if of_step else trace.device_list[int(ledger.device[row])].host
+        key = (trace.hosts[host].name, of_step.number if of_step else None)
+        states = found.setdefault(key, {})
+        state = State(ledger.columns.state[row]).key
+        states[state] = states.get(state, 0) + ps
+    return found

@@ -87,7 +87,7 @@ class HostCauses:
             for own in threads
         ]
         self.call_events = [
-            event for own in self.events for event in own if kind_of(event.name) == "call"
+            event for own in self.events for event in own if self.kind_of(event) == "call"
         ]
         marks = sorted(
             find_marks(host, links, answer.step_method), key=lambda mark: (mark.start, mark.end)
@@ -113,6 +113,16 @@ class HostCauses:
         self.handovers = self._find_handovers()
         self.python = [self._find_python(events) for events in self.events]
         self._layers: dict[int, list[Layer]] = {}
+
+    def kind_of(self, event: Event) -> str:
+        """The kind of its name; nothing is copied to devices that are threads themselves."""
+        kind = kind_of(event.name)
+        return "other" if kind == "h2d" and not self.has_queue else kind
+
+    def shows(self, event: Event) -> bool:
+        """Whether an event shows what its thread does: no scope, frame or note of an allocator."""
+        is_known = self.kind_of(event) != "other"
+        return is_known or "correlation_id" in event.stats or "tf_function_call" in event.stats
 
     def thread(self, event: Event) -> int:
         return self.thread_of[id(event.line)]
@@ -175,10 +185,10 @@ class HostCauses:
         if not frames and not begun:
             return None
         starts = {e.start for e in begun}
-        starts |= {e.start for e in events if kind_of(e.name) in ("h2d", "d2h", "sync")}
+        starts |= {e.start for e in events if self.kind_of(e) in ("h2d", "d2h", "sync")}
         spans: list[Interval] = []
         shown_until: int | None = None
-        for event in sorted(filter(shows, events), key=lambda e: e.start):
+        for event in sorted(filter(self.shows, events), key=lambda e: e.start):
             if shown_until is not None and event.start > shown_until and event.start in starts:
                 spans.append((shown_until, event.start))
             shown_until = event.end if shown_until is None else max(shown_until, event.end)
@@ -187,7 +197,7 @@ class HostCauses:
     def _prepared(self, thread: int) -> list[Interval]:
         """Around each copy of a constant, the time in which the thread showed nothing but copies to a device."""
         events = self.events[thread]
-        showing = _cover(e for e in events if shows(e) and kind_of(e.name) != "h2d")
+        showing = _cover(e for e in events if self.shows(e) and self.kind_of(e) != "h2d")
         own = [e for e in self.constants if self.thread(e) == thread and not is_data_line(e.line)]
         result = []
         for copy in own:
@@ -212,11 +222,9 @@ class HostCauses:
         events = self.events[thread]
         piped = self._in_pipeline(events)
         strong = {
-            cause: [(e.start, e.end) for e in events if kind_of(e.name) == cause]
+            cause: [(e.start, e.end) for e in events if self.kind_of(e) == cause]
             for cause in STRONG
         }
-        if not self.has_queue:
-            strong["h2d"] = []
         for event in events:
             if event.text("tf_function_call").startswith("traced-"):
                 runs = [
@@ -233,12 +241,12 @@ class HostCauses:
         launches = [
             event
             for event in events
-            if "correlation_id" in event.stats and kind_of(event.name) in ("other", "op")
+            if "correlation_id" in event.stats and self.kind_of(event) in ("other", "op")
         ]
         launching, computing = list(launches), []
         shared = {id(activity.event) for activity in self.answer.shared}
         for op in events:
-            if kind_of(op.name) != "op" or id(op) in piped:
+            if self.kind_of(op) != "op" or id(op) in piped:
                 continue
             if not self.has_queue:
                 computing += [op] if id(op) in shared else []
@@ -251,7 +259,7 @@ class HostCauses:
         unknown = [
             event
             for event in events
-            if kind_of(event.name) == "other"
+            if self.kind_of(event) == "other"
             and id(event) not in piped
             and not event.name.startswith("$")
             and "correlation_id" not in event.stats
@@ -259,13 +267,13 @@ class HostCauses:
         handing_on = [
             event
             for event in events
-            if (kind_of(event.name) in ("dispatch", "executor") and id(event) not in piped)
+            if (self.kind_of(event) in ("dispatch", "executor") and id(event) not in piped)
             or "tf_function_call" in event.stats
         ]
         pipeline = [
             event
             for event in events
-            if kind_of(event.name) in ("op", "dispatch", "executor") and id(event) in piped
+            if self.kind_of(event) in ("op", "dispatch", "executor") and id(event) in piped
         ]
         return Shown(
             {cause: Cover(spans) for cause, spans in strong.items()},
@@ -301,7 +309,7 @@ class HostCauses:
         return Cover(
             (event.start, event.end)
             for event in self.answer.host.host_events()
-            if kind_of(event.name) == "async_input" and _id(event) in ids
+            if self.kind_of(event) == "async_input" and _id(event) in ids
         )
 
     def layers(self, thread: int) -> list[Layer]:
@@ -355,7 +363,8 @@ class HostCauses:
         else:
             result.append((self._scheduling(), [own.other]))
         if self.caller is not None:
-            result.append(("compile", [self.shown[self.caller].strong["compile"]]))
+            waiting = self.shown[self.caller].strong
+            result += [(cause, [waiting[cause]]) for cause in STRONG]
         return result
 
     def _peers(self) -> list[Layer]:
@@ -434,12 +443,6 @@ def launch_of(answer: HostAnswer, activity: Activity) -> Event | None:
         return activity.event
     calls = answer.links.calls(activity.event)
     return min(calls, key=lambda e: (e.start, e.order), default=None)
-
-
-def shows(event: Event) -> bool:
-    """Whether an event shows what its thread does: no scope, frame or note of an allocator."""
-    is_known = kind_of(event.name) != "other"
-    return is_known or "correlation_id" in event.stats or "tf_function_call" in event.stats
 
 
 def _id(event: Event) -> int | None:

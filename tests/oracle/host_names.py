@@ -28,6 +28,10 @@ DISPATCHING = (
     "ValidateInputTypeAndPlacement",
     "convert_to_tensor",
 )
+JAX_READS = (
+    *("np.asarray(jax.Array)", "ArrayImpl.copy_to_host_async"),
+    *("D2H Dispatch", "D2H Copy From Staging Buffer"),
+)
 DRIVERS = ("cuda", "cu", "hip")
 
 
@@ -78,7 +82,7 @@ def calls_jax(name: str) -> bool:
 
 def is_begun_by_python(name: str) -> bool:
     """Whether only Python begins such an event: an eager op, a handle, a tensor from an array, or a graph."""
-    eager = ("EagerExecute", "EagerCopyToDevice", "convert_to_tensor")
+    eager = ("EagerExecute", "EagerCopyToDevice", "convert_to_tensor", "DevicePut", *JAX_READS[:2])
     graphs = ("FunctionRun", "KernelAndDeviceFunc::Run")
     begun = re.fullmatch(r"EagerLocalExecute: .*|TFE_\w+", name) is not None
     return begun or name in eager or name in graphs or calls_jax(name)
@@ -102,6 +106,12 @@ def kind_of(name: str) -> str:
         return "call"
     if name == "ExecutorState::Process":
         return "executor"
+    if name in JAX_READS:
+        return "sync"
+    if name in ("H2D Dispatch", "tf.constant") or re.match(r"\w+::BufferFromHostBuffer\(", name):
+        return "h2d"
+    if re.fullmatch(r"command_buffer::\w+", name):
+        return "dispatch"
     last = name.rsplit("::", 1)[-1]
     if last in ("BlockHostUntilDone", "SynchronizeStream"):
         return "sync"

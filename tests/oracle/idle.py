@@ -23,9 +23,12 @@ Part = tuple[int, int, str]
 
 @dataclass(eq=False)
 class Gap:
+    """`turn`: until when the thread that calls graphs was late; its start where the host was not, or another thread."""
+
     start: int
     end: int
     parts: list[Part]
+    turn: int
 
 
 def idle_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
@@ -104,7 +107,7 @@ def find_gaps(
     busy = [activity.span for activity in device.activities]
     spans = subtract([answer.window], busy)
     if not any(overlaps(a.span, answer.window) for a in device.of_class(*KERNELS)):
-        return [Gap(start, end, [(start, end, "no_work")]) for start, end in spans]
+        return [Gap(start, end, [(start, end, "no_work")], start) for start, end in spans]
     peers = Cover(
         activity.span
         for other in answers
@@ -122,12 +125,12 @@ def find_gaps(
     result = []
     for start, end in spans:
         last = end == answer.window[1]
-        parts = (
-            _late(host, host.caller, start, end)
+        parts, turn = (
+            (causes_in(host, host.caller, start, end), end)
             if last
             else _parts(answer, host, starting[end], start in copied, peers, (start, end))
         )
-        result.append(Gap(start, end, parts))
+        result.append(Gap(start, end, parts, turn))
     return result
 
 
@@ -138,13 +141,13 @@ def _parts(
     after_copy: bool,
     peers: Cover,
     gap: Interval,
-) -> list[Part]:
-    """The causes of a gap that the events `starting` end; `after_copy`: a copy to the device ended at its start."""
+) -> tuple[list[Part], int]:
+    """The causes of a gap that the events `starting` end, and its turn; `after_copy`: a copy to the device ended at its start."""
     start, end = gap
     launches = [(launch_of(answer, activity), activity) for activity in starting]
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
-        return [(start, end, "unknown")]
+        return [(start, end, "unknown")], start
     # Of several events that begin together, the one launched first counts.
     launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
     late_end = launch.start
@@ -157,21 +160,22 @@ def _parts(
     if thread != host.caller:
         handed, thread = host.handed_over(launch)
         turn = start if handed is None else min(max(handed, start), late_end)
-    late = _late(host, host.caller, start, turn) + _late(host, thread, turn, late_end)
+    late = causes_in(host, host.caller, start, turn) + causes_in(host, thread, turn, late_end)
     if late_end == end:
-        return late
+        return late, turn
 
     if after_copy and after.cls in KERNELS:
-        return [*late, (late_end, end, "h2d")]
+        return [*late, (late_end, end, "h2d")], turn
     causes = _total(late)
     rest = "dependency"
     if end - late_end < LATENCY_PS:
         rest = "launch" if causes and _largest(causes) == "launch" else "latency"
     bounds = [late_end, *peers.edges(late_end, end), end]
-    return late + [(a, b, "device_wait" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
+    queued = [(a, b, "device_wait" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
+    return late + queued, turn
 
 
-def _late(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:
+def causes_in(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:
     """The causes that a thread shows in a span."""
     if start >= end:
         return []

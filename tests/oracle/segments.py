@@ -11,7 +11,7 @@ from tests.oracle.classes import CLASSES, Activity
 from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import HostCauses
 from tests.oracle.host_names import kind_of
-from tests.oracle.idle import find_gaps
+from tests.oracle.idle import causes_in, find_gaps
 from tests.oracle.interval_cover import Cover
 from tests.oracle.intervals import Interval, clip, length
 from tests.oracle.model import Device, HostAnswer
@@ -35,6 +35,9 @@ STATES = (
     *("turn", "dependency", "latency", "no_work", "unknown"),
 )
 OF_CLASS = {"compute": "compute", "collective": "communication", "memset": "d2d"}
+
+SHORT_KERNEL_PS = 10_000_000
+MANY_KERNELS = 500
 
 KINDS = ("gpu", "tpu", "replica")
 OWN = ("compute", "communication", "evaluation", "no_work")
@@ -86,6 +89,7 @@ class Ledger:
         self.segments = dict(self.plain)
         for answer in self.answers:
             self._evaluations(causes[answer.host.name], answer)
+            self._dispatch(causes[answer.host.name], answer)
         self._turns()
         self._no_work()
         for answer in self.answers:
@@ -274,6 +278,36 @@ class Ledger:
             self._recast(device, Cover(evaluated), among, "evaluation")
             self._recast(device, Cover(saves), ("between",), "checkpoint")
 
+    def _dispatch(self, host: HostCauses, answer: HostAnswer) -> None:
+        """Many short kernels are their launches, and what follows a wait for the device is that wait."""
+        for device in answer.devices:
+            if device.kind == "replica":
+                continue
+            own = device.of_class("compute")
+            lengths: dict[str, list[int]] = {}
+            for one in own:
+                lengths.setdefault(one.event.name, []).append(one.event.end - one.event.start)
+            usual = {name: _median(every) for name, every in lengths.items()}
+            short = [one for one in own if usual[one.event.name] < SHORT_KERNEL_PS]
+            used = [step for step in answer.steps if step.used]
+            begun = sum(step.start <= one.event.start < step.end for one in short for step in used)
+            if short and begun >= MANY_KERNELS * max(len(used), 1):
+                chosen = {id(one) for one in short}
+                self.segments[id(device)] = [
+                    replace(each, state="launch")
+                    if each.state == "compute" and id(each.activity) in chosen
+                    else each
+                    for each in self.segments[id(device)]
+                ]
+            gaps = find_gaps(self._all, answer, host, device)
+            waited = [
+                (gap.start, gap.end)
+                for gap in gaps
+                for before in causes_in(host, host.caller, gap.start - 1, gap.start)
+                if gap.turn > gap.start and before[2] == "sync"
+            ]
+            self._recast(device, Cover(waited), ("launch", "latency"), "sync")
+
     def _without_frames(self, host: HostCauses, answer: HostAnswer) -> None:
         """Nothing shows Python where no frame is open; the oracle reads runs without samples."""
         every = [event for events in host.events for event in events]
@@ -361,6 +395,12 @@ class Ledger:
                 at_work = Cover(a.span for other in others for a in other.of_class("compute"))
                 among = [state for state in idle if state != "device_wait"]
                 self._recast(device, at_work if others else window, among, "no_work")
+
+
+def _median(lengths: list[int]) -> int:
+    ordered = sorted(lengths)
+    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    return low + (high - low) // 2
 
 
 def _came_last(collective: Collective) -> Device:

@@ -60,7 +60,7 @@ def test_findings_that_were_left_out_are_named() -> None:
 def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> None:
     report = full_report()
     rows = tuple(device(number, kind="replica", model=None) for number in range(count))
-    results = replace(report.results, device_time=DeviceTime(rows, ()))
+    results = replace(report.results, device_time=DeviceTime(rows))
     summary = document_of(replace(report, results=results)).summary
     assert words in map(plain, summary.captured)
     assert words in map(plain, summary.about)

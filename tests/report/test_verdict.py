@@ -54,11 +54,9 @@ def test_the_largest_share_of_the_gpu_time_leads(trace: Trace) -> None:
 
 
 def test_what_is_critical_and_costs_no_time_comes_first(trace: Trace) -> None:
-    blocking = finding(
-        code="gpu-planes-empty", severity="critical", title="no GPU recorded", loss=None
-    )
+    blocking = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
     made = verdict(trace, healthy_capture(full_report()), lost(0.4), blocking, input=0.4)
-    assert made.finding == "gpu-planes-empty"
+    assert made.finding == "no-gpu-plane"
 
 
 def test_a_warning_without_a_cost_comes_after_every_cost(trace: Trace) -> None:

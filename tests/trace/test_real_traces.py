@@ -224,7 +224,7 @@ class TestBert:
         }
         evidence = report.findings[0].evidence
         explained = {row.value for row in evidence if row.metric == "explains"}
-        assert explained == {"unused-gpu", "copy-only-gpu", "few-steps"}
+        assert explained == {"unused-gpu", "few-steps"}
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,50 @@ _TYPES: Final = {
     "bytes": _FIELD.TYPE_BYTES,
 }
 MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
-    "HloProto": [(1, "hlo_module", "HloModuleProto", False)],
+    "HloProto": [
+        (1, "hlo_module", "HloModuleProto", False),
+        (3, "buffer_assignment", "BufferAssignmentProto", False),
+    ],
+    "BufferAssignmentProto": [
+        (1, "logical_buffers", "LogicalBufferProto", True),
+        (3, "buffer_allocations", "BufferAllocationProto", True),
+        (4, "heap_simulator_traces", "HeapSimulatorTrace", True),
+    ],
+    "LogicalBufferProto": [
+        (1, "id", "int64", False),
+        (2, "size", "int64", False),
+        (3, "defined_at", "Location", False),
+    ],
+    "Location": [(2, "instruction_name", "bytes", False), (4, "instruction_id", "int64", False)],
+    "BufferAllocationProto": [
+        (1, "index", "int64", False),
+        (2, "size", "int64", False),
+        (3, "is_thread_local", "bool", False),
+        (5, "is_entry_computation_parameter", "bool", False),
+        (7, "maybe_live_out", "bool", False),
+        (9, "assigned", "Assigned", True),
+        (12, "is_constant", "bool", False),
+    ],
+    "Assigned": [(1, "logical_buffer_id", "int64", False), (3, "size", "int64", False)],
+    "HeapSimulatorTrace": [
+        (1, "events", "Event", True),
+        (3, "buffer_allocation_index", "int64", False),
+    ],
+    "Event": [
+        (1, "kind", "int32", False),
+        (2, "buffer_id", "int64", False),
+        (5, "share_with_canonical_id", "int64", False),
+    ],
     "HloModuleProto": [
         (1, "name", "bytes", False),
         (3, "computations", "HloComputationProto", True),
         (6, "entry_computation_id", "int64", False),
+        (7, "schedule", "HloScheduleProto", False),
         (17, "stack_frame_index", "StackFrameIndexProto", False),
     ],
+    "HloScheduleProto": [(1, "sequences", "SequencesEntry", True)],
+    "SequencesEntry": [(1, "key", "int64", False), (2, "value", "InstructionSequence", False)],
+    "InstructionSequence": [(1, "instruction_ids", "int64", True)],
     "HloComputationProto": [
         (1, "name", "bytes", False),
         (2, "instructions", "HloInstructionProto", True),
@@ -39,6 +76,7 @@ MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
         (2, "opcode", "bytes", False),
         (3, "shape", "ShapeProto", False),
         (7, "metadata", "OpMetadata", False),
+        (9, "parameter_number", "int64", False),
         (15, "window", "Window", False),
         (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", False),
         (28, "custom_call_target", "bytes", False),

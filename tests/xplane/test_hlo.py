@@ -46,7 +46,14 @@ def program() -> ModuleWriter:
 def test_scope_line_and_type_of_elements() -> None:
     found = read(program().message)
     assert found["dot.1"] == Instruction(
-        b"jit_f(1)", b"dot.1", "jit(f)/dense/dot_general", "", "model.py:7", F32, flops=None
+        b"jit_f(1)",
+        b"dot.1",
+        "jit(f)/dense/dot_general",
+        "",
+        "model.py:7",
+        F32,
+        flops=None,
+        bytes=12,
     )
     assert found["x"].element_type == F64
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")
@@ -189,8 +196,15 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
     data = importlib.import_module("tensorflow.compiler.xla.xla_data_pb2")
     hlo = importlib.import_module("tensorflow.compiler.xla.service.hlo_pb2")
     of_xla = getattr(hlo, name, None) or getattr(data, name, None)
-    if of_xla is None:
-        of_xla = getattr(hlo.StackFrameIndexProto, name)
+    for outer in (
+        hlo.StackFrameIndexProto,
+        hlo.HloScheduleProto,
+        hlo.LogicalBufferProto,
+        hlo.BufferAllocationProto,
+        hlo.HeapSimulatorTrace,
+    ):
+        of_xla = of_xla or getattr(outer, name, None)
+    assert of_xla is not None
     known = of_xla.DESCRIPTOR.fields_by_name
     for number, field, _, is_repeated in MESSAGES[name]:
         assert known[field].number == number

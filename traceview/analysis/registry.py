@@ -8,6 +8,7 @@ from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
+from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
@@ -36,7 +37,6 @@ from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.step_report import Steps
-from traceview.analysis.measures.transfers import Transfers
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
@@ -47,6 +47,8 @@ from traceview.analysis.workload.launches import Launches
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
+from traceview.analysis.workload.occupancy import ANALYSIS as OCCUPANCY
+from traceview.analysis.workload.occupancy import Occupancy
 from traceview.analysis.workload.ops import ANALYSIS as OPS
 from traceview.analysis.workload.ops import TopOps
 from traceview.analysis.workload.precision import ANALYSIS as PRECISION
@@ -74,6 +76,7 @@ class Results(Record, frozen=True):
         launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
+        occupancy: How much of each GPU its kernels can fill.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
         memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
@@ -101,6 +104,7 @@ class Results(Record, frozen=True):
     launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
+    occupancy: Annotated[Occupancy | None, OCCUPANCY] = None
     layers: Annotated[Layers | None, LAYERS] = None
     memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None

@@ -10,16 +10,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.exchange import balance, collectives, transfers
+from traceview.analysis.exchange.collectives import collective_table
+from traceview.analysis.exchange.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
-from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import gap_table
-from traceview.analysis.measures.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.workload import efficiency, layers, memory
 from traceview.analysis.workload.ops import op_rows_section, table_in_window

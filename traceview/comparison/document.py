@@ -7,12 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.gpu_time.device_states import (
-    ALIKE_RATIO,
-    DeviceStates,
-    anatomy_rows,
-    device_range,
-)
+from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows, device_range
+from traceview.analysis.measures.device_report import ALIKE_RATIO
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
+from traceview.document.figures import Icicle as Icicle
+from traceview.document.figures import IcicleSlice as IcicleSlice
 from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
@@ -239,11 +241,11 @@ class Findings(Struct, frozen=True):
 
 
 Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend
+    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend | Icicle
 )
 """What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend, Icicle)
 """Blocks that text leaves out."""
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from traceview.analysis.exchange.collectives import collective_table
 from traceview.analysis.gpu_time.device_time import device_table
 from traceview.analysis.gpu_time.step_tables import step_table
-from traceview.analysis.measures.collectives import collective_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.workload.ops import table_in_window
 from traceview.export.draw import device_rows, host_rows

@@ -73,6 +73,12 @@ class Loss(Struct, frozen=True):
         """Share of the step of the devices named; what a sentence states."""
         return self.named_ps / self.named_gpu_ps if self.named_gpu_ps else 0.0
 
+    def times(self, ratio: float) -> Loss:
+        """This part of it, rounded down."""
+        if ratio == 1:
+            return self
+        return replace(self, ps=int(self.ps * ratio), named_ps=int(self.named_ps * ratio))
+
     @property
     def _spans(self) -> int:
         return self.named_steps or len(self.devices)

@@ -34,6 +34,7 @@ from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
+from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
 from traceview.xplane.space import Instruction
 
@@ -332,7 +333,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
     among the instructions of the recording, `NONE` for events that are not of XLA), `shape` (text, of the inputs of the op, `NONE`
-    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`;
+    where not recorded), `details` (the `kernel_details` of a kernel, likewise); int64 `start_ps`, `duration_ps`, `bytes`;
     int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
     `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
@@ -346,6 +347,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     op: Int32Array
     instruction: Int32Array
     shape: Int32Array
+    details: Int32Array
     class_: npt.NDArray[np.uint8]
     correlation_id: SmallIntArray
     has_correlation: BoolArray
@@ -513,7 +515,8 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     """What the hosts of a run recorded, on one clock: a `Trace` before its steps are detected.
 
     `device_list`: devices by the index that columns use; of one kind by host and number. `shared_rows`: host rows of ops of
-    a CPU-only run that no replica owns. `instructions`: those of XLA programs that events ran.
+    a CPU-only run that no replica owns. `instructions`: those of XLA programs that events ran. `program_buffers`: the memory of
+    these programs.
     """
 
     hosts: tuple[Host, ...]
@@ -525,6 +528,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
     shared_rows: Int64Array
     collective_calls: CollectiveCalls
     instructions: tuple[Instruction, ...]
+    program_buffers: tuple[ProgramBuffers, ...]
 
     def once(self, make: Callable[[Recording], T]) -> T:
         """What a function makes of this recording; several topics may ask for it."""

@@ -1,4 +1,4 @@
-"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input.
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, bytes, and what has no input.
 
 The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
 looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
@@ -7,15 +7,27 @@ ran is passed over once its name is known, so the time is linear in the size of 
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from traceview.xplane.columns import Buffer, Fields
 from traceview.xplane.decode_reference import DamageError, Field, read_fields, read_varint
+from traceview.xplane.hlo_bytes import (
+    SLICES,
+    SMALLER_READS,
+    UNCHANGED,
+    UPDATES,
+    bytes_of,
+    size_of,
+    whole,
+)
 from traceview.xplane.hlo_flops import NO_PRODUCT, PRODUCTS, UNKNOWN, Product, Shape, product_of
 from traceview.xplane.read import DECODER
 from traceview.xplane.space import Instruction, Program
@@ -24,7 +36,10 @@ _VARINT, _CONTENT = 0, 2
 
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
+MODULE_SCHEDULE: Final = 7
 MODULE_FRAMES: Final = 17
+SCHEDULE_SEQUENCES: Final = 1
+SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
 COMPUTATION_INSTRUCTIONS: Final = 2
 COMPUTATION_ID: Final = 5
 COMPUTATION_ROOT_ID: Final = 6
@@ -32,6 +47,7 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
+PARAMETER_NUMBER: Final = 9
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
@@ -89,6 +105,7 @@ _MULTIPLIES: Final = tuple(
 """The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
 
 _MOST_DIMENSIONS: Final = 32
+_MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
 
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
@@ -100,7 +117,37 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
     Raises `DamageError` with the offset in the file.
     """
     try:
-        return _Program(program).instructions(frozenset(wanted))
+        return _opened(program).instructions(frozenset(wanted))
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
+class Scheduled(NamedTuple):
+    """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
+
+    name: bytes
+    opcode: str
+    shape: bytes
+
+
+def read_schedules(program: Program) -> list[list[Scheduled]]:
+    """The instructions of each computation in the order in which a device runs them; none of programs that do not say it.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return _opened(program).schedules()
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
+def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
+    """By id the scope of instructions, else their name; those that the program does not have are not there.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return _opened(program).scopes(frozenset(ids))
     except DamageError as error:
         raise error.moved(program.offset) from None
 
@@ -115,6 +162,7 @@ class _Instruction(Struct):
     metadata: tuple[int, int] = (0, 0)
     operands: list[int] = []
     called: list[int] = []
+    parameter: int = 0
     has_side_effect: bool = False
     window: tuple[int, int] = (0, 0)
     convolution: tuple[int, int] = (0, 0)
@@ -131,12 +179,28 @@ class _Computation(Struct):
     root_id: int = 0
 
 
+_ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
+_ID_FIELD: Final = re.compile(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
+"""The field of the id of an instruction; other bytes may look like it."""
+
+
 class _Effect(NamedTuple):
     """What a computation does by itself, and the computations that it calls."""
 
     is_stateful: bool
     works: bool
     called: tuple[int, ...]
+
+
+class _Traffic(NamedTuple):
+    """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
+
+    read: dict[int, int | None]
+    written: int | None
+
+
+_WHOLE: Final = _Traffic({}, None)
+"""Of a fusion that moves what it is given and what it yields."""
 
 
 class _Program:
@@ -146,6 +210,7 @@ class _Program:
         self._name = program.name
         self._data = data = program.data
         self._entry_id = 0
+        self._schedule_at = (0, 0)
         self._frames_at = (0, 0)
         self._computations: dict[int, _Computation] = {}
         self._inside: dict[int, tuple[_Instruction, ...]] = {}
@@ -154,6 +219,8 @@ class _Program:
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
         self._products: dict[int, Product] = {}
+        self._arrays: dict[bytes, tuple[Shape, ...]] = {}
+        self._traffic: dict[int, _Traffic] = {}
         self._wanted: frozenset[bytes] = frozenset()
         for number, begin, end in _contents(data, 0, len(data)):
             if number == MODULE_COMPUTATIONS:
@@ -161,6 +228,8 @@ class _Program:
                 self._computations[computation.id] = computation
             elif number == MODULE_FRAMES:
                 self._frames_at = begin, end
+            elif number == MODULE_SCHEDULE:
+                self._schedule_at = begin, end
             elif number == MODULE_ENTRY_ID:
                 self._entry_id = read_varint(data, begin, end)[0]
 
@@ -179,6 +248,51 @@ class _Program:
                     )
         return found
 
+    def scopes(self, ids: frozenset[int]) -> dict[int, str]:
+        every = (each for of in self._computations.values() for each in of.instructions)
+        bounds = sorted(every)
+        begins = [begin for begin, _ in bounds]
+        found: dict[int, str] = {}
+        # Only those are read in which an id of these seems to be.
+        for match in _ID_FIELD.finditer(self._data):
+            if read_varint(self._data, match.start() + len(_ID_TAG), match.end())[0] not in ids:
+                continue
+            place = bisect_right(begins, match.start()) - 1
+            if place < 0 or match.end() > bounds[place][1]:
+                continue
+            instruction = _instruction(self._data, *bounds[place])
+            if instruction.id in ids:
+                scope, _, _ = self._said(instruction)
+                found[instruction.id] = scope or instruction.name.decode("utf-8", "replace")
+        return found
+
+    def schedules(self) -> list[list[Scheduled]]:
+        schedules = []
+        for field in read_fields(self._data, *self._schedule_at):
+            if field.number == SCHEDULE_SEQUENCES and field.wire_type == _CONTENT:
+                computation, ids = self._sequence(field)
+                by_id = {each.id: each for each in self._held(computation)}
+                found = (by_id[id_] for id_ in ids if id_ in by_id)
+                schedules.append([self._scheduled(each) for each in found])
+        return schedules
+
+    def _scheduled(self, instruction: _Instruction) -> Scheduled:
+        shape = bytes(self._data[slice(*instruction.shape)])
+        return Scheduled(instruction.name, instruction.opcode, shape)
+
+    def _sequence(self, entry: Field) -> tuple[int, list[int]]:
+        """The id of a computation, and the ids of its instructions in order."""
+        data, computation = self._data, 0
+        ids: list[int] = []
+        for field in read_fields(data, entry.begin, entry.end):
+            if field.number == SEQUENCE_COMPUTATION and field.wire_type == _VARINT:
+                computation = field.value
+            elif field.number == SEQUENCE_VALUE and field.wire_type == _CONTENT:
+                for inner in read_fields(data, field.begin, field.end):
+                    if inner.number == SEQUENCE_INSTRUCTIONS:
+                        ids += _ids(data, inner)
+        return computation, ids
+
     def _finished(
         self, instruction: _Instruction, computation: int, *, is_constant: bool
     ) -> Instruction:
@@ -193,6 +307,7 @@ class _Program:
             _shape(self._data, *instruction.shape).element_type,
             is_constant,
             *product,
+            bytes=self._bytes(instruction, computation),
         )
 
     def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
@@ -331,11 +446,15 @@ class _Program:
         return Product(flops, operand_type)
 
     def _may_multiply(self, computation: int) -> bool:
+        content = self._content(computation)
+        return any(field in content for field in _MULTIPLIES)
+
+    def _content(self, computation: int) -> bytes:
+        """The bytes of the instructions of a computation."""
         places = self._computations.get(computation)
         if places is None or not places.instructions:
-            return False
-        content = bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
-        return any(field in content for field in _MULTIPLIES)
+            return b""
+        return bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
 
     def _has_events(self, computation: int, opcode: str) -> bool:
         """Whether events ran instructions of a called computation themselves; a fusion is one event."""
@@ -352,6 +471,88 @@ class _Program:
         if computation not in self._shapes:
             self._shapes[computation] = {each.id: each.shape for each in self._held(computation)}
         return self._shapes[computation]
+
+    # The bytes that it moves
+
+    def _bytes(self, instruction: _Instruction, computation: int) -> int | None:
+        """What it reads and writes, each once; None where its shapes do not tell."""
+        shape_of = self._shapes_in(computation)
+        operands = list(dict.fromkeys(instruction.operands))
+        if any(operand not in shape_of for operand in operands):
+            return None
+        arrays = self._arrays_of(instruction.shape)
+        if instruction.opcode != "fusion":
+            sizes = [self._size(shape_of[operand]) for operand in operands]
+            return bytes_of(instruction.opcode, instruction.target, arrays, sizes)
+        moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
+        written = moved.written
+        if written is None:
+            written = whole([size_of(array) for array in arrays])
+        # A parameter that is given twice is read once, as long as it is read whole.
+        read = {
+            operand: moved.read.get(number, self._size(shape_of[operand]))
+            for number, operand in enumerate(instruction.operands)
+        }
+        return whole([written, *read.values()])
+
+    def _size(self, bounds: tuple[int, int]) -> int | None:
+        return whole([size_of(array) for array in self._arrays_of(bounds)])
+
+    def _arrays_of(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
+        """The arrays of a shape; most instructions have the same few shapes."""
+        content = bytes(self._data[slice(*bounds)])
+        if content not in self._arrays:
+            self._arrays[content] = tuple(_arrays(self._data, *bounds, _DEEPEST))
+        return self._arrays[content]
+
+    def _traffic_of(self, computation: int) -> _Traffic:
+        """What a fusion reads through slices only, and what it writes into an array that is there."""
+        if computation not in self._traffic:
+            content = self._content(computation)
+            is_whole = not any(part in content for part in SMALLER_READS)
+            self._traffic[computation] = _WHOLE if is_whole else self._traffic_inside(computation)
+        return self._traffic[computation]
+
+    def _traffic_inside(self, computation: int) -> _Traffic:
+        held = self._held(computation)
+        users: dict[int, list[tuple[_Instruction, int]]] = {}
+        for inner in held:
+            for place, operand in enumerate(inner.operands):
+                users.setdefault(operand, []).append((inner, place))
+        by_id = {inner.id: inner for inner in held}
+        read: dict[int, int | None] = {}
+        for inner in by_id.values():
+            if inner.opcode == "parameter":
+                parts = self._parts_read(inner.id, users)
+                if parts is not None:
+                    read[inner.parameter] = whole(parts)
+        root = by_id.get(self._computations[computation].root_id)
+        for _ in range(_DEEPEST):
+            if root is None or root.opcode not in UNCHANGED:
+                break
+            root = by_id.get(root.operands[0]) if root.operands else None
+        if root is None or root.opcode not in UPDATES or len(root.operands) < 2:
+            return _Traffic(read, None)
+        update = by_id.get(root.operands[1])
+        return _Traffic(read, self._size(update.shape) if update else None)
+
+    def _parts_read(
+        self, id_: int, users: dict[int, list[tuple[_Instruction, int]]]
+    ) -> list[int | None] | None:
+        """The sizes of the slices that alone take a value; None where something takes all of it."""
+        parts: list[int | None] = []
+        waiting = [id_]
+        for _ in range(_MOST_USES):
+            if not waiting:
+                return parts
+            for user, place in users.get(waiting.pop(), ()):
+                if user.opcode in UNCHANGED:
+                    waiting.append(user.id)
+                elif place == 0 and user.opcode in SLICES:
+                    parts.append(self._size(user.shape))
+                elif place != 0 or user.opcode not in UPDATES:
+                    return None
+        return None
 
     # Where it is written
 
@@ -376,6 +577,17 @@ class _Program:
     @cached_property
     def _frames(self) -> _Frames:
         return _Frames(self._data, *self._frames_at)
+
+
+_OPEN: Final[WeakKeyDictionary[Program, _Program]] = WeakKeyDictionary()
+"""Programs that are looked at more than once, as long as the file is read."""
+
+
+def _opened(program: Program) -> _Program:
+    known = _OPEN.get(program)
+    if known is None:
+        known = _OPEN[program] = _Program(program)
+    return known
 
 
 class _Frames:
@@ -490,6 +702,8 @@ def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
                 made.backend_config = field.begin, field.end
         elif number == ID:
             made.id = field.value
+        elif number == PARAMETER_NUMBER:
+            made.parameter = field.value
         elif number == HAS_SIDE_EFFECT:
             made.has_side_effect = bool(field.value)
         if number == OPERANDS:
@@ -526,6 +740,27 @@ def _shape(data: Buffer, begin: int, end: int) -> Shape:
             return Shape(element, tuple(dimensions))
         begin, end = inner
     return Shape(0, ())
+
+
+def _arrays(data: Buffer, begin: int, end: int, depth: int) -> Iterator[Shape]:
+    """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
+    element, is_tuple = 0, False
+    dimensions: list[int] = []
+    inside: list[Field] = []
+    for field in read_fields(data, begin, end):
+        if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
+            element, is_tuple = field.value, field.value == _TUPLE
+        elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
+            dimensions += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+        elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT:
+            inside.append(field)
+    if not is_tuple:
+        yield Shape(element, tuple(dimensions))
+    elif depth:
+        for field in inside:
+            yield from _arrays(data, field.begin, field.end, depth - 1)
+    else:
+        yield Shape(0, ())
 
 
 def _numbers(data: Buffer, begin: int, end: int) -> dict[int, list[int]]:

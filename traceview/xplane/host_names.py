@@ -20,7 +20,7 @@ class HostNameKind(IntEnum):
 
     OTHER = 0
     INPUT = 1  # asks a dataset for the next element
-    H2D = 2  # copies to a device, or allocates or registers pinned memory for that
+    H2D = 2  # copies to a device, or prepares pinned memory for that
     D2H = 3  # copies from a device
     COMPILE = 4
     SYNC = 5  # waits for a device, or for a value
@@ -43,19 +43,24 @@ _CHECKPOINT_TYPE: Final = re.compile(
 _SYNC: Final = re.compile(
     rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
     rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
+    rb"|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async|D2H (?:Dispatch|Copy From Staging Buffer)"
 )
 _SYNC_TYPE: Final = re.compile(rb"SyncDevice")
 _PLUMBING_TYPE: Final = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If|Case)"
 )
-_STAGING: Final = re.compile(rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*")
+_STAGING: Final = re.compile(
+    rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant|\w+::BufferFromHostBuffer\(.*"
+)
 _DISPATCH: Final = re.compile(
     rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_\w+"
     rb"|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|ExecutorState::ProcessAsync.*"
+    rb"|command_buffer::\w+"
 )
 _CALL: Final = re.compile(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
 _PYTHON_CALL: Final = re.compile(
     rb"EagerExecute|EagerLocalExecute: .*|EagerCopyToDevice|TFE_\w+|convert_to_tensor"
+    rb"|DevicePut|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async"
 )
 _PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
 _EXECUTORS: Final = frozenset((b"ExecutorState::Process",))
@@ -78,7 +83,7 @@ def is_graph_launch(name: bytes) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def is_python_call(name: bytes) -> bool:
-    """Whether Python begins a host event of this name: it hands on an op or a tensor, or runs a graph."""
+    """Whether Python begins a host event of this name: it hands on an op or a tensor, reads one, or runs a graph."""
     return (_PYTHON_CALL.fullmatch(name) or _CALL.fullmatch(name)) is not None
 
 

@@ -70,6 +70,7 @@ ENTRY_VALUE: Final = 2
 METADATA_NAME: Final = 2
 METADATA_STATS: Final = 5
 HLO_MODULE: Final = 1
+BUFFER_ASSIGNMENT: Final = 3
 """Fields by which the reader finds its way through an XSpace (openxla/xla `tsl/profiler/protobuf/xplane.proto`), and to
 the programs in it."""
 
@@ -326,8 +327,11 @@ class _Reader:
                 stat_id, kind, _ = decode_reference.read_stat(self.data, *stat)
                 if kind is ValueKind.BYTES and stat_names.get(stat_id) == _HLO_PROTO:
                     for proto in self.inner(*stat, ValueKind.BYTES):
+                        assigned = [*self.inner(*proto, BUFFER_ASSIGNMENT), (proto[0], proto[0])]
+                        buffers = bytes(self.part(*assigned[0]))
                         for at, to in self.inner(*proto, HLO_MODULE):
-                            yield Program(name, bytes(self.part(at, to)), at)
+                            module = bytes(self.part(at, to))
+                            yield Program(name, module, at, buffers, assigned[0][0])
 
     def inner(self, begin: int, end: int, number: int) -> list[tuple[int, int]]:
         """The bounds of the contents of this number in a message of few fields; raises `DamageError`."""

@@ -70,12 +70,17 @@ class Plane(Struct, frozen=True, eq=False):
         return sum(line.columns.metadata_id.size for line in self.lines)
 
 
-class Program(Struct, frozen=True, eq=False):
-    """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file."""
+class Program(Struct, frozen=True, eq=False, weakref=True):
+    """A compiled XLA program, `jit_step(5)`: a serialized `HloModuleProto`, and where it begins in the file.
+
+    `buffers`: likewise its `BufferAssignmentProto`, empty without one.
+    """
 
     name: bytes
     data: bytes
     offset: int
+    buffers: bytes = b""
+    buffers_offset: int = 0
 
 
 class Instruction(Struct, frozen=True):
@@ -85,7 +90,8 @@ class Instruction(Struct, frozen=True):
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
-    `operand_type`: the number of the type of what the first of them multiplies.
+    `operand_type`: the number of the type of what the first of them multiplies. `bytes`: what it reads and writes at least,
+    None where that is not known.
     """
 
     program: bytes
@@ -97,6 +103,7 @@ class Instruction(Struct, frozen=True):
     is_constant: bool = False
     flops: int | None = None
     operand_type: int = 0
+    bytes: int | None = None
 
 
 class Space(Struct, frozen=True, eq=False):

@@ -25,9 +25,8 @@ from traceview.analysis.measures.stragglers import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Models, Number, Ops
+from traceview.analysis.rules.words import Argument, Names, Number, Ops
 from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray
 from traceview.base.record import (
     Activity,
     Count,
@@ -36,16 +35,16 @@ from traceview.base.record import (
     Ratio,
     Record,
     Share,
+    TextKind,
     Words,
     one_of,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
-from traceview.ledger.table import Ledger
 from traceview.trace.device.table import Table, record_columns, texts
 from traceview.trace.device.table import table as table_of_columns
 from traceview.xplane.planes import ActivityClass
@@ -164,19 +163,14 @@ def compute(context: Context) -> Balance | Skipped:
         chance_ratio=overlap.chance_ratio if overlap else None,
         is_serial=overlap.is_serial if overlap else None,
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
-        straggler=_late_device(context, late) if late else None,
+        straggler=LateDevice(
+            *trace.identity(late.device), reason=late.reason, share=late.share, kernels=late.kernels
+        )
+        if late
+        else None,
         throughput=throughput_of(trace, selection, len(in_use)),
         hardware=hardware_groups(trace, in_use),
         devices=tuple(_devices(context, in_use)),
-    )
-
-
-def _late_device(context: Context, late: Straggler) -> LateDevice:
-    return LateDevice(
-        *context.trace.identity(late.device),
-        reason=late.reason,
-        share=late.share,
-        kernels=late.kernels,
     )
 
 
@@ -185,7 +179,7 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
     waited_for, waits = waited_for_ps(ledger), device_waits(ledger)
     steps = ledger.steps_of_device
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
-    compute_of = {device: _sum(ledger, computes, device) for device in in_use}
+    compute_of, waits_of = ledger.by_device(computes), ledger.by_device(waits)
     mean_of = {device: compute_of[device] / (steps[device] or 1) for device in in_use}
     all_ps, others = fsum(mean_of.values()), len(in_use) - 1
     for device in in_use:
@@ -198,15 +192,10 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
             longer_ratio=compute_of[device] / count / others_ps - 1
             if count and others_ps
             else None,
-            waits_ps_per_step=_sum(ledger, waits, device) // count if count else None,
+            waits_ps_per_step=waits_of[device] // count if count else None,
             waited_for_ps_per_step=waited_for[device] // (count * others) if is_compared else None,
             model=hardware_of(trace, device).model,
         )
-
-
-def _sum(ledger: Ledger, rows: BoolArray, device: int) -> int:
-    own = ledger.rows_of(device)
-    return int(ledger.columns.duration_ps[own][rows[own]].sum())
 
 
 # Rules
@@ -224,7 +213,7 @@ STRAGGLER: Final = Rule(
         ),
         "mixed": (
             "Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
-            "",
+            "Where only clocks differ, set equal ones: `nvidia-smi -ac MEMORY,GRAPHICS`.",
         ),
         "jax-work": (
             "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
@@ -255,13 +244,13 @@ STRAGGLER: Final = Rule(
     },
     notes={
         "slower": "It runs the same kernels as the others and takes longer for them.",
-        "mixed": "The devices differ: `mixed-gpus` says how.",
+        "mixed": "The devices differ[: {models}]: all of them are as slow as the slowest kind.",
         "kernels": "Most of the difference is in {kernels}.",
     },
     reasons={
         "unsteady": "in so few steps chance alone may make it the last",
     },
-    metrics={"waited_for_ratio": "share of the waiting for devices"},
+    metrics={"waited_for_ratio": "share of the waiting for devices", "hardware": "hardware"},
     limits={"excess_ratio": LEAST_EXCESS},
     starts_at=(
         "{limit} of the GPU time is spent waiting for one device, and {excess_ratio} of the waiting beyond what chance gives "
@@ -313,34 +302,13 @@ SERIAL: Final = Rule(
     example="The 4 GPUs run one after another: each idles 33.2 of 44.2 ms (75%)",
 )
 
-MIXED: Final = Rule(
-    code="mixed-gpus",
-    title="the {all} differ: {models}",
-    titles={
-        "cores": "the {all} have different numbers of cores",
-        "clocks": "the {all} have different maximum clocks",
-    },
-    meaning=(
-        "Replicas of a mirrored step get equal parts of a batch and wait for each other, so all of them are as slow as "
-        "the slowest kind."
-    ),
-    action="Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
-    actions={"clocks": ("Set equal clocks: `nvidia-smi -ac MEMORY,GRAPHICS`.", "")},
-    reasons={"": "the tracer recorded the hardware of each device"},
-    metrics={"hardware": "hardware"},
-    severity="info",
-    starts_at="different models, numbers of cores or clocks among the devices in use",
-    example="The 2 GPUs differ: Tesla V100 and Tesla T4",
-)
-
 
 def diagnose(context: Context, result: Balance) -> Iterator[Finding]:
-    """A straggler, devices that are late or run by turns, different devices."""
+    """A straggler, devices that are late by turns, or run one after another."""
     late = straggler(context)
     made = (
         _straggler(context, result, late) if late else _by_turns(context, result),
         _serial(context, result),
-        _mixed(result),
     )
     yield from (finding for finding in made if finding is not None)
 
@@ -352,15 +320,21 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
     key, reason = context.trace.device_key(late.device), late.reason or ""
     is_mixed = reason == "slower" and _is_of_rarer_kind(result, key)
     arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
+    evidence = [Evidence("waited_for_ratio", late.share, None, key)]
     has_kernels = reason == "work" and bool(late.kernels)
     if has_kernels:
         arguments["kernels"] = Ops(late.kernels)
+    if is_mixed:
+        evidence += _hardware(result)
+        models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
+        if len(models) > 1:
+            arguments["models"] = Names(models, "model")
     return STRAGGLER.of_rows(
         context,
         late.rows,
         arguments=arguments,
         confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
-        evidence=(Evidence("waited_for_ratio", late.share, None, key),),
+        evidence=evidence,
         title=reason,
         action="mixed" if is_mixed else reason,
         notes=(
@@ -378,7 +352,7 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
     columns = context.ledger.columns
     waits = device_waits(context.ledger) & (columns.by_kind == By.DEVICE)
     waits &= is_in(columns.by, list(context.ledger.devices))
-    total = sum(_sum(context.ledger, waits, device) for device in context.ledger.devices)
+    total = sum(context.ledger.by_device(waits).values())
     waited_for = waited_for_ps(context.ledger)
     return LATE_BY_TURNS.of_rows(
         context,
@@ -414,35 +388,6 @@ def _serial(context: Context, result: Balance) -> Finding | None:
     )
 
 
-def _mixed(result: Balance) -> Finding | None:
-    if len(result.hardware) < 2:
-        return None
-    models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
-    arguments: dict[str, Argument] = {"all": _all(result)}
-    if len(models) > 1:
-        arguments["models"] = Models(models)
-    cores = {group.core_count for group in result.hardware}
-    differ = "" if len(models) > 1 else "cores" if len(cores) > 1 else "clocks"
-    return MIXED.finding(
-        arguments=arguments,
-        evidence=[
-            Evidence(
-                "hardware",
-                group.model or "not recorded",
-                None,
-                device,
-                _details(group),
-                value_is="model" if group.model else "words",
-            )
-            for group in result.hardware
-            for device in group.devices
-        ],
-        devices=[row.device for row in result.devices],
-        title=differ,
-        action=differ,
-    )
-
-
 def _all(result: Balance) -> Number:
     return Number(result.in_use_count, _noun(result.kind))
 
@@ -456,6 +401,15 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
     own = sum(len(group.devices) for group in result.hardware if device in group.devices)
     others = [len(group.devices) for group in result.hardware if device not in group.devices]
     return 0 < own <= max(others, default=0)
+
+
+def _hardware(result: Balance) -> Iterator[Evidence]:
+    """What each device is."""
+    for group in result.hardware:
+        kind: TextKind = "model" if group.model else "words"
+        model = group.model or "not recorded"
+        for device in group.devices:
+            yield Evidence("hardware", model, None, device, _details(group), value_is=kind)
 
 
 def _details(hardware: Hardware) -> str:
@@ -474,19 +428,13 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     """How much of the time the devices compute, how much at the same time, and how each compares with the others."""
     if view.is_brief and result.in_use_count < 2:
         return None
-    rows, others = view.split(result.devices if result.in_use_count > 1 else ())
-    command = view.command("show balance")
+    rows = result.devices if result.in_use_count > 1 else ()
     are_mixed = len({row.model for row in rows}) > 1
     shown = (*_COLUMNS, *((_MODEL,) if are_mixed else ()))
     blocks: list[doc.Block] = [
         *doc.facts(*_facts(result)),
-        *table("Balance by device", rows, shown, most_rows=view.most_rows, rest=command),
+        *view.device_table("Balance by device", rows, shown, "balance"),
     ]
-    if others:
-        compute = numbers.time_range(row.compute_ps_per_step for row in others)
-        count = numbers.plural(len(others), "other device")
-        text = f"{count}: compute {compute} per step. All devices:"
-        blocks.append(doc.Remark(text, f"{command} -o balance.csv"))
     if result.clock_reason:
         blocks += doc.remarks(f"Compute overlap is not known: {result.clock_reason}.")
     return doc.Section("balance", "Balance", tuple(blocks), lead=_summary(result))
@@ -567,7 +515,7 @@ def balance_table(balance: Balance | None) -> Table:
 ANALYSIS: Final = Analysis[Balance](
     "balance",
     compute=compute,
-    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL, MIXED),
+    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL),
     diagnose=diagnose,
     sections=(balance_section,),
 )

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from traceview.analysis.measures.bandwidth import agreed, sidecars
+import numpy as np
+
+from traceview.analysis.facts.selection import Selection
 from traceview.analysis.measures.collectives import (
     CollectiveResult,
     DeviceCollectives,
     LayerCollectives,
+    agreed,
     collectives_result,
     layer_collectives,
+    sidecars,
 )
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
     ReductionPath,
+    events_in_windows,
     reduction_paths,
     reduction_rows,
 )
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Number, Rate, Time
+from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
-from traceview.trace.device.table import Table
+from traceview.trace.device.op_names import split_op
+from traceview.trace.device.table import Table, flags, integers, texts
+from traceview.trace.device.table import table as table_of_columns
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _OTHER_CALLS: Final = (
@@ -408,49 +418,102 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each device spends in collectives; devices that took no part are left out."""
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
     each = " per step" if is_per_step else ""
-    rows, others = view.split(
+    rows = [
         _cost(row, is_per_step=is_per_step)
         for row in result.devices
         if row.exposed_ps or row.wait_ps or row.last_count
-    )
-    costly = set(sorted(rows, key=lambda row: -(row.exposed_ps or 0))[: view.most_rows])
-    shown = [row for row in rows if row in costly]
-    yield from table(
-        "Collectives by device",
-        shown,
-        (
-            DEVICE,
-            Shown(f"exposed{each}", "exposed_ps"),
-            Shown(f"communication{each}", "communication_ps", 2),
-            Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
-            Shown(
-                "last to arrive",
-                "last_count",
-                1,
-                meaning="collectives that it started after all other devices",
-            ),
+    ]
+    if len(rows) > view.most_rows:
+        rows.sort(key=lambda row: -(row.exposed_ps or 0))
+    shown = (
+        DEVICE,
+        Shown(f"exposed{each}", "exposed_ps"),
+        Shown(f"communication{each}", "communication_ps", 2),
+        Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
+        Shown(
+            "last to arrive",
+            "last_count",
+            1,
+            meaning="collectives that it started after all other devices",
         ),
-        row_count=len(rows),
-        rest=view.command("show collectives"),
     )
+    yield from view.device_table("Collectives by device", rows, shown, "collectives")
     whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
-    if any(row.communication_ps != whole_ps for row in shown):
+    if any(row.communication_ps != whole_ps for row in rows):
         yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
     unclear_count = complete_count - sum(row.last_count for row in result.devices)
     if unclear_count > 0:
         of_all = f"{unclear_count:,} of {complete_count:,} collectives"
         yield from doc.remarks(f"In {of_all} no device was clearly the last.")
-    if others:
-        exposed, wait = ([getattr(row, key) for row in others] for key in ("exposed_ps", "wait_ps"))
-        yield doc.Remark(
-            f"{numbers.plural(len(others), 'other device')}: "
-            f"exposed {numbers.time_range(exposed)}, waiting {numbers.time_range(wait)}. All devices:",
-            f"{view.command('show collectives')} -o collectives.csv",
-        )
 
 
 # Each collective
+
+
+def collective_table(
+    trace: Trace,
+    selection: Selection,
+    collectives: Collectives,
+    keys: Collection[str],
+    top: int | None = None,
+) -> tuple[Table, int]:
+    """A row per device in each collective that overlaps the window, and how many rows are left out.
+
+    `keys`: of the devices to show. `top`: only so many collectives, those with the longest waiting first; without it
+    all in the order in which they began. `transfer_ps` is the shortest time that a device is in the collective,
+    `wait_ps` how much longer this one is; both are missing where a device was not recorded.
+    """
+    inside = events_in_windows(trace, selection, collectives)
+    shown = unique_ids(collectives.collective[inside])
+    row_count = int(np.count_nonzero(is_in(collectives.collective, shown)))
+    if top is not None and shown.size > top:
+        longest = np.zeros(collectives.count, dtype=np.int64)
+        np.maximum.at(longest, collectives.collective, collectives.wait_ps)
+        longest[~collectives.is_complete] = -1
+        shown = shown[np.argsort(-longest[shown], kind="stable")[:top]]
+    device_keys = [trace.device_key(index) for index in range(len(trace.device_list))]
+    rows_of = np.split(np.arange(collectives.row.size), collectives.first[1:])
+    rows = [
+        row
+        for number in shown.tolist()
+        for row in rows_of[number].tolist()
+        if device_keys[collectives.device[row]] in keys
+    ]
+    return _table(trace, collectives, rows, device_keys), row_count - len(rows)
+
+
+def _table(
+    trace: Trace, collectives: Collectives, rows: list[int], device_keys: list[str]
+) -> Table:
+    number = collectives.collective[rows]
+    device = collectives.device[rows].tolist()
+    is_complete = collectives.is_complete[number]
+    ops = [trace.names.text(op) for op in collectives.op[rows].tolist()]
+    transfers, waits = (
+        [ps if known else None for ps, known in zip(lengths.tolist(), is_complete, strict=True)]
+        for lengths in (collectives.transfer_ps[number], collectives.wait_ps[rows])
+    )
+    size = collectives.bytes_moved[number].tolist()
+    step = collectives.step[rows].tolist()
+    return table_of_columns(
+        "collectives",
+        integers("collective", number.tolist()),
+        texts("kind", [CollectiveKind(k).name.lower() for k in collectives.kind[rows].tolist()]),
+        texts("op", [None if op is None else split_op(op)[0] for op in ops]),
+        texts("name", [trace.names.text(n) or "" for n in collectives.name[rows].tolist()]),
+        texts("host", [trace.hosts[trace.device_list[index].host].name for index in device]),
+        texts("device", [device_keys[index] for index in device]),
+        integers("step", [None if value == NONE else value for value in step]),
+        integers("start_ps", collectives.start_ps[rows].tolist()),
+        integers("duration_ps", collectives.duration_ps[rows].tolist()),
+        integers("transfer_ps", transfers),
+        integers("wait_ps", waits),
+        flags("is_last", collectives.is_last[rows].tolist(), is_optional=False),
+        integers("device_count", collectives.device_count[number].tolist()),
+        texts("matched_by", ["keys" if by else "order" for by in collectives.by_keys[rows]]),
+        integers("bytes", [None if value == UNKNOWN_BYTES else value for value in size]),
+    )
 
 
 def collective_rows_section(rows: Table) -> doc.Section | None:

@@ -8,7 +8,7 @@ of the compute.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from traceview.base.record import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
-from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.model import Trace
@@ -123,11 +123,11 @@ def compute(context: Context) -> Gradients | Skipped:
     computed = tuple(row.device for row in named if row.backward and row not in empty)
     single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
-    reasons = _reasons(trace, replicas, single) if single is not None and is_single else ()
+    reasons = _reasons(trace, replicas, single) if single is not None and is_single else {}
     return Gradients(
         computed=computed,
         is_single=is_single,
-        reasons=tuple(dict(reasons)),
+        reasons=tuple(reasons),
         devices=tuple(rows),
     )
 
@@ -177,6 +177,9 @@ def _is_meant_for_several(trace: Trace, device: int) -> bool:
     alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
     sidecar = trace.hosts[entry.host].sidecar
     planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
+    if sidecar and sidecar.has_virtual_gpus:
+        # Several replicas on parts of one GPU are one device of the trace.
+        planned_count = min(planned_count, len(sidecar.physical_gpus))
     return max(alike_count, planned_count) > 1 or _could_be_several(sidecar)
 
 
@@ -197,32 +200,54 @@ def _could_be_several(sidecar: Sidecar | None) -> bool:
 
 # Why only one
 
-_Reason: TypeAlias = tuple[str, dict[str, Argument]]
 
-
-def _reasons(trace: Trace, replicas: ReplicaNames, device: int) -> tuple[_Reason, ...]:
+def _reasons(trace: Trace, replicas: ReplicaNames, device: int) -> dict[str, dict[str, Argument]]:
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
-    sidecar = trace.hosts[trace.device_list[device].host].sidecar
-    together = _replicas_together(trace, replicas, device)
-    of_replicas: list[_Reason] = []
-    if together:
-        of_replicas.append(("replicas_together", {"together": Number(len(together), "replica")}))
-    if sidecar is None:
-        return tuple(of_replicas)
-    return (
-        *_of_strategy(sidecar),
-        *_of_variables(sidecar),
-        *(() if together else _of_pinning(sidecar)),
-        *_of_batch(sidecar),
-        *_of_visibility(sidecar),
-        *of_replicas,
-        *_of_others(trace, device, sidecar),
+    entry = trace.device_list[device]
+    sidecar = trace.hosts[entry.host].sidecar
+    together = _replicas_together(replicas, device, sidecar)
+    known: dict[str, dict[str, Argument] | None] = {}
+    if sidecar is not None:
+        environment = sidecar.environment
+        strategy, batch = environment.strategy, environment.batch.global_
+        has_class, replica_count = strategy.class_ is not None, strategy.replicas or 0
+        several = len(strategy.devices or ()) > 1 or replica_count > 1
+        is_unused = has_class and strategy.found_by == "memory" and several
+        known["unused_strategy"] = {} if is_unused else None
+        is_one = strategy.replicas == 1 and has_class and not is_unused
+        known["one_replica"] = {} if is_one else None
+        is_mirrored = "Mirrored" in (strategy.class_ or "") and replica_count > 1
+        outside = sum(graph.not_mirrored or 0 for graph in sidecar.placement.functions)
+        known["outside_scope"] = (
+            {"variables": Number(outside, "variable")} if is_mirrored and outside else None
+        )
+        pinned = 0 if together else _pinned_count(sidecar)
+        known["pinned_ops"] = {"pinned": Number(pinned, "op")} if pinned else None
+        examples: dict[str, Argument] = {
+            "examples": Number(batch or 0, "example"),
+            "all": Number(replica_count, "replica"),
+        }
+        known["small_batch"] = examples if _is_below_replicas(sidecar) else None
+        shown, of_machine = len(sidecar.physical_gpus), len(environment.links.gpus or ())
+        is_hidden = "CUDA_VISIBLE_DEVICES" in (environment.variables or {})
+        known["visible_devices"] = (
+            {"shown": Among(1, of_machine, "GPU")}
+            if is_hidden and shown == 1 and of_machine > 1
+            else None
+        )
+        visible = [name for name in environment.devices.visible or () if "GPU" in name]
+        known["set_visible_devices"] = (
+            {"set": Among(1, shown, "GPU")} if shown > 1 and len(visible) == 1 else None
+        )
+    known["replicas_together"] = (
+        {"together": Number(len(together), "replica")} if together else None
     )
+    known["gpu_shared"] = _taken(entry.ordinal, sidecar) if sidecar is not None else None
+    return {reason: named for reason, named in known.items() if named is not None}
 
 
-def _replicas_together(trace: Trace, names: ReplicaNames, device: int) -> list[int]:
+def _replicas_together(names: ReplicaNames, device: int, sidecar: Sidecar | None) -> list[int]:
     """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
-    sidecar = trace.hosts[trace.device_list[device].host].sidecar
     if sidecar and sidecar.has_virtual_gpus:
         return []
     lengths = names.of_gradients(device)
@@ -232,29 +257,13 @@ def _replicas_together(trace: Trace, names: ReplicaNames, device: int) -> list[i
     return replicas if len(replicas) > 1 else []
 
 
-def _of_strategy(sidecar: Sidecar) -> Iterator[_Reason]:
-    strategy = sidecar.environment.strategy
-    several = len(strategy.devices or ()) > 1 or (strategy.replicas or 0) > 1
-    if strategy.class_ is not None and strategy.found_by == "memory" and several:
-        yield "unused_strategy", {}
-    elif strategy.replicas == 1 and strategy.class_ is not None:
-        yield "one_replica", {}
-
-
-def _of_variables(sidecar: Sidecar) -> Iterator[_Reason]:
-    strategy = sidecar.environment.strategy
-    if "Mirrored" not in (strategy.class_ or "") or (strategy.replicas or 0) < 2:
-        return
-    count = sum(graph.not_mirrored or 0 for graph in sidecar.placement.functions)
-    if count:
-        yield "outside_scope", {"variables": Number(count, "variable")}
-
-
-def _of_pinning(sidecar: Sidecar) -> Iterator[_Reason]:
+def _pinned_count(sidecar: Sidecar) -> int:
+    """Ops of the step that request one device, where none requests another; 0 where there are few."""
     strategy, task = sidecar.environment.strategy, sidecar.environment.cluster
     if strategy.is_used and strategy.replicas == 1:
         # Such a strategy pins ops to its only device itself.
-        return
+        return 0
+    count = 0
     for graph in sidecar.placement.functions:
         pinned = {
             local_device(name, task.role, task.index): count
@@ -263,36 +272,15 @@ def _of_pinning(sidecar: Sidecar) -> Iterator[_Reason]:
         }
         devices = [name for name in pinned if not name.startswith("CPU:") or len(pinned) == 1]
         if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
-            yield "pinned_ops", {"pinned": Number(pinned[devices[0]], "op")}
+            count = pinned[devices[0]]
+    return count
 
 
-def _of_batch(sidecar: Sidecar) -> Iterator[_Reason]:
-    batch, replicas = sidecar.environment.batch, sidecar.environment.strategy.replicas
-    if batch.global_ is not None and _is_below_replicas(sidecar):
-        yield (
-            "small_batch",
-            {"examples": Number(batch.global_, "example"), "all": Number(replicas or 0, "replica")},
-        )
-
-
-def _of_visibility(sidecar: Sidecar) -> Iterator[_Reason]:
-    environment = sidecar.environment
-    hidden = (environment.variables or {}).get("CUDA_VISIBLE_DEVICES")
-    gpu_count = len(sidecar.physical_gpus)
-    machine_count = len(environment.links.gpus or ())
-    if hidden is not None and gpu_count == 1 and machine_count > 1:
-        yield "visible_devices", {"shown": Among(1, machine_count, "GPU")}
-    visible = [name for name in environment.devices.visible or () if "GPU" in name]
-    if gpu_count > 1 and len(visible) == 1:
-        yield "set_visible_devices", {"set": Among(1, gpu_count, "GPU")}
-
-
-def _of_others(trace: Trace, device: int, sidecar: Sidecar) -> Iterator[_Reason]:
-    """GPUs that another process uses."""
-    entry = trace.device_list[device]
+def _taken(ordinal: int, sidecar: Sidecar) -> dict[str, Argument] | None:
+    """GPUs that another process uses, and what it holds there."""
     held_bytes = count = 0
     for gpu in sidecar.outside_view.devices:
-        if gpu.ordinal is None or gpu.ordinal == entry.ordinal:
+        if gpu.ordinal is None or gpu.ordinal == ordinal:
             continue
         holding = [
             process
@@ -302,9 +290,10 @@ def _of_others(trace: Trace, device: int, sidecar: Sidecar) -> Iterator[_Reason]
         ]
         count += bool(holding)
         held_bytes += sum(process.memory_bytes or 0 for process in holding)
-    if count:
-        held: dict[str, Argument] = {"held": Size(held_bytes)} if held_bytes else {}
-        yield "gpu_shared", {"taken": Number(count, "GPU"), **held}
+    if not count:
+        return None
+    held: dict[str, Argument] = {"held": Size(held_bytes)} if held_bytes else {}
+    return {"taken": Number(count, "GPU"), **held}
 
 
 def _is_below_replicas(sidecar: Sidecar) -> bool:
@@ -384,7 +373,7 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
     trace, ledger = context.trace, context.ledger
     (key,) = result.computed
     single = next(d for d in range(len(trace.device_list)) if trace.device_key(d) == key)
-    reasons = dict(_reasons(trace, ReplicaNames(trace), single))
+    reasons = _reasons(trace, ReplicaNames(trace), single)
     arguments: dict[str, Argument] = {"device": devices_argument(context, [key])}
     for named in reasons.values():
         arguments.update(named)
@@ -450,21 +439,12 @@ def gradients_section(view: View, result: Gradients) -> doc.Section | None:
     phases = {(row.forward_ps > 0, row.backward, row.optimizer_ps > 0) for row in result.devices}
     if len(result.devices) < 2 or (view.is_brief and len(phases) < 2):
         return None
-    rows, _ = view.split(result.devices)
-    return doc.Section(
-        "gradients",
-        "Gradients",
-        (
-            *table(
-                "Parts of the training step by device",
-                rows,
-                _COLUMNS,
-                most_rows=view.most_rows,
-                rest="the JSON report",
-            ),
-            *doc.remarks("By the names of kernels, in the whole recording."),
-        ),
+    label = "Parts of the training step by device"
+    blocks = (
+        *view.device_table(label, result.devices, _COLUMNS),
+        *doc.remarks("By the names of kernels, in the whole recording."),
     )
+    return doc.Section("gradients", "Gradients", blocks)
 
 
 ANALYSIS: Final = Analysis[Gradients](

@@ -1,31 +1,301 @@
-"""Transfers: what copies between host and GPUs cost, and who issues them."""
+"""Transfers: what copies between host and GPUs cost, how fast they are, and who issues them.
+
+Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
+each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
+single copies therefore add up exactly to that of their direction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import asdict
+
+from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
+from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
 from traceview.analysis.measures.reduction_path import reduction_rows
-from traceview.analysis.measures.transfers import (
-    SMALL_BYTES,
-    SMALL_SIZE,
-    DeviceTransfers,
-    Direction,
-    Transfers,
-    transfers_of,
-)
-from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Number, Ops, Part, Rate, Threads
-from traceview.base.intervals import BoolArray
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Part, Rate
+from traceview.base.ids import groups_of
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import (
+    LARGEST,
+    Count,
+    DeviceKey,
+    OpName,
+    OpType,
+    Picoseconds,
+    Record,
+    Share,
+    ThreadName,
+    Words,
+    one_of,
+)
+from traceview.base.stats import median_ps
+from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
-from traceview.trace.model import NONE, UNKNOWN_BYTES
-from traceview.xplane.planes import ActivityClass, HostMemory
+from traceview.ledger.table import Ledger, totals
+from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.device.op_names import split_op
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.sidecar.links import pcie_bytes_per_second
+from traceview.trace.windows import Window
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
+
+SMALL_BYTES: Final = 64 * 1024
+"""Copies below this are small: they take latency rather than bandwidth."""
+
+SMALL_SIZE: Final = f"{SMALL_BYTES // 1024} KiB"
+
+TOP_SOURCES: Final = 10
+"""Sources of copies per device in a report."""
+
+
+class Direction(ActivityTime, frozen=True):
+    """The copies of one device in one direction that overlap the window.
+
+    Attributes:
+        exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null without any.
+        exposed_ratio: Exposed share of the used steps; without steps, of the window.
+        bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
+        pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
+            recorded.
+        small_count: Copies below 64 KiB; null where no size is recorded.
+        small_count_per_step: Copies below 64 KiB that start in a step, median over the used steps; null without
+            any.
+    """
+
+    exposed_ps_per_step: Picoseconds | None
+    exposed_ratio: Share | None
+    bytes_per_second: Count | None
+    pageable_bytes: Count | None
+    small_count: Count | None
+    small_count_per_step: Count | None
+
+
+class CopySource(Record, frozen=True):
+    """An op or a thread that issued copies.
+
+    Attributes:
+        device: Key of the device.
+        direction: h2d, d2h or d2d.
+        op: Name of the op without its replica part; null if not recorded.
+        op_type: Type of the op; null if not recorded.
+        thread: Name of the thread that issued them; null if not recorded.
+        count: Copies.
+        bytes: Bytes of those whose size is recorded; null where none is.
+        total_ps: Sum of their durations, picoseconds.
+        exposed_ps: Their part of the exposed time of the direction, picoseconds.
+    """
+
+    device: DeviceKey
+    direction: Annotated[str, one_of("h2d", "d2h", "d2d")]
+    op: OpName | None
+    op_type: OpType | None
+    thread: ThreadName | None
+    count: Count
+    bytes: Count | None
+    total_ps: Picoseconds
+    exposed_ps: Picoseconds
+
+
+class DeviceTransfers(OfDevice, frozen=True):
+    """The copies of one GPU.
+
+    Attributes:
+        directions: Its copies by direction: h2d, d2h, and d2d, which are also those to another GPU.
+        link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
+            a sidecar, and where the links of the GPUs of the host differ.
+        top_sources: What issued the copies, the longest exposed first.
+    """
+
+    directions: dict[Words, Direction]
+    link_bytes_per_second: Count | None
+    top_sources: tuple[CopySource, ...]
+
+
+class Transfers(Record, frozen=True):
+    """The copies of all GPUs.
+
+    Attributes:
+        devices: GPUs of hosts on which the tracer recorded any, by host and ordinal.
+    """
+
+    devices: tuple[DeviceTransfers, ...]
+
+
+def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers | Skipped:
+    """The copies of each GPU in its window, with `top` sources of each."""
+    trace, selection = context.trace, context.selection
+    gpus = [
+        index for index, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")
+    ]
+    if not gpus:
+        return Skipped("not applicable: there is no GPU")
+    recorded = [index for index in gpus if index in context.ledger.devices]
+    if not recorded:
+        return Skipped("no GPU recorded an event")
+    copies, ledger = copies_of(trace), context.ledger
+    exposed = _exposed(ledger, copies)
+    in_steps = {
+        way: ledger.by_device((ledger.columns.activity == CLASS_KEYS.index(way)) & ledger.counts)
+        for way in COPIES
+    }
+    rows = []
+    for index in recorded:
+        window = selection.windows[trace.device_list[index].host]
+        steps = step_bounds(selection.used_of(window.host))
+        of_device = _in_window(trace, copies, index, window)
+        own = _subset(copies, of_device)
+        class_ = trace.device_columns.class_[own.row]
+        rows.append(
+            DeviceTransfers(
+                *trace.identity(index),
+                directions={
+                    way: _direction(
+                        context,
+                        index,
+                        steps,
+                        own.row[class_ == CLASS_KEYS.index(way)],
+                        context.once(in_windows)[index].activity[way],
+                        in_steps[way][index],
+                    )
+                    for way in COPIES
+                },
+                link_bytes_per_second=_link(trace, window.host),
+                top_sources=tuple(_sources(trace, index, own, exposed[of_device])[:top]),
+            )
+        )
+    return Transfers(tuple(rows))
+
+
+def _exposed(ledger: Ledger, copies: Copies) -> Int64Array:
+    """The exposed time of each copy in its window, without that of earlier copies of its direction."""
+    columns = ledger.columns
+    is_copy = (columns.activity >= ActivityClass.H2D) & (columns.activity <= ActivityClass.D2D)
+    number = np.searchsorted(copies.row, columns.event[is_copy])
+    return totals(number, columns.duration_ps[is_copy], copies.row.size)
+
+
+def _in_window(trace: Trace, copies: Copies, device: int, window: Window) -> Int64Array:
+    """The numbers of the copies of a device that overlap its window; copies are in the order of device events."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
+    rows = copies.row[first:last]
+    inside: Int64Array = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + first
+    return inside
+
+
+def _subset(copies: Copies, index: Int64Array) -> Copies:
+    return Copies(copies.row[index], copies.op[index], copies.thread[index])
+
+
+# Directions
+
+
+def _direction(
+    context: Context,
+    device: int,
+    steps: tuple[Int64Array, Int64Array],
+    rows: Int64Array,
+    activity: ActivityTime,
+    in_steps_ps: int,
+) -> Direction:
+    """`steps`: start and end of the used steps. `rows`: the copies in the window. `in_steps_ps`: exposed in used steps."""
+    columns, ledger = context.trace.device_columns, context.ledger
+    size = columns.bytes[rows]
+    step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
+    small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
+    small_in_step = np.subtract(*(np.searchsorted(small, times) for times in reversed(steps)))
+    is_recorded = activity.bytes is not None
+    return Direction(
+        **asdict(activity),
+        exposed_ps_per_step=in_steps_ps // step_count if step_count else None,
+        exposed_ratio=in_steps_ps / gpu_ps if gpu_ps else None,
+        bytes_per_second=None
+        if (size == UNKNOWN_BYTES).any()
+        else _rate(int(size.sum()), activity.busy_ps),
+        pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
+        small_count=int(small.size) if is_recorded else None,
+        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
+    )
+
+
+def _rate(size: int, busy_ps: int) -> int | None:
+    """Bytes in a second; None without copies, and where damaged numbers make more of it than 64 bits hold."""
+    rate = size * PS_PER_S // busy_ps if busy_ps and size else None
+    return None if rate is not None and rate > LARGEST else rate
+
+
+def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
+    pageable = size[memory == HostMemory.PAGEABLE]
+    if (memory.size and not memory.any()) or (pageable == UNKNOWN_BYTES).any():
+        return None
+    return int(pageable.sum())
+
+
+# Sources
+
+
+def _sources(trace: Trace, device: int, copies: Copies, exposed: Int64Array) -> list[CopySource]:
+    """The sources of the copies of one device, those with the longest exposed time first; `exposed`: of each copy."""
+    columns = trace.device_columns
+    class_ = columns.class_[copies.row]
+    groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
+    for members in groups_of(class_.astype(np.int64), copies.op, copies.thread):
+        first = members[0]
+        text = trace.names.text(int(copies.op[first]))
+        name, type_ = (None, None) if text is None else split_op(text)
+        key = (int(class_[first]), name, type_, int(copies.thread[first]))
+        groups.setdefault(key, []).append(members)
+    sources = []
+    for (of_class, name, type_, thread), parts in groups.items():
+        members = np.concatenate(parts)
+        size = columns.bytes[copies.row[members]]
+        known = size[size != UNKNOWN_BYTES]
+        sources.append(
+            CopySource(
+                device=trace.device_key(device),
+                direction=trace.class_name(of_class),
+                op=name,
+                op_type=type_,
+                thread=None if thread == NONE else trace.lines[thread].name,
+                count=int(members.size),
+                bytes=int(known.sum()) if known.size else None,
+                total_ps=int(columns.duration_ps[copies.row[members]].sum()),
+                exposed_ps=int(exposed[members].sum()),
+            )
+        )
+    return sorted(sources, key=lambda s: (-s.exposed_ps, -s.total_ps, s.op or "", s.thread or ""))
+
+
+def _link(trace: Trace, host: int) -> int | None:
+    """The rate of the PCIe link of each GPU of a host, if all are alike.
+
+    The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
+    generation is the largest possible one, because an idle GPU saves power on a slower one.
+    """
+    sidecar = trace.hosts[host].sidecar
+    gpus = sidecar.environment.links.gpus if sidecar is not None else None
+    speeds = {
+        pcie_bytes_per_second(
+            gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max
+        )
+        for gpu in gpus or ()
+    }
+    return speeds.pop() if len(speeds) == 1 else None
+
+
+# The rule
 
 _AHEAD: Final = "Copy the next batch while this one is computed: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`."
 _LESS: Final = "Send less: uint8 images that are cast on the GPU are a quarter of float32."
@@ -127,7 +397,7 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
     longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
     if source is not None and source.thread is not None:
-        arguments["thread"] = Threads((source.thread,))
+        arguments["thread"] = Names((source.thread,), "thread")
     if source is not None and source.op is not None:
         arguments["op"] = Ops((source.op,))
         notes.append("issuer")
@@ -198,12 +468,13 @@ class _Row(NamedTuple):
     """The copies of a device in one direction."""
 
     of: DeviceTransfers
+    device: str
     way: str
     copies: Direction
 
 
 _COLUMNS: Final = (
-    Shown("device", "of.device"),
+    DEVICE,
     Shown("direction", lambda row: look_of(CLASSES, row.way), kind="look"),
     Shown(
         "exposed",
@@ -229,22 +500,14 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     rows = _with_copies(relevant)
     if not rows:
         return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
-    shown, others = (_with_copies(part) for part in view.split(relevant))
-    copies = table(
-        "Copies by device and direction",
-        shown,
-        _COLUMNS,
-        most_rows=view.most_rows,
-        rest=view.command("show copies"),
-    )
-    blocks: tuple[doc.Block, ...] = (*copies, *doc.remarks(_range(others)))
+    blocks = view.device_table("Copies by device and direction", rows, _COLUMNS, "copies")
     return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
 
 
 def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
     """The devices and directions with copies."""
     return [
-        _Row(row, way, direction)
+        _Row(row, row.device, way, direction)
         for row in devices
         for way, direction in row.directions.items()
         if direction.count
@@ -263,19 +526,7 @@ def _lead(rows: Sequence[_Row]) -> str:
         return "Other work hides all copies."
     copies = numbers.capitalized(look_of(CLASSES, row.way).words)
     share = numbers.share(row.copies.exposed_ratio)
-    return f"{copies} are exposed for {share} of the {step} on {row.of.device}."
-
-
-def _range(rows: Sequence[_Row]) -> str | None:
-    """Of the devices without a row, the least and the greatest exposed share of each direction."""
-    if not rows:
-        return None
-    ranges: dict[str, list[float | None]] = {}
-    for row in rows:
-        ranges.setdefault(row.way, []).append(row.copies.exposed_ratio)
-    parts = [f"{look_of(CLASSES, way).words} {numbers.share_range(ranges[way])}" for way in ranges]
-    count = len({row.of.device for row in rows})
-    return f"{numbers.plural(count, 'other GPU')}: exposed {numbers.listed(parts)}."
+    return f"{copies} are exposed for {share} of the {step} on {row.device}."
 
 
 ANALYSIS: Final = Analysis[Transfers](

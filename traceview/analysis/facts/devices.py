@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.activity import DeviceActivity
-from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.run import DeviceActivity, Run
 from traceview.analysis.facts.selection import Selection, covered_ps
 from traceview.base.intervals import union
 from traceview.ledger.path import clocks_agree

@@ -3,10 +3,11 @@
 In this order:
 
     side work    its share of the instants that ops of the model have, where the ops that run take all cores
-    small ops    the time of ops so short that dispatch is what they cost, where a step runs many of them
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
     framework    Python in steps while the thread of the steps is in a call of the framework, which is dispatch
+    small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
+    waited       dispatch and launches in a gap that began while the host waited for the device to finish
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
                  while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
@@ -21,7 +22,7 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,6 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
+from traceview.analysis.facts.dispatch import Change, dispatch_changes, is_compute, is_side_work
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
     TakenTime,
@@ -37,14 +39,13 @@ from traceview.analysis.facts.pipeline_threads import (
     open_threads,
     pipeline_python,
     pipeline_work,
-    usual_length,
 )
 from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
-from traceview.analysis.facts.selection import covered_ps, step_bounds
-from traceview.base.ids import is_in, sorted_unique, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.analysis.facts.selection import covered_ps
+from traceview.base.ids import is_in, sorted_unique
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
@@ -61,8 +62,6 @@ from traceview.ledger.recast import (
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.collective_peers import CollectivePeers, peers_of
-from traceview.trace.device.side_work import side_work_of
-from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE, Trace
@@ -139,8 +138,6 @@ def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray
     return result
 
 
-_Change = Callable[[Columns], Columns]
-
 _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
 _DISPATCH: Final = (State.HOST_OPS, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
@@ -191,7 +188,7 @@ def ledger_of(context: Run) -> Ledger:
         )
         lines: list[str] = []
         visible = frozenset(base.devices)
-        changes: dict[int, _Change] = {}
+        changes: dict[int, Change] = {}
         for host in selection.windows:
             devices = [d for d in trace.devices_of_host[host] if d in visible]
             if devices:
@@ -206,16 +203,17 @@ def ledger_of(context: Run) -> Ledger:
 
 def _of_host(
     context: Run, host: int, devices: Sequence[int], lines: list[str]
-) -> dict[int, _Change]:
+) -> dict[int, Change]:
     trace, states = context.trace, context.idle.states[host]
     between = between_markers(trace, states, host)
-    changes: dict[int, _Change] = {}
+    changes: dict[int, Change] = {}
     for device in devices:
-        steps: list[_Change] = [
-            *_of_replica(context, host, device),
+        steps: list[Change] = [
+            *_of_side_work(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
-            *_dispatching(context, host),
+            *_dispatching(context, host, device),
+            *dispatch_changes(context, host, device, lines),
             *_collecting(context, host),
             *_held_by_threads(context, host, device, lines),
             *_taken_by_pipeline(context, host, device),
@@ -224,7 +222,7 @@ def _of_host(
     return changes
 
 
-def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
+def _one_after_another(columns: Columns, steps: Sequence[Change]) -> Columns:
     for change in steps:
         columns = change(columns)
     return columns
@@ -233,95 +231,24 @@ def _one_after_another(columns: Columns, steps: Sequence[_Change]) -> Columns:
 # Ops of replicas
 
 
-MANY_OPS: Final = 1000
-"""Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
-
-MANY_PROGRAMS: Final = 20
-"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
-
-
-def _of_replica(context: Run, host: int, device: int) -> list[_Change]:
-    """What the ops of a CPU device cost beyond their own compute: the cores that side work takes, and dispatch."""
-    trace = context.trace
-    if trace.device_list[device].kind != "replica":
+def _of_side_work(context: Run, host: int, device: int) -> list[Change]:
+    """What side work on a CPU device costs: the cores that it takes from the ops of the model."""
+    trace, cores = context.trace, _cores(context.trace, host)
+    if trace.device_list[device].kind != "replica" or not cores:
         return []
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    names, place = unique_inverse(columns.op[own])
-    works = (
-        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
-    )
-    is_side = np.fromiter(works, np.bool_, names.size)[place]
-    is_side &= columns.class_[own] == ActivityClass.COMPUTE
-    changes: list[_Change] = []
-    cores = _cores(trace, host)
-    if cores and is_side.any():
-        side = np.flatnonzero(is_side) + own.start
-        rows = trace.device_rows(host)
-        begun, ended = np.sort(columns.start_ps[rows]), np.sort(columns.end_ps[rows])
-        changes.append(
-            partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)
-        )
-    length = columns.end_ps[own] - columns.start_ps[own]
-    is_own = (columns.class_[own] == ActivityClass.COMPUTE) & ~is_side & (length > 0)
-    start, end = step_bounds(context.selection.used_of(host))
-    is_of_program = columns.instruction[own] != NONE
-    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
-    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
-    for is_small, counted, many in (
-        (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
-        (is_own & is_of_program & small_program, is_first, MANY_PROGRAMS),
-    ):
-        begun = np.sort(columns.start_ps[own][is_small & counted])
-        in_steps = int((np.searchsorted(begun, end) - np.searchsorted(begun, start)).sum())
-        if in_steps >= many * max(start.size, 1):
-            changes.append(partial(_as_host_ops, is_small=is_small, first=own.start))
-    return changes
-
-
-def _small_programs(
-    trace: Trace, instruction: Int32Array, length: Int64Array
-) -> tuple[BoolArray, BoolArray]:
-    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
-
-    A program runs as often as its rarest instruction.
-    """
-    nowhere = np.zeros(length.size, dtype=np.bool_)
-    number, of_op = unique_inverse(instruction)
-    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
-    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
-    program = np.array([place[name] for name in known], dtype=np.int64)
-    if not place.keys() - {b""}:
-        return nowhere, nowhere
-    count = np.bincount(of_op, minlength=number.size)
-    runs = np.full(len(place), np.iinfo(np.int64).max)
-    np.minimum.at(runs, program, count)
-    # Another process may have had the core for some runs.
-    usual = usual_length(of_op.astype(np.int64), length)
-    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
-    is_small = total < SCHEDULING_OP_PS * runs
-    order = np.lexsort((count, program))
-    rarest = np.zeros(number.size, dtype=np.bool_)
-    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
-    return is_small[program[of_op]], rarest[of_op]
+    side = np.flatnonzero(is_side_work(trace, device)) + own.start
+    if not side.size:
+        return []
+    rows = trace.device_rows(host)
+    begun, ended = np.sort(columns.start_ps[rows]), np.sort(columns.end_ps[rows])
+    return [partial(_with_side_work, trace=trace, side=side, open_=(begun, ended), cores=cores)]
 
 
 def _cores(trace: Trace, host: int) -> int | None:
     """The cores that the process of a host may use."""
     sidecar = trace.hosts[host].sidecar
     return sidecar.environment.cores.usable_count if sidecar else None
-
-
-def _is_compute(columns: Columns) -> BoolArray:
-    computes: BoolArray = columns.state == State.COMPUTE
-    computes &= columns.activity == ActivityClass.COMPUTE
-    return computes
-
-
-def _as_host_ops(columns: Columns, is_small: BoolArray, first: int) -> Columns:
-    rows = np.flatnonzero(_is_compute(columns))
-    chosen = np.zeros(columns.count, dtype=np.bool_)
-    chosen[rows] = is_small[columns.event[rows] - first]
-    return recast_rows(columns, chosen, State.HOST_OPS, (By.NONE, NONE))
 
 
 def _with_side_work(
@@ -338,7 +265,7 @@ def _with_side_work(
     """
     events = trace.device_columns
     start, end = events.start_ps[side], events.end_ps[side]
-    rows = _is_compute(columns) & ~is_in(columns.event, side)
+    rows = is_compute(columns) & ~is_in(columns.event, side)
     cut, number, _ = cut_at(columns, sorted_unique(np.concatenate((start, end))), rows)
     running = nesting(start, end).innermost(cut.start_ps)
     begun, ended = open_
@@ -362,16 +289,18 @@ def _with_side_work(
 # Threads of Python beside the step
 
 
-def _dispatching(context: Run, host: int) -> list[_Change]:
+def _dispatching(context: Run, host: int, device: int) -> list[Change]:
     """Python of the framework in a step, and of the line that calls it, hands on its work."""
+    is_replica = context.trace.device_list[device].kind == "replica"
+    state = State.HOST_OPS if is_replica else State.LAUNCH
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return []
     spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
-    return [partial(recast, spans=spans, among=(State.PYTHON,), state=State.HOST_OPS)]
+    return [partial(recast, spans=spans, among=(State.PYTHON,), state=state)]
 
 
-def _collecting(context: Run, host: int) -> list[_Change]:
+def _collecting(context: Run, host: int) -> list[Change]:
     """Time in which Python could not go on, because it collected garbage."""
     python = context.idle.python.get(host)
     if python is None:
@@ -381,11 +310,11 @@ def _collecting(context: Run, host: int) -> list[_Change]:
     return [partial(change, by=(By.NONE, NONE))]
 
 
-def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[_Change]:
+def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
     """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if host not in context.idle.python:
         return []
-    changes: list[_Change] = []
+    changes: list[Change] = []
     window = context.selection.windows[host]
     waits = lock_waits(context.trace, context.idle, device)
     for thread in threads_at_work(context, host):
@@ -413,7 +342,7 @@ def _without_cores(
     others: Collection[IntervalSet],
     state: State,
     by: tuple[By, int],
-) -> list[_Change]:
+) -> list[Change]:
     """What ops of a replica, and the dispatch between them, take longer because others have some of the cores.
 
     All threads that want a core get alike much of all cores.
@@ -422,7 +351,7 @@ def _without_cores(
     if not cores:
         return []
     threads = open_threads(context.trace, context.idle, host, others)
-    changes: list[_Change] = []
+    changes: list[Change] = []
     for dispatching in (0, 1):
         taken = threads.taken(cores, dispatching)
         changes.append(
@@ -438,7 +367,7 @@ def _shared(
     state: State,
     by: tuple[By, int],
 ) -> Columns:
-    rows = _is_compute(columns)
+    rows = is_compute(columns)
     if is_dispatch:
         rows = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
     length = np.where(rows, taken.within(columns.start_ps, columns.end_ps), 0)
@@ -457,7 +386,7 @@ _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 
 def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
     """The line that ran in each long row that is as long as a line of Python takes, where samples show it."""
-    changes: dict[int, _Change] = {}
+    changes: dict[int, Change] = {}
     for device in ledger.devices:
         python = context.idle.python.get(context.trace.device_list[device].host)
         if python is not None:
@@ -469,6 +398,8 @@ def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
 
 def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[str]) -> Columns:
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
+    # What follows a wait has the line of the wait.
+    asked &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
     dispatches = (columns.state == State.HOST_OPS) & (columns.by_kind == By.THREAD)
     dispatches &= (columns.by == caller) & (columns.duration_ps >= _LONG_DISPATCH_PS)
     rows = np.flatnonzero((asked | dispatches) & (columns.activity == IDLE))
@@ -486,7 +417,7 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
 
 def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
     """What nothing but silence shows is no Python: it is time between recorded calls."""
-    changes: dict[int, _Change] = {}
+    changes: dict[int, Change] = {}
     for device in ledger.devices:
         host = context.trace.device_list[device].host
         python, shown = context.idle.python.get(host), context.idle.states[host].frames
@@ -500,10 +431,10 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
 # The input pipeline
 
 
-def _taken_by_pipeline(context: Run, host: int, device: int) -> list[_Change]:
+def _taken_by_pipeline(context: Run, host: int, device: int) -> list[Change]:
     """Time that the pipeline takes without a request for a batch, and requests that do not wait for one."""
     supply = supply_of(context, host)
-    changes: list[_Change] = []
+    changes: list[Change] = []
     if supply is not None and not supply.is_short:
         changes.append(_as_dispatch)
     locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, device))
@@ -525,7 +456,7 @@ def _as_dispatch(columns: Columns) -> Columns:
     return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
 
 
-def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[_Change]:
+def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[Change]:
     """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
     cores = _cores(context.trace, host)
     if not cores:
@@ -537,7 +468,7 @@ def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> 
     longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
     longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
     slowed = union(ended - longer, ended)
-    changes: list[_Change] = [
+    changes: list[Change] = [
         partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
     ]
     if with_dispatch:
@@ -566,9 +497,9 @@ def _by_turns(context: Run, ledger: Ledger) -> Ledger:
     in_use = devices_in_use(context.trace, context.selection, activities)
     computing = {device: activities[device].compute for device in in_use}
     turns = _turns(computing, sorted(step.start_ps for step in ledger.steps))
-    changes: dict[int, _Change] = {}
+    changes: dict[int, Change] = {}
     for device in in_use:
-        steps: list[_Change] = [
+        steps: list[Change] = [
             partial(recast, spans=spans, among=among, state=State.TURN, by=(By.DEVICE, other))
             for other in in_use
             if other != device
@@ -609,7 +540,7 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
     """
     trace = context.trace
     status, others = statuses(trace, context.activities), _OthersAtWork(context, ledger.devices)
-    changes: dict[int, _Change] = {}
+    changes: dict[int, Change] = {}
     for device in ledger.devices:
         window = context.selection.window_of_device(trace, device)
         if window is None:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Any, TypeVar
 
-from traceview.analysis.facts.activity import DeviceActivity, device_activity
+from msgspec import Struct
+
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
-from traceview.analysis.facts.selection import Selection
+from traceview.analysis.facts.selection import Selection, covered_ps
+from traceview.base.intervals import IntervalSet, difference, union
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
 
 
 class Throughput(Record, frozen=True):
@@ -70,6 +74,34 @@ def idle_time(run: Run) -> IdleAttribution:
     """Every gap of every device with its cause; `Run.idle` keeps it."""
     with stage("causes of idle time"):
         return attribute_idle_time(run.trace, run.selection)
+
+
+class DeviceActivity(Struct, frozen=True, eq=False):
+    """When a device did what, over the whole recording. `by_class[c]`: of class c."""
+
+    by_class: tuple[IntervalSet, ...]
+
+    @property
+    def compute(self) -> IntervalSet:
+        """When it computed."""
+        return self.by_class[ActivityClass.COMPUTE]
+
+    def exposed_ps(self, window: Window) -> list[int]:
+        """How long it was busy with each class in a window, and with none of a class before it: the busy time of the ledger."""
+        exposed = []
+        for number, alone in enumerate(self.by_class):
+            for earlier in self.by_class[:number] if alone.start.size else ():
+                alone = difference(alone, earlier)
+            exposed.append(covered_ps(alone, window))
+        return exposed
+
+
+def device_activity(trace: Trace, device: int) -> DeviceActivity:
+    """The unions of one device over the whole recording."""
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
+    of_class = [class_ == activity for activity in ActivityClass]
+    return DeviceActivity(tuple(union(start[own], end[own]) for own in of_class))
 
 
 class Run:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.measures.device_report import alike_groups
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.record import (
     Count,
@@ -24,9 +24,6 @@ from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger, by_size, totals
-
-ALIKE_RATIO: Final = 0.02
-"""Devices are alike if no part of their steps differs by more than this share of the longer step; a choice of ours."""
 
 MOST_ROWS: Final = 8
 """With their legend they fill half of a terminal; devices that are alike share a row."""
@@ -128,39 +125,11 @@ def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
 # A row per kind of device
 
 
-class _Group(Struct):
-    """Devices that are alike; the first one stands for them."""
-
-    devices: list[DeviceStates]
-
-    def is_like(self, device: DeviceStates, most_ratio: float) -> bool:
-        first = self.devices[0]
-        most_ps = most_ratio * max(first.step_ps, device.step_ps)
-        return all(
-            abs(first.states.get(key, 0) - device.states.get(key, 0)) <= most_ps
-            for key in {*first.states, *device.states}
-        )
-
-
 def anatomy_rows(devices: Sequence[DeviceStates], most: int = MOST_ROWS) -> tuple[AnatomyRow, ...]:
     """A row per group of devices that are alike, at most `most`: of many different ones the limit grows until they fit."""
-    ratio = ALIKE_RATIO
-    groups = _groups(devices, ratio)
-    while len(groups) > most and ratio < 1:
-        ratio *= 2
-        groups = _groups(devices, ratio)
-    return tuple(_row(group.devices) for group in groups)
-
-
-def _groups(devices: Sequence[DeviceStates], ratio: float) -> list[_Group]:
-    groups: list[_Group] = []
-    for device in devices:
-        like = next((group for group in groups if group.is_like(device, ratio)), None)
-        if like is None:
-            groups.append(_Group([device]))
-        else:
-            like.devices.append(device)
-    return groups
+    of_key = {device.device: device for device in devices}
+    groups = alike_groups({key: device.states for key, device in of_key.items()}, most)
+    return tuple(_row([of_key[key] for key in group]) for group in groups)
 
 
 def _row(devices: Sequence[DeviceStates]) -> AnatomyRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, TypedDict
+from typing import Final
 
 from traceview.analysis.facts.devices import (
     MARGINAL_RATIO,
@@ -20,7 +20,7 @@ from traceview.analysis.measures.device_report import (
     DeviceTimeRow,
     compute,
 )
-from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Confidence, Evidence, Finding
+from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
@@ -57,15 +57,24 @@ UNUSED_GPU: Final = Rule(
     title="{who:computes/compute} nothing: {unused:is/are} unused",
     titles={
         "several": "{unused:is/are} unused",
-        "not-recorded": "{unused:has/have} no recorded event, though the job has {replicas} or more",
+        "copies": "{who:only copies/only copy} data: {unused:computes/compute} nothing",
+        "not-recorded": "{unused:has/have} no recorded kernel, though the job has {replicas} or more",
     },
     meaning=(
-        "The process can see the GPU, and neither a kernel nor a copy was recorded on it. All of its time is lost."
+        "The process can see the GPU, and no kernel was recorded on it. All of its time is lost."
     ),
     action=_USE_THEM[0],
     advice=_USE_THEM[1],
     actions={
         "jax": _USE_THEM_IN_JAX,
+        "copies": (
+            "Check the devices of the strategy and of `tf.device` scopes.",
+            "If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
+        ),
+        "jax-copies": (
+            "Check the mesh and the shardings of the arrays.",
+            "If the capture holds few steps, record more first.",
+        ),
         "not-recorded": (
             "Record several whole steps: `traceview capture --steps 100:110`.",
             "If GPUs are still unused then, look whether the global batch reaches all replicas.",
@@ -73,12 +82,17 @@ UNUSED_GPU: Final = Rule(
     },
     notes={
         "memory": "TensorFlow holds {memory} there, which no other job can use.",
+        "copies": (
+            "Copies or fills were recorded: its replica did not reach its step within the capture, or data is placed where no "
+            "replica uses it."
+        ),
         "not-recorded": (
             "Names of ops show that their replicas exist: these ran before or after the recording, or did not start."
         ),
     },
     reasons={
         "": "the tracer recorded other GPUs of the same process",
+        "outside": "kernels may have run outside the capture",
         "replicas": "replicas are known by the names of ops; which GPU each has is not recorded",
     },
     metrics={
@@ -87,36 +101,11 @@ UNUSED_GPU: Final = Rule(
         "least_replica_count": "replicas in names of ops",
     },
     limit=0.0,
-    starts_at="GPUs without any event beside GPUs that ran kernels",
+    starts_at="GPUs without any event, or with copies alone, beside GPUs that ran kernels",
     states=(State.NO_WORK,),
     explains=("single-gpu-gradients",),
     is_of_absence=True,
     example="GPU:1 computes nothing: 1 of 4 GPUs is unused",
-)
-
-COPY_ONLY_GPU: Final = Rule(
-    code="copy-only-gpu",
-    title="{who:only copies/only copy} data: {unused:computes/compute} nothing",
-    meaning=(
-        "Copies or fills were recorded on the GPU and no kernel: its replica did not reach its step within the capture, or "
-        "data is placed where no replica uses it."
-    ),
-    action="Check the devices of the strategy and of `tf.device` scopes.",
-    advice="If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
-    actions={
-        "jax": (
-            "Check the mesh and the shardings of the arrays.",
-            "If the capture holds few steps, record more first.",
-        )
-    },
-    notes={"memory": "TensorFlow holds {memory} there."},
-    reasons={"outside": "kernels may have run outside the capture"},
-    metrics={"status": "status", "memory_held_bytes": "memory held"},
-    limit=0.0,
-    starts_at="a GPU with copies and no kernel",
-    states=(State.NO_WORK,),
-    is_of_absence=True,
-    example="GPU:1 only copies data: 1 of 4 GPUs computes nothing",
 )
 
 MARGINAL_GPU: Final = Rule(
@@ -141,14 +130,6 @@ MARGINAL_GPU: Final = Rule(
 )
 
 
-_STATUSES: Final = (
-    (UNUSED_GPU, WITHOUT_EVENT),
-    (COPY_ONLY_GPU, ("copy_only",)),
-    (MARGINAL_GPU, ("marginal",)),
-)
-"""Of the devices that each rule is about."""
-
-
 def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
     """Devices that are visible and compute nothing, or far less than another."""
     trace = context.trace
@@ -157,39 +138,24 @@ def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
     traced = {row.host for row in gpus if row.status not in WITHOUT_EVENT}
     gpus = [row for row in gpus if row.host in traced]
     index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
-    for rule, status in _STATUSES:
-        rows = [row for row in gpus if row.status in status]
-        devices = [index_of[row.device] for row in rows]
-        finding = None
-        if rows and rule is UNUSED_GPU:
-            finding = _not_recorded(context, rows, gpus, devices)
-        if rows and finding is None:
-            is_marginal = rule is MARGINAL_GPU
-            idle = _of_idle_gpus(rows, gpus, is_sure=rule is UNUSED_GPU)
-            finding = rule.of_rows(
-                context,
-                context.ledger.rows(states=rule.states, devices=devices),
-                named=devices,
-                **(_shares(context, devices) if is_marginal else idle),
-                title="several" if len(rows) > 1 and "several" in rule.titles else "",
-            )
-        if finding is not None:
-            yield finding
+    unused = [row for row in gpus if row.status in (*WITHOUT_EVENT, "copy_only")]
+    marginal = [index_of[row.device] for row in gpus if row.status == "marginal"]
+    made = (
+        _unused(context, unused, gpus, [index_of[row.device] for row in unused]),
+        _marginal(context, marginal),
+    )
+    yield from (finding for finding in made if finding is not None)
 
 
-class _Sentences(TypedDict):
-    """What a finding about some GPUs says beside its loss."""
-
-    arguments: dict[str, Argument]
-    evidence: list[Evidence]
-    confidence: tuple[Confidence, str]
-    notes: tuple[str, ...]
-
-
-def _of_idle_gpus(
-    rows: Sequence[DeviceTimeRow], gpus: Sequence[DeviceTimeRow], *, is_sure: bool = True
-) -> _Sentences:
-    """How many of the GPUs they are, and the memory that they hold."""
+def _unused(
+    context: Context,
+    rows: Sequence[DeviceTimeRow],
+    gpus: Sequence[DeviceTimeRow],
+    devices: Sequence[int],
+) -> Finding | None:
+    """GPUs that compute nothing, and the memory that they hold."""
+    if not rows:
+        return None
     noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
     arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
     evidence = [Evidence("status", row.status, None, row.device, value_is="words") for row in rows]
@@ -198,42 +164,50 @@ def _of_idle_gpus(
     if held:
         arguments["memory"] = Size(sum(held.values()))
     evidence += [Evidence("memory_held_bytes", size, None, key) for key, size in held.items()]
-    return {
-        "arguments": arguments,
-        "evidence": evidence,
-        "confidence": ("high", "") if is_sure else ("medium", "outside"),
-        "notes": ("memory",) if held else (),
-    }
-
-
-def _not_recorded(
-    context: Context,
-    rows: Sequence[DeviceTimeRow],
-    gpus: Sequence[DeviceTimeRow],
-    devices: Sequence[int],
-) -> Finding | None:
-    """GPUs without an event where names of ops show more replicas than GPUs that compute."""
-    trace = context.trace
-    computing_count = sum(row.is_in_use for row in gpus)
-    replica_count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
-    if replica_count is None or replica_count <= computing_count:
-        return None
-    known = _of_idle_gpus(rows, gpus)
-    shown = Evidence("least_replica_count", replica_count, computing_count, "", "names of ops")
-    return UNUSED_GPU.finding(
-        arguments={**known["arguments"], "replicas": Number(replica_count, "replica")},
-        confidence=("medium", "replicas"),
-        severity="warning",
-        evidence=[shown, *known["evidence"]],
-        devices=[row.device for row in rows],
-        title="not-recorded",
-        action="not-recorded",
-        notes=("not-recorded", *known["notes"]),
+    copying = [row for row in rows if row.status == "copy_only"]
+    notes = (*(("copies",) if copying else ()), *(("memory",) if held else ()))
+    replicas = _more_replicas(context, gpus, devices)
+    if replicas is not None:
+        return UNUSED_GPU.finding(
+            arguments={**arguments, "replicas": Number(int(replicas.value), "replica")},
+            confidence=("medium", "replicas"),
+            severity="warning",
+            evidence=[replicas, *evidence],
+            devices=[row.device for row in rows],
+            title="not-recorded",
+            action="not-recorded",
+            notes=("not-recorded", *notes),
+        )
+    key = "copies" if len(copying) == len(rows) else ""
+    return UNUSED_GPU.of_rows(
+        context,
+        context.ledger.rows(states=UNUSED_GPU.states, devices=devices),
+        named=devices,
+        arguments=arguments,
+        confidence=("medium", "outside") if copying else ("high", ""),
+        evidence=evidence,
+        title=key or ("several" if len(rows) > 1 else ""),
+        action=key,
+        notes=notes,
     )
 
 
-def _shares(context: Context, marginal: Sequence[int]) -> _Sentences:
-    """What GPUs compute of what the busiest one does."""
+def _more_replicas(
+    context: Context, gpus: Sequence[DeviceTimeRow], devices: Sequence[int]
+) -> Evidence | None:
+    """How many replicas names of ops show, if these are more than GPUs that compute."""
+    trace = context.trace
+    computing_count = sum(row.is_in_use for row in gpus)
+    count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
+    if count is None or count <= computing_count:
+        return None
+    return Evidence("least_replica_count", count, computing_count, "", "names of ops")
+
+
+def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
+    """GPUs that compute far less than the busiest one does."""
+    if not marginal:
+        return None
     trace, activities = context.trace, context.activities
     peers = busiest_peers(trace, activities)
     compute_ps = {device: activities[device].compute.length for device in marginal}
@@ -248,12 +222,14 @@ def _shares(context: Context, marginal: Sequence[int]) -> _Sentences:
         limited = ("compute_ratio_to_busiest", shares[device], MARGINAL_RATIO)
         evidence.append(Evidence(*limited, key))
     peer = devices_argument(context, [trace.device_key(peers[most])])
-    return {
-        "arguments": {"share": Part(shares[most]), "peer": peer},
-        "evidence": evidence,
-        "confidence": ("high", ""),
-        "notes": (),
-    }
+    return MARGINAL_GPU.of_rows(
+        context,
+        context.ledger.rows(states=MARGINAL_GPU.states, devices=marginal),
+        named=marginal,
+        arguments={"share": Part(shares[most]), "peer": peer},
+        evidence=evidence,
+        title="several" if len(marginal) > 1 else "",
+    )
 
 
 # The section
@@ -295,11 +271,10 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 anchors=[doc.device_anchor(row.device) for row in shown],
             ),
             *doc.remarks(*_folded_sentences(folded)),
-            *_range_of(view, others),
+            *view.ranges(others, (Shown("busy", "busy_ratio"), *_shares()), "devices"),
             *doc.remarks(
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
-                *_shared_ops(result),
                 _peaks(shown),
                 _marginal_meaning(shown),
                 _PARTS_ADD_UP if shown else None,
@@ -354,6 +329,10 @@ def _shown_share(heading: str, classes: Sequence[str], priority: int) -> Shown:
     return Shown(heading, lambda row: _share(row, classes), priority, "share")
 
 
+def _shares() -> Iterator[Shown]:
+    return (_shown_share(*share) for share in _SHARES)
+
+
 def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield DEVICE
     yield Shown("status", lambda row: look_of(STATUSES, row.status), 6, "look")
@@ -362,7 +341,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     if not view.is_brief:
         yield Shown("window", _bar, 11, "bar")
     yield Shown("busy time", "busy_ps", 5)
-    *shares, copies = (_shown_share(*share) for share in _SHARES)
+    *shares, copies = _shares()
     yield from shares
     # Of copies and fills those classes that take a share of the window that shows.
     by_class = [
@@ -415,20 +394,6 @@ def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
             yield f"{keys}: no device of this host was recorded, so nothing is known of them."
 
 
-def _range_of(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[doc.Remark]:
-    """Between which shares the devices without a row lie."""
-    if not rows:
-        return
-    shares = {"busy": [row.busy_ratio for row in rows]}
-    for name, classes, _ in _SHARES:
-        shares[name] = [_share(row, classes) for row in rows]
-    ranges = ", ".join(f"{name} {numbers.share_range(ratios)}" for name, ratios in shares.items())
-    count = numbers.plural(len(rows), "other device")
-    yield doc.Remark(
-        f"{count}: {ranges}. All devices:", f"{view.command('show devices')} -o devices.csv"
-    )
-
-
 def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
     """Of what time the peaks of memory are."""
     if not any(row.memory_peak_bytes for row in rows):
@@ -469,12 +434,6 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
     return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
 
 
-def _shared_ops(result: DeviceTime) -> Iterator[str]:
-    for shared in result.shared:
-        where = f" on {shared.host}" if len(result.shared) > 1 else ""
-        yield f"Host ops that belong to no replica{where}: {numbers.time(shared.compute_ps)}."
-
-
 # The table
 
 
@@ -503,7 +462,7 @@ def _columns_of_class(key: str, rows: Sequence[DeviceTimeRow]) -> tuple[Column, 
 ANALYSIS: Final = Analysis[DeviceTime](
     "device_time",
     compute=compute,
-    rules=(UNUSED_GPU, COPY_ONLY_GPU, MARGINAL_GPU),
+    rules=(UNUSED_GPU, MARGINAL_GPU),
     diagnose=diagnose,
     sections=(devices_section,),
     title_if_absent=TITLE,

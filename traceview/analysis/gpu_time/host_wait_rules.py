@@ -411,7 +411,7 @@ FIRST_CALL: Final = Rule(
             "",
         )
     },
-    explains=("unused-gpu", "copy-only-gpu", "few-steps"),
+    explains=("unused-gpu", "few-steps"),
     reasons={"constants": "only the preparation of a graph copies its constants"},
     metrics={
         **_METRICS,

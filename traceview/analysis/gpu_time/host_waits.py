@@ -13,6 +13,7 @@ from msgspec import Struct
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.host_calls import (
     EagerOps,
     FirstCall,
@@ -21,22 +22,6 @@ from traceview.analysis.gpu_time.host_calls import (
     first_call,
     open_elsewhere,
     retraced_calls,
-)
-from traceview.analysis.gpu_time.host_wait_rules import (
-    BETWEEN_CALLS,
-    CALLBACK_STALL,
-    CHECKPOINT_STALL,
-    COMPILE_IN_WINDOW,
-    CPU_HEAVY_OP,
-    D2H_SYNC,
-    FIRST_CALL,
-    GARBAGE_COLLECTION,
-    HOST_BOUND,
-    LAUNCH_BOUND,
-    PYTHON_STALL,
-    PYTHON_THREAD,
-    RETRACING,
-    VALIDATION_STALL,
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
@@ -53,12 +38,11 @@ from traceview.analysis.rules.rule import (
 )
 from traceview.analysis.rules.words import (
     Argument,
-    Functions,
     Line,
+    Names,
     Number,
     Ops,
     Part,
-    Threads,
     Time,
 )
 from traceview.base.ids import is_in, unique_ids, unique_inverse
@@ -182,7 +166,8 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
 
     def _sampled(self, state: State) -> Iterator[Evidence]:
         python = self.python(state)
-        if python is not None:
+        # After a wait the next step is called; the line of the wait is the cause.
+        if python is not None and not (state == State.SYNC and self.line_of_calls):
             yield python.evidence
 
     def _longest_gap(self, state: State) -> Iterator[Evidence]:
@@ -239,7 +224,12 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
             return None
         return _Waits(context, result, ledger.rows(states=states))
 
-    for rule in (LAUNCH_BOUND, CHECKPOINT_STALL, VALIDATION_STALL, GARBAGE_COLLECTION):
+    for rule in (
+        rules.LAUNCH_BOUND,
+        rules.CHECKPOINT_STALL,
+        rules.VALIDATION_STALL,
+        rules.GARBAGE_COLLECTION,
+    ):
         known = waits(*rule.states)
         yield from known.finding(rule) if known else ()
     if sync := waits(State.SYNC):
@@ -273,9 +263,9 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
 
 def _sync(waits: _Waits) -> Iterator[Finding]:
     """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
-    context, limits = waits.context, D2H_SYNC.limits
+    context, limits = waits.context, rules.D2H_SYNC.limits
     ledger, columns = context.ledger, context.ledger.columns
-    arguments = _line(waits.python(State.SYNC))
+    arguments = waits.line_of_calls or _line(waits.python(State.SYNC))
     own = [d for d in ledger.devices if context.trace.device_list[d].host == waits.host]
     at_work = ledger.spans_of(own, columns.activity != IDLE)
     of_host = waits.rows & is_in(ledger.device, own)
@@ -285,16 +275,16 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
     ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
     # What is idle has nothing to do: of a device alone that would hold for every wait.
     if len(own) < 2 or ratio < limits["late_ratio"]:
-        yield from waits.finding(D2H_SYNC, arguments=arguments)
+        yield from waits.finding(rules.D2H_SYNC, arguments=arguments)
         return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
     states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
     event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
-        arguments |= {"event": Ops((event[0],)), "thread": Threads((event[1],))}
+        arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
     yield from waits.finding(
-        D2H_SYNC,
+        rules.D2H_SYNC,
         arguments=arguments,
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
         title="late",
@@ -320,7 +310,7 @@ def _python(waits: _Waits) -> Iterator[Finding]:
     python = waits.python(State.PYTHON)
     instead = _instead(python)
     yield from waits.finding(
-        PYTHON_STALL,
+        rules.PYTHON_STALL,
         arguments=_line(python),
         action=instead,
         notes=(instead,),
@@ -339,7 +329,7 @@ def _between_calls(waits: _Waits) -> Iterator[Finding]:
         around = [
             _event(metric, event, gap) for metric, event in events.items() if event is not None
         ]
-    yield from waits.finding(BETWEEN_CALLS, evidence=around, unsure="unseen")
+    yield from waits.finding(rules.BETWEEN_CALLS, evidence=around, unsure="unseen")
 
 
 def _event(metric: str, event: str, gap: Gap) -> Evidence:
@@ -361,10 +351,10 @@ def _between_steps(waits: _Waits) -> Iterator[Finding]:
             "running": Time(running_ps),
             "own": Time(own_ps),
         }
-        least = int(CALLBACK_STALL.limits["least_op_count"])
+        least = int(rules.CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
     yield from waits.finding(
-        CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
+        rules.CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
     )
 
 
@@ -380,7 +370,7 @@ def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
         return None
     between = complement(markers)
     calls = eager_calls(trace, selection, host, between)
-    limits = CALLBACK_STALL.limits
+    limits = rules.CALLBACK_STALL.limits
     if calls is None or calls.count_per_step < limits["least_op_count"]:
         return None
     bounds = step_bounds(selection.used_of(host))
@@ -408,10 +398,10 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
     if longest.takes_cores:
         longest, _ = max(threads, key=lambda pair: pair[0].computed_ps)
         key = "cores"
-    finding = PYTHON_THREAD.of_rows(
+    finding = rules.PYTHON_THREAD.of_rows(
         context,
         waits.rows,
-        arguments={"thread": Threads((longest.thread,)), "line": Line(longest.python.line)},
+        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
         evidence=(
             *(
                 Evidence(
@@ -442,7 +432,7 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
     context = waits.context
     trace, selection = context.trace, context.selection
     call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
-    if call is not None and waits.loss.named_share >= FIRST_CALL.limit:
+    if call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
         yield _first_call(waits, call)
         return
     retraced = [
@@ -453,23 +443,23 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
         recurs = (
             used >= _FEWEST_TO_COMPARE
             and (
-                times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
+                times >= rules.COMPILE_IN_WINDOW.limits["again_ratio"] * used
                 # The warm-up is at the beginning.
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
         again = {"times": Number(times), "used": Number(used, "used step")} if recurs else {}
         key = "again" if recurs else ""
-        yield from waits.finding(COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
+        yield from waits.finding(rules.COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
         return
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
     functions = tuple(dict.fromkeys(call.function for call in retraced))
     yield from waits.finding(
-        RETRACING,
+        rules.RETRACING,
         arguments={
-            "functions": Functions(functions),
+            "functions": Names(functions, "function"),
             "times": Number(sum(call.count for call in retraced), "time"),
         },
         evidence=[
@@ -491,7 +481,7 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
 def _first_call(waits: _Waits, call: FirstCall) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
-    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states)
+    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
     arguments: dict[str, Argument] = {
         "who": devices_argument(context, lost.devices),
         "loss": lost_argument(loss),
@@ -500,7 +490,7 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
     }
     if call.types:
         arguments["types"] = Ops(call.types)
-    return FIRST_CALL.finding(
+    return rules.FIRST_CALL.finding(
         arguments=arguments,
         loss=loss,
         confidence=("high", "constants"),
@@ -517,12 +507,12 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
 def _heavy_ops(context: Context) -> dict[int, BoolArray]:
     """The rows of each op on the CPU that devices wait for so long that it is a finding, the longest first; by name."""
     ledger, columns = context.ledger, context.ledger.columns
-    rows = ledger.rows(states=CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
+    rows = ledger.rows(states=rules.CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
     ops, place = unique_inverse(columns.by[rows])
     total = totals(place, columns.duration_ps[rows], ops.size)
     share = total / (sum(ledger.gpu_ps_by_device.values()) or 1)
     longest = np.argsort(-total, kind="stable")
-    chosen = ops[longest[share[longest] >= CPU_HEAVY_OP.limit]]
+    chosen = ops[longest[share[longest] >= rules.CPU_HEAVY_OP.limit]]
     return {op: rows & (columns.by == op) for op in chosen.tolist()}
 
 
@@ -535,7 +525,7 @@ def _of_heavy_ops(
         key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
         line = context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
         yield from _Waits(context, result, rows).finding(
-            CPU_HEAVY_OP,
+            rules.CPU_HEAVY_OP,
             arguments={
                 "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
                 **({"line": Line(line)} if line else {}),
@@ -564,7 +554,7 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
     )
     line = {} if is_small else waits.line_of_calls
     yield from waits.finding(
-        HOST_BOUND,
+        rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
         action="small" if is_small else "convert" if line else "replica" if is_replica else "",
@@ -575,12 +565,16 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
 
 
 def _is_short(waits: _Waits) -> bool:
-    return waits.loss.of_ps < HOST_BOUND.limits["small_step_ps"]
+    return waits.loss.of_ps < rules.HOST_BOUND.limits["small_step_ps"]
 
 
 def _is_usual_dispatch(waits: _Waits) -> bool:
     """Whether calling the step and dispatching its ops takes so long wherever they are so many; not where most are tiny."""
-    ledger, columns, limits = waits.context.ledger, waits.context.ledger.columns, HOST_BOUND.limits
+    ledger, columns, limits = (
+        waits.context.ledger,
+        waits.context.ledger.columns,
+        rules.HOST_BOUND.limits,
+    )
     own = ledger.rows_of(waits.device)
     if (columns.activity[own][waits.rows[own]] != IDLE).any():
         return False
@@ -606,7 +600,7 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None =
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.
     own_ps = ps - mean_ps * ratio / (1 + ratio)
     least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
-    limit_ps = HOST_BOUND.limit * mean_ps
+    limit_ps = rules.HOST_BOUND.limit * mean_ps
     return own_ps < max(limit_ps, ps / 2) and least_ps < limit_ps
 
 
@@ -623,7 +617,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
         return
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield from waits.finding(
-        HOST_BOUND,
+        rules.HOST_BOUND,
         arguments={
             **_of_ops(ops, unit),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
@@ -648,9 +642,11 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.least_ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
-        if loss.ratio < HOST_BOUND.limit or _is_of_profiler(context, host, loss.ps_per_step, ops):
+        if loss.ratio < rules.HOST_BOUND.limit or _is_of_profiler(
+            context, host, loss.ps_per_step, ops
+        ):
             continue
-        yield HOST_BOUND.finding(
+        yield rules.HOST_BOUND.finding(
             arguments={**_of_ops(ops), "loss": lost_argument(loss)},
             loss=loss,
             confidence=("low", "few-steps") if selection.has_few_steps else ("high", "between"),
@@ -671,7 +667,7 @@ def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
 def _least_count(context: Context) -> int:
     """From how many calls per step on the step is no graph; JAX takes longer for each than TensorFlow."""
     is_jax = is_of_jax(context.trace)
-    return int(HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
+    return int(rules.HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
 
 
 def _of_ops(ops: EagerOps, unit: str = "op") -> dict[str, Argument]:

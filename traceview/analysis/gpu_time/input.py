@@ -218,11 +218,6 @@ def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
 # The section
 
 TITLE: Final = "Input pipeline"
-BRIEF_STAGES: Final = 5
-"""Stages in a brief document, those that work most."""
-BRIEF_ROWS: Final = 8
-"""Hosts, and shards, that have a row in a brief document."""
-
 MISSING: Final = {
     "prefetch": "prefetch at the end of the pipeline",
     "parallel_map": "a parallel map",
@@ -244,10 +239,8 @@ _MEASURES: Final = {"ledger": "time of the device", "iterator": "iterator calls"
 
 def section(view: View, result: Input) -> doc.Section:
     """The wait, what the pipeline lacks, and the hosts, shards and stages."""
-    most_rows = BRIEF_ROWS if view.is_brief else view.most_rows
     everything = f"{view.command('analyze')} --format json"
-    most_stages = min(BRIEF_STAGES, view.most_rows) if view.is_brief else view.most_rows
-    stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[:most_stages]
+    stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[: view.few_rows]
     return doc.Section(
         "input",
         TITLE,
@@ -256,14 +249,14 @@ def section(view: View, result: Input) -> doc.Section:
             # With a single host the lead gives it.
             *table(
                 "Input wait by host",
-                result.hosts[:most_rows] if len(result.hosts) > 1 else (),
+                result.hosts[: view.few_rows] if len(result.hosts) > 1 else (),
                 _HOSTS,
                 row_count=len(result.hosts),
                 rest=everything,
             ),
             *table(
                 "Shards of the batch",
-                result.shards[:most_rows],
+                result.shards[: view.few_rows],
                 _SHARDS,
                 row_count=len(result.shards),
                 rest=everything,

@@ -20,7 +20,7 @@ from traceview.analysis.facts.pipeline_threads import busy_cores
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
-from traceview.analysis.rules.words import Argument, Hosts, Line, Part, Stages
+from traceview.analysis.rules.words import Argument, Line, Names, Part
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import kind_of
@@ -280,7 +280,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
     yield INPUT_BOUND.finding(
         arguments={
             **sentences.arguments,
-            "who": Hosts((trace.hosts[host].name,)),
+            "who": Names((trace.hosts[host].name,), "host"),
             "loss": lost_argument(loss),
         },
         loss=loss,
@@ -305,7 +305,7 @@ class _Sentences:
         if supply is None or slowest is None:
             return
         if supply.share_ratio >= _MAIN_STAGE_RATIO:
-            self.arguments["stage"] = Stages((kind_of(slowest.name),))
+            self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
             self.arguments["work"] = Part(supply.work_ratio or 0.0)
             self.arguments["share"] = Part(supply.share_ratio)
             self.notes.append("stage")
@@ -359,7 +359,7 @@ class _Sentences:
         ]
         if kinds:
             self._function, _ = max(kinds, key=lambda pair: pair[1])
-            self.arguments["stage"] = Stages((self._function,))
+            self.arguments["stage"] = Names((self._function,), "stage")
 
     def action(self, wait_ratio: float) -> str:
         """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
@@ -385,33 +385,21 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[E
     evidence: list[Evidence] = []
     name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        stage = supply.slowest.name
+        stage, work = supply.slowest.name, supply.work_ratio
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        is_short, empty = supply.is_short, supply.empty_step_ratio
-        known = is_short and empty is not None
-        of_wait = supply.work_of_wait_ratio or 0.0
-        is_little = known and supply.work_ratio < WORK_RATIO
-        waited = supply.empty_wait_ratio if is_short else None
-        of_stage = (
-            ("work_ratio", supply.work_ratio, WORK_RATIO if known else None),
-            ("work_of_wait_ratio", of_wait if is_little else None, WORK_RATIO),
-        )
-        of_host = (
-            ("empty_step_ratio", empty if is_short else None, EMPTY_STEP_RATIO),
-            ("empty_wait_ratio", waited, EMPTY_WAIT_RATIO),
-        )
+        empty, waited = supply.empty_step_ratio, supply.empty_wait_ratio
+        known = supply.is_short and empty is not None
+        of_stage = {"work_ratio": (work, WORK_RATIO if known else None)}
+        if known and work < WORK_RATIO:
+            of_stage["work_of_wait_ratio"] = (supply.work_of_wait_ratio or 0.0, WORK_RATIO)
         evidence = [
-            *(
-                Evidence(metric, value, limit, stage, where_is="stage")
-                for metric, value, limit in of_stage
-                if value is not None
-            ),
-            *(
-                Evidence(metric, value, limit, name)
-                for metric, value, limit in of_host
-                if value is not None
-            ),
+            Evidence(metric, value, limit, stage, where_is="stage")
+            for metric, (value, limit) in of_stage.items()
         ]
+        if known and empty is not None:
+            evidence.append(Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name))
+        if supply.is_short and waited is not None:
+            evidence.append(Evidence("empty_wait_ratio", waited, EMPTY_WAIT_RATIO, name))
         if "prefetch" in supply.missing:
             evidence.append(Evidence("missing", "prefetch", None, name, value_is="words"))
     python = context.python_of_input.get(name)

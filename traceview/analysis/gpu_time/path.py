@@ -1,8 +1,7 @@
-"""Shows the critical path: what made the steps as long as they were, by state, step and longest part."""
+"""Shows the critical path: what made the steps as long as they were, by state and longest part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Annotated, Final
@@ -11,6 +10,7 @@ import numpy as np
 
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Skipped
+from traceview.base.ids import unique_ids
 from traceview.base.record import (
     Activity,
     Count,
@@ -32,7 +32,6 @@ from traceview.ledger.table import Ledger, by_size, totals
 from traceview.trace.model import NONE
 
 _MOST_PARTS: Final = 10
-_BRIEF: Final = 4
 _NAMED: Final = 3
 """States that the first sentence names."""
 
@@ -61,22 +60,6 @@ class PathPart(Record, frozen=True):
     op: Activity | None
 
 
-class StepPath(Record, frozen=True):
-    """The path of one step.
-
-    Attributes:
-        host: Host of the step.
-        step: Number of the step; null where the window of the host counts as one step.
-        duration_ps: Length of the step inside the window, picoseconds.
-        states: Picoseconds by state, largest first; they sum to the length.
-    """
-
-    host: Hostname
-    step: Integer | None
-    duration_ps: Picoseconds
-    states: dict[Words, Count]
-
-
 class CriticalPath(Record, frozen=True):
     """What made the used steps as long as they were.
 
@@ -84,25 +67,26 @@ class CriticalPath(Record, frozen=True):
         states: Picoseconds by state, mean over the steps, rounded down, largest first.
         share_by_state: Share of all steps together, by state.
         longest: The longest single parts of all steps.
-        steps: One entry per used step; in a run without used steps one per host, for its window.
+        step_count: Steps whose path was walked; in a run without used steps 0, and the window of each host is one.
     """
 
     states: dict[Words, Count]
     share_by_state: dict[Words, Share]
     longest: tuple[PathPart, ...]
-    steps: tuple[StepPath, ...]
+    step_count: Count
 
 
 def compute(context: Context) -> CriticalPath | Skipped:
     """The path of every used step, what it consists of, and its longest parts."""
     if not context.idle.gaps:
         return Skipped("the trace holds no device event")
-    ledger = context.ledger
+    trace, ledger = context.trace, context.ledger
     path = ledger.path
     if not path.row.size:
         return Skipped("no device ran a kernel in the window")
-    steps = _steps(ledger)
-    count = len(steps)
+    # Without steps, the window of each host is one.
+    walks = path.step if ledger.has_steps else trace.host_of_device[ledger.device[path.row]]
+    count = unique_ids(walks).size
     state = ledger.columns.state[path.row]
     total = totals(state, path.duration_ps, len(State))
     whole = int(total.sum())
@@ -110,28 +94,8 @@ def compute(context: Context) -> CriticalPath | Skipped:
         states=by_size(total // count),
         share_by_state={key: ps / whole for key, ps in by_size(total).items()},
         longest=_longest(ledger),
-        steps=steps,
+        step_count=count if ledger.has_steps else 0,
     )
-
-
-def _steps(ledger: Ledger) -> tuple[StepPath, ...]:
-    trace, path = ledger.trace, ledger.path
-    state = ledger.columns.state[path.row].astype(np.int64)
-    if ledger.has_steps:
-        number = path.step.astype(np.int64)
-        size = len(ledger.steps)
-    else:
-        number = trace.host_of_device[ledger.device[path.row]].astype(np.int64)
-        size = len(trace.hosts)
-    flat = totals(number * len(State) + state, path.duration_ps, size * len(State))
-    rows = []
-    for index, of_step in enumerate(flat.reshape(size, len(State))):
-        if of_step.any():
-            step = ledger.steps[index] if ledger.has_steps else None
-            host = trace.hosts[step.host if step else index].name
-            known = step.number if step else None
-            rows.append(StepPath(host, known, int(of_step.sum()), by_size(of_step)))
-    return tuple(rows)
 
 
 def _longest(ledger: Ledger) -> tuple[PathPart, ...]:
@@ -171,7 +135,6 @@ def section(view: View, result: CriticalPath) -> doc.Section:
         "Critical path",
         (
             *_by_state(view, result),
-            *(() if brief else _step_table(view, result)),
             *_longest_table(view, result),
             *doc.remarks(
                 None
@@ -192,17 +155,13 @@ def _lead(result: CriticalPath) -> str:
     return f"The steps consist of {numbers.listed(named)}."
 
 
-def _has_steps(result: CriticalPath) -> bool:
-    return any(row.step is not None for row in result.steps)
-
-
 def _by_state(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
     shown = (
         Shown("on the path", lambda row: look_of(STATES, row[0]), kind="look"),
         Shown("share", itemgetter(1), kind="share", meaning="of all steps together"),
-        Shown("", lambda row: _bar(dict([row]), 1.0), 3, "bar"),
+        Shown("", lambda row: doc.Bar((doc.Part(look_of(STATES, row[0]), 1.0),), row[1]), 3, "bar"),
         Shown(
-            "mean per step" if _has_steps(result) else "mean",
+            "mean per step" if result.step_count else "mean",
             lambda row: result.states.get(row[0], 0),
             kind="time",
         ),
@@ -211,36 +170,8 @@ def _by_state(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
         "The critical path by state",
         list(result.share_by_state.items()),
         shown,
-        most_rows=_BRIEF if view.is_brief else None,
+        most_rows=view.few_rows,
         rest=f"{view.command('report')} -o report",
-    )
-
-
-def _bar(by_state: Mapping[str, float], whole: float) -> doc.Bar:
-    total = sum(by_state.values())
-    parts = tuple(doc.Part(look_of(STATES, key), value / total) for key, value in by_state.items())
-    return doc.Bar(parts, total / whole if whole else 0.0)
-
-
-def _step_table(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
-    """A bar per step, as long as the step beside the longest one."""
-    rows = result.steps[: view.most_rows]
-    if len(rows) == 1 and not _has_steps(result):
-        return ()
-    longest = max((row.duration_ps for row in rows), default=0)
-    has_hosts = len({row.host for row in result.steps}) > 1
-    shown = (
-        Shown("step", "step", kind="ordinal"),
-        *((Shown("host", "host"),) if has_hosts else ()),
-        Shown("step time", "duration_ps"),
-        Shown("by state", lambda row: _bar(row.states, longest), kind="bar"),
-    )
-    return table(
-        "The critical path of each step",
-        rows,
-        shown,
-        row_count=len(result.steps),
-        rest="the JSON report",
     )
 
 
@@ -253,7 +184,7 @@ def _longest_table(view: View, result: CriticalPath) -> tuple[doc.Table, ...]:
         Shown("state", lambda row: look_of(STATES, row.state), kind="look"),
         Shown("op, or the next op", "op", 1),
     )
-    rows = result.longest[: _BRIEF if view.is_brief else view.most_rows]
+    rows = result.longest[: view.few_rows]
     return table("The longest parts of the critical path", rows, shown)
 
 

@@ -25,6 +25,7 @@ from traceview.analysis.rules.rule import Rule, finding_loss
 from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Slower, StateName
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_METHODS, look_of
 from traceview.ledger.states import BY_KEY, State
@@ -161,12 +162,10 @@ def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
         )
 
 
-def diagnose_absent(_: Context) -> Finding:
+def diagnose_absent(_: Context) -> Iterator[Finding]:
     """A trace in which no step is found."""
-    return NO_STEP_MARKER.finding(
-        evidence=[Evidence("method", "none", None, "", value_is="words")],
-        notes=("none",),
-    )
+    evidence = [Evidence("method", "none", None, "", value_is="words")]
+    yield NO_STEP_MARKER.finding(evidence=evidence, notes=("none",))
 
 
 def diagnose_unsteady(
@@ -243,9 +242,6 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 # The section
 
 TITLE: Final = "Steps"
-
-BRIEF_STEPS: Final = 12
-"""Rows in a terminal: of more steps the first and the last."""
 
 MOST_DEVICES: Final = 8
 """Devices with a column each; of more, the least busy one and the mean have a column."""
@@ -407,10 +403,11 @@ def _table(view: View, result: Steps) -> Iterator[doc.Block]:
         row.recorded_number == row.number for row in every
     )
     steps = _joined(every) if is_joined else [(row,) for row in every]
-    most = BRIEF_STEPS if view.is_brief else view.most_rows
+    most = view.few_rows
     shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
-    columns = _columns_of_hosts(view, shown, every) if is_joined else _columns(view, shown)
-    yield from doc.table("Steps", columns, row_count=len(steps), rest=view.command("show steps"))
+    host_count = len({row.host for row in every})
+    columns = _columns(view, shown, host_count, is_joined=is_joined)
+    yield from table("Steps", shown, columns, row_count=len(steps), rest=view.command("show steps"))
     if len(shown) < len(steps):
         yield from doc.remarks("The first and the last steps are shown.")
 
@@ -422,51 +419,34 @@ def _joined(rows: Sequence[StepRow]) -> list[_Hosts]:
     return [tuple(sorted(hosts, key=lambda row: row.duration_ps)) for hosts in by_number.values()]
 
 
-def _columns(view: View, steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
-    rows = [row for hosts in steps for row in hosts]
-    has_hosts = len({row.host for row in rows}) > 1
-    yield doc.ordinals("step", [row.number for row in rows])
-    yield doc.ordinals(
-        "recorded as",
-        [None if row.recorded_number == row.number else row.recorded_number for row in rows],
-        priority=1,
-        meaning="the number in the marker",
-    )
-    yield doc.names("host", [row.host if has_hosts else None for row in rows])
-    yield doc.spans("", [step_span(view, row) for row in rows])
-    yield doc.times("time", [row.duration_ps for row in rows])
+def _columns(
+    view: View, steps: Sequence[_Hosts], host_count: int, *, is_joined: bool
+) -> Iterator[Shown]:
+    """Columns of rows with a step of one host each, or of all hosts: on the fastest and on the slowest of them."""
+    yield Shown("step", lambda hosts: hosts[0].number, kind="ordinal")
+    yield Shown("recorded as", _recorded_as, 1, "ordinal", "the number in the marker")
+    if is_joined:
+        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2)
+    elif host_count > 1:
+        yield Shown("host", lambda hosts: hosts[0].host, kind="name")
+    yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
+    if is_joined:
+        yield Shown("shortest", lambda hosts: hosts[0].duration_ps, 1, "time")
+        yield Shown("longest", lambda hosts: hosts[-1].duration_ps, kind="time")
+        yield Shown("slowest host", _slowest, kind="name")
+    else:
+        yield Shown("time", lambda hosts: hosts[0].duration_ps, kind="time")
     yield from _computing(steps)
-    yield doc.words("remark", [step_remark(row.kind, row.excluded) for row in rows], priority=1)
+    yield Shown("remark", _remark, 1)
 
 
-def _columns_of_hosts(
-    view: View, steps: Sequence[_Hosts], every: Sequence[StepRow]
-) -> Iterator[doc.Column]:
-    """How long each step took on the fastest and on the slowest host."""
-    host_count = len({row.host for row in every})
-    unused_counts = [sum(not row.used for row in hosts) for hosts in steps]
-    yield doc.ordinals("step", [hosts[0].number for hosts in steps])
-    yield doc.words(
-        "hosts",
-        [
-            f"{len(hosts)} of {host_count}" if len(hosts) < host_count else str(host_count)
-            for hosts in steps
-        ],
-        priority=2,
-    )
-    yield doc.spans("", [step_span(view, hosts[-1]) for hosts in steps])
-    yield doc.times("shortest", [hosts[0].duration_ps for hosts in steps], priority=1)
-    yield doc.times("longest", [hosts[-1].duration_ps for hosts in steps])
-    yield doc.names("slowest host", [_slowest(hosts) for hosts in steps])
-    yield from _computing(steps)
-    yield doc.words(
-        "remark",
-        [
-            f"left out on {numbers.plural(count, 'host')}" if count else ""
-            for count in unused_counts
-        ],
-        priority=1,
-    )
+def _recorded_as(hosts: _Hosts) -> int | None:
+    row = hosts[0]
+    return None if row.recorded_number == row.number else row.recorded_number
+
+
+def _some_of(count: int, all_count: int) -> str:
+    return str(count) if count == all_count else f"{count} of {all_count}"
 
 
 def _slowest(hosts: _Hosts) -> str | None:
@@ -475,36 +455,51 @@ def _slowest(hosts: _Hosts) -> str | None:
     return None if is_tie else hosts[-1].host
 
 
-def _computing(steps: Sequence[_Hosts]) -> Iterator[doc.Column]:
+def _remark(hosts: _Hosts) -> str:
+    if len(hosts) == 1:
+        return step_remark(hosts[0].kind, hosts[0].excluded)
+    unused_count = sum(not row.used for row in hosts)
+    return f"left out on {numbers.plural(unused_count, 'host')}" if unused_count else ""
+
+
+def _computing(steps: Sequence[_Hosts]) -> Iterator[Shown]:
     """The share of each step that each device computes; of many devices, of the one that does least and on average."""
-    ratios = [
-        {
-            part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
-            for row in hosts
-            if row.duration_ps
-            for part in row.devices
-        }
-        for hosts in steps
-    ]
     # Rows of one host each share the columns of devices with the same name.
-    devices = list(dict.fromkeys(numbers.without_host(key) for row in ratios for key in row))
-    is_one_host = all(len(hosts) == 1 for hosts in steps)
-    if is_one_host and len(devices) <= MOST_DEVICES:
-        by_name = [{numbers.without_host(key): row[key] for key in row} for row in ratios]
-        for place, device in enumerate(devices):
-            yield doc.shares(
-                f"compute, {device}", [row.get(device) for row in by_name], priority=2 + place
-            )
+    devices = list(
+        dict.fromkeys(numbers.without_host(key) for row in steps for key in _shares(row))
+    )
+    if all(len(hosts) == 1 for hosts in steps) and len(devices) <= MOST_DEVICES:
+        for priority, device in enumerate(devices, 2):
+            yield _share_of(device, priority)
         return
-    yield doc.shares(
-        "compute, least", [min(row.values(), default=None) for row in ratios], priority=3
+    yield Shown(
+        "compute, least", lambda hosts: min(_shares(hosts).values(), default=None), 3, "share"
     )
-    yield doc.shares(
-        "compute, mean",
-        [fsum(row.values()) / len(row) if row else None for row in ratios],
-        priority=4,
-    )
-    yield doc.counts("devices", [len(row) for row in ratios], priority=5)
+    yield Shown("compute, mean", _mean_share, 4, "share")
+    yield Shown("devices", lambda hosts: len(_shares(hosts)), 5, "count")
+
+
+def _share_of(device: str, priority: int) -> Shown:
+    def share(hosts: _Hosts) -> float | None:
+        of_row = {numbers.without_host(key): ratio for key, ratio in _shares(hosts).items()}
+        return of_row.get(device)
+
+    return Shown(f"compute, {device}", share, priority, "share")
+
+
+def _shares(hosts: _Hosts) -> dict[str, float]:
+    """By device the share of the step that it computes."""
+    return {
+        part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
+        for row in hosts
+        if row.duration_ps
+        for part in row.devices
+    }
+
+
+def _mean_share(hosts: _Hosts) -> float | None:
+    shares = _shares(hosts).values()
+    return fsum(shares) / len(shares) if shares else None
 
 
 ANALYSIS: Final = Analysis[Steps](
@@ -512,7 +507,7 @@ ANALYSIS: Final = Analysis[Steps](
     compute=compute,
     rules=RULES,
     diagnose=diagnose,
-    if_absent=lambda context: [diagnose_absent(context)],
+    if_absent=diagnose_absent,
     conclude=diagnose_unsteady,
     sections=(steps_section,),
     title_if_absent=TITLE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from traceview.analysis.machine.capture_quality import (
     NAMED_STEPS_OR_TASKS,
@@ -14,12 +14,12 @@ from traceview.analysis.machine.capture_quality import (
     tasks_without_file,
 )
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import DeviceTime, named_devices
+from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Files, Hosts, Number, Tasks
+from traceview.analysis.rules.words import Argument, Names, Number
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -31,13 +31,23 @@ NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
     severity="critical",
     other_severities=("info",),
-    starts_at="a host without any device plane; information on a run without GPUs",
-    title="No GPU plane was recorded on {hosts}, though GPUs were in use",
-    titles={"cpu": "{hosts} recorded a run on CPUs only"},
-    meaning=(
-        "The GPU tracer did not start, so the trace says nothing about GPUs. Nothing else in the file shows that."
+    starts_at=(
+        "a host without any device plane or with planes that hold no event, for instance because CUPTI did not load; "
+        "information on a run without GPUs"
     ),
+    title="No GPU plane was recorded on {hosts}, though GPUs were in use",
+    titles={
+        "cpu": "{hosts} recorded a run on CPUs only",
+        "empty": "The GPU planes of {hosts} hold no event",
+        "cupti": "CUPTI did not load on {hosts}: no GPU event was recorded",
+    },
+    meaning="The trace says nothing about GPUs.",
     notes={
+        "no-plane": "The GPU tracer did not start. Nothing else in the file shows that.",
+        "empty": "The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
+        "cupti": (
+            "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it."
+        ),
         "cpu": "No thread serves a GPU. The report shows what ran on the CPU of each host as devices.",
         "no-op": "No op that ran inside of a graph was recorded on a CPU either, so the report has no device there.",
     },
@@ -46,27 +56,29 @@ NO_GPU_PLANE: Final = Rule(
         "The driver must not restrict profiling to administrators, and no other profiler (nsys, DCGM) may hold CUPTI."
     ),
     actions={
+        "empty": (
+            "Capture while steps run, for more than one step.",
+            "Read the profiler's log for errors of CUPTI.",
+        ),
+        "cupti": (
+            "Install the CUPTI of the CUDA that TensorFlow was built with: `pip install 'tensorflow[and-cuda]'`.",
+            (
+                "Its package alone is `nvidia-cuda-cupti-cu12`. With a CUDA toolkit: `export "
+                "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
+            ),
+        ),
         "cpu": (
             "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
             "",
         ),
         "jax-cpu": ("If this job should run on GPUs, check `jax.devices()`.", ""),
     },
-    metrics={"device_plane_count": "GPU planes in the file"},
+    metrics={
+        "device_plane_count": "GPU planes in the file",
+        "device_event_count": "events on devices",
+        "error": "message of the profiler",
+    },
     example="No GPU plane was recorded on host0, though GPUs were in use",
-)
-
-GPU_PLANES_EMPTY: Final = Rule(
-    code="gpu-planes-empty",
-    is_of_absence=True,
-    severity="critical",
-    starts_at="GPU planes of a host, none with an event",
-    title="The GPU planes of {hosts} hold no event",
-    meaning="The GPU tracer started and recorded nothing: either no GPU ran anything, or its events were lost.",
-    action="Capture while steps run, for more than one step.",
-    advice="Read the profiler's log for errors of CUPTI.",
-    metrics={"device_event_count": "events on devices"},
-    example="The GPU planes of host0 hold no event",
 )
 
 EVENTS_DROPPED: Final = Rule(
@@ -81,24 +93,6 @@ EVENTS_DROPPED: Final = Rule(
     action="Capture fewer steps.",
     metrics={"dropped_event_count": "dropped events"},
     example="The tracer dropped 1,200 events on host0",
-)
-
-CUPTI_MISSING: Final = Rule(
-    code="cupti-missing",
-    severity="critical",
-    starts_at="the error `Failed to load libcupti` in the trace of a host",
-    title="CUPTI did not load on {hosts}: no GPU event was recorded",
-    meaning=(
-        "TensorFlow records GPU events through CUPTI, NVIDIA's profiling library, and could not load it. The trace says "
-        "nothing about GPUs."
-    ),
-    action="Install the CUPTI of the CUDA that TensorFlow was built with: `pip install 'tensorflow[and-cuda]'`.",
-    advice=(
-        "Its package alone is `nvidia-cuda-cupti-cu12`. With a CUDA toolkit: `export "
-        "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
-    ),
-    metrics={"error": "message of the profiler"},
-    example="CUPTI did not load on host0: no GPU event was recorded",
 )
 
 PROFILER_ERROR: Final = Rule(
@@ -165,81 +159,69 @@ MISSING_HOST: Final = Rule(
 
 def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
     """Findings about the capture itself."""
-    without_cupti = [
-        host
+    errors = {
+        host.host: [
+            Evidence("error", error, None, host.host, value_is="message") for error in host.errors
+        ]
         for host in result.hosts
-        if any("failed to load libcupti" in error.lower() for error in host.errors)
-        and not _has_plane_events(trace, host.host)
-    ]
-    explained = {host.host for host in without_cupti}
-
-    def with_problem(code: str) -> list[str]:
-        hosts = [row.host or "" for row in result.problems if row.code == code]
-        return [host for host in hosts if host not in explained]
-
-    if without_cupti:
-        yield CUPTI_MISSING.finding(
-            arguments={"hosts": _hosts(without_cupti)}, evidence=_errors(without_cupti)
-        )
-    yield from _no_gpu_plane(trace, with_problem("no-gpu-plane"))
-    if empty := with_problem("gpu-planes-empty"):
-        yield GPU_PLANES_EMPTY.finding(
-            arguments={"hosts": Hosts(tuple(empty))},
-            evidence=[Evidence("device_event_count", 0, None, host) for host in empty],
+    }
+    of_gpus: dict[str, list[Evidence]] = {"cupti": [], "": [], "cpu": [], "empty": []}
+    for problem in result.problems:
+        host = problem.host or ""
+        if problem.code not in _NO_EVENTS:
+            continue
+        if any("failed to load libcupti" in str(row.value).lower() for row in errors[host]):
+            of_gpus["cupti"] += errors.pop(host)
+        elif problem.code == "gpu-planes-empty":
+            of_gpus["empty"].append(Evidence("device_event_count", 0, None, host))
+        else:
+            key = "" if gpus_expected(trace, host) else "cpu"
+            of_gpus[key].append(Evidence("device_plane_count", 0, None, host))
+    with_device = {trace.hosts[device.host].name for device in trace.device_list}
+    for key, rows in of_gpus.items():
+        has_device = with_device.issuperset(row.where for row in rows)
+        yield from _about_hosts(
+            NO_GPU_PLANE,
+            rows,
+            title=key,
+            action=key,
+            notes=("no-op" if key == "cpu" and not has_device else key or "no-plane",),
+            severity="info" if key == "cpu" else None,
         )
     yield from (_duplicate(file) for file in trace.files if file.duplicate_of)
     yield from _damaged(trace, result.problems)
     yield from _missing(trace, len(result.hosts))
-    if dropped := [host for host in result.hosts if host.dropped_event_count]:
-        count = sum(host.dropped_event_count for host in dropped)
-        yield EVENTS_DROPPED.finding(
-            arguments={"hosts": _hosts(dropped), "count": Number(count, "event")},
-            evidence=[
-                Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
-                for host in dropped
-            ],
-        )
-    if failed := [host for host in result.hosts if host.errors and host.host not in explained]:
-        errors = _errors(failed)
-        yield PROFILER_ERROR.finding(
-            arguments={"hosts": _hosts(failed), "count": Number(len(errors), "error")},
-            evidence=errors,
-        )
-
-
-def _hosts(hosts: Sequence[HostCapture]) -> Hosts:
-    return Hosts(tuple(host.host for host in hosts))
-
-
-def _errors(hosts: Sequence[HostCapture]) -> list[Evidence]:
-    return [
-        Evidence("error", error, None, host.host, value_is="message")
-        for host in hosts
-        for error in host.errors
+    dropped = [
+        Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
+        for host in result.hosts
+        if host.dropped_event_count
     ]
+    count = sum(host.dropped_event_count for host in result.hosts)
+    yield from _about_hosts(EVENTS_DROPPED, dropped, Number(count, "event"))
+    messages = [row for rows in errors.values() for row in rows]
+    yield from _about_hosts(PROFILER_ERROR, messages, Number(len(messages), "error"))
 
 
-def _no_gpu_plane(trace: Trace, hosts: Sequence[str]) -> Iterator[Finding]:
-    """One finding about hosts that used GPUs, and one about those that have none."""
-    using = [host for host in hosts if gpus_expected(trace, host)]
-    cpu_only = [host for host in hosts if host not in using]
-    with_device = {trace.hosts[device.host].name for device in trace.device_list}
-    for chosen, key in ((using, ""), (cpu_only, "cpu")):
-        if chosen:
-            yield NO_GPU_PLANE.finding(
-                title=key,
-                action=key,
-                notes=[] if not key else ["cpu" if with_device.issuperset(chosen) else "no-op"],
-                severity="info" if key else None,
-                arguments={"hosts": Hosts(tuple(chosen))},
-                evidence=[Evidence("device_plane_count", 0, None, host) for host in chosen],
-            )
+_NO_EVENTS: Final = ("no-gpu-plane", "gpu-planes-empty")
+"""Codes of the problems that `NO_GPU_PLANE` is about."""
+
+
+def _about_hosts(
+    rule: Rule, evidence: Sequence[Evidence], count: Number | None = None, **keys: Any
+) -> Iterator[Finding]:
+    """A finding about the hosts that the evidence is of; none without any. `keys`: of its sentences."""
+    hosts: dict[str, Argument] = {
+        "hosts": Names(tuple(dict.fromkeys(e.where for e in evidence)), "host")
+    }
+    if evidence:
+        arguments = {**hosts, "count": count} if count else hosts
+        yield rule.finding(arguments=arguments, evidence=evidence, **keys)
 
 
 def _duplicate(file: SourceFile) -> Finding:
     names = (file.name, file.duplicate_of or "")
     return DUPLICATE_HOST_FILE.finding(
-        arguments={"files": Files(names)},
+        arguments={"files": Names(names, "file")},
         evidence=[
             Evidence("sha256", file.sha256 or "", None, name, value_is="words", where_is="file")
             for name in names
@@ -265,9 +247,9 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
             notes=["unread"] if is_unread else [] if host in with_plane else ["no-device"],
             severity="critical" if not is_unread and is_damaged_throughout(trace) else None,
             arguments={
-                "hosts": Hosts((host,)),
+                "hosts": Names((host,), "host"),
                 "places": Number(len(places), "place"),
-                **({"files": Files((unread[host],))} if is_unread else {}),
+                **({"files": Names((unread[host],), "file")} if is_unread else {}),
             },
             evidence=[
                 Evidence(
@@ -283,7 +265,7 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
     if tasks:
         yield MISSING_HOST.finding(
             arguments={
-                "tasks": Tasks(tasks),
+                "tasks": Names(tasks, "task"),
                 "count": Number(len(tasks)),
                 "all": Number(len(tasks) + host_count, "process"),
             },
@@ -294,22 +276,7 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
         )
 
 
-def _has_plane_events(trace: Trace, host: str) -> bool:
-    """Whether a GPU or TPU of the host recorded an event."""
-    return any(
-        device.kind != "replica"
-        and trace.hosts[device.host].name == host
-        and trace.device_columns.rows_of(index).stop > trace.device_columns.rows_of(index).start
-        for index, device in enumerate(trace.device_list)
-    )
-
-
 # Sections
-
-BRIEF_HOSTS: Final = 8
-"""Hosts with a row in a brief document; those with a problem come first."""
-BRIEF_PROBLEMS: Final = 10
-"""The worst come first; a damaged run may have hundreds."""
 
 _SHOWN_STEPS: Final = 4
 """Numbers of steps that are listed; more of them are counted."""
@@ -331,20 +298,25 @@ _TOPICS: Final = {
 
 
 def hosts_section(view: View, result: Capture) -> doc.Section | None:
-    """A row per host of a run of several: its task, its steps, and how its clock was aligned."""
+    """A row per host of a run of several: its task, its steps, what it recorded, and how its clock was aligned."""
     hosts = result.hosts
     if len(hosts) < 2:
         return None
-    shown = _worth_showing(view, hosts, BRIEF_HOSTS if view.is_brief else view.most_rows)
-    others = [host for host in hosts if host not in shown]
+    most_rows = view.few_rows
+    first = _worst_first(view, hosts)[:most_rows] if len(hosts) > most_rows else hosts
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
     return doc.Section(
         "hosts",
         "Hosts",
         (
-            *table("Hosts", shown, _host_columns(view)),
+            *table(
+                "Hosts",
+                [host for host in hosts if host in first],
+                (*_host_columns(view), *(() if view.is_brief else _recorded_columns(view))),
+                row_count=len(hosts),
+                rest=_IN_JSON,
+            ),
             *doc.notes(f"Not recorded: {absent}." if absent else None),
-            *doc.remarks(_range_of(view, others) if others else None),
         ),
         lead=clock_sentence(hosts),
     )
@@ -365,25 +337,18 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     return f"Clocks agree within the spread of collective ends: {spread}."
 
 
-def _worth_showing(view: View, hosts: Sequence[HostCapture], most: int) -> list[HostCapture]:
-    """Hosts that lack steps, then hosts with unusual devices or a finding, then those with the largest offset."""
-    if len(hosts) <= most:
-        return list(hosts)
+def _worst_first(view: View, hosts: Sequence[HostCapture]) -> list[HostCapture]:
+    """Hosts that lack steps, then hosts with devices that stand out, then those with the largest offset."""
     times = view.record("device_time", DeviceTime)
-    rows = times.devices if times else ()
-    statuses = [row.status for row in rows]
-    usual = max(statuses, key=statuses.count, default="")
-    named = set(named_devices(view.findings))
-    unusual = {row.host for row in rows if row.status != usual or row.device in named}
-    first = sorted(
+    outliers = {row.host for row in (times.devices if times else ()) if row.device in view.outliers}
+    return sorted(
         hosts,
         key=lambda host: (
             not host.missing_steps,
-            host.host not in unusual,
+            host.host not in outliers,
             -abs(_offset(host) or 0),
         ),
-    )[:most]
-    return [host for host in hosts if host in first]
+    )
 
 
 def _host_columns(view: View) -> tuple[Shown, ...]:
@@ -395,7 +360,7 @@ def _host_columns(view: View) -> tuple[Shown, ...]:
         Shown("role", "role", 1),
         Shown("devices", lambda host: device_hosts.count(host.host), 6, "count"),
         Shown("steps", lambda host: step_hosts.count(host.host), 5, "count"),
-        Shown("busy", lambda host: _busy(view, [host]), 3, "share"),
+        Shown("busy", lambda host: _busy(times, host), 3, "share"),
         Shown("clock aligned", lambda host: host.clock and _CLOCK_METHODS[host.clock.method], 2),
         Shown(
             "clock moved by",
@@ -422,26 +387,10 @@ def _offset(host: HostCapture) -> int | None:
     return None if host.clock is None or host.clock.method == "none" else host.clock.offset_ps
 
 
-def _busy(view: View, hosts: Sequence[HostCapture]) -> str:
-    """Between which shares the devices of the hosts are busy."""
-    times = view.record("device_time", DeviceTime)
-    keys = {host.host for host in hosts}
-    return numbers.share_range(
-        row.busy_ratio for row in (times.devices if times else ()) if row.host in keys
-    )
-
-
-def _range_of(view: View, hosts: Sequence[HostCapture]) -> str:
-    """Between which values the hosts without a row lie."""
-    sentence = f"{numbers.plural(len(hosts), 'other host')}: busy {_busy(view, hosts)}"
-    offsets = sorted(offset for host in hosts if (offset := _offset(host)) is not None)
-    if offsets:
-        sentence += f", clock moved by {_signed(offsets[0])} to {_signed(offsets[-1])}"
-    return f"{sentence}; {_IN_JSON} has all hosts."
-
-
-def _signed(ps: int) -> str:
-    return f"{'-' if ps < 0 else '+' if ps else ''}{numbers.time(abs(ps))}"
+def _busy(times: DeviceTime | None, host: HostCapture) -> str:
+    """Between which shares the devices of a host are busy."""
+    rows = times.devices if times else ()
+    return numbers.share_range(row.busy_ratio for row in rows if row.host == host.host)
 
 
 def capture_section(view: View, result: Capture) -> doc.Section | None:
@@ -455,14 +404,17 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
         *doc.remarks(overhead, _python_sentence(result.hosts)),
     )
     if not view.is_brief:
-        blocks = (*blocks, *_absent_results(view.skipped), *_recordings(view, result.hosts))
+        blocks = (*blocks, *_absent_results(view.skipped))
+    if not view.is_brief and len(result.hosts) == 1:
+        recorded = table("What the host recorded", result.hosts, _recorded_columns(view))
+        blocks = (*blocks, doc.Subheading("Recorded"), *recorded)
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
     return doc.Section("capture", "Capture quality", blocks, lead=lead)
 
 
 def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
-    shown = result.problems[: BRIEF_PROBLEMS if view.is_brief else view.most_rows]
+    shown = result.problems[: view.few_rows]
     has_several_hosts = len(result.hosts) > 1
     sentences = [
         problem.sentence + (f" (host {problem.host})" if has_several_hosts and problem.host else "")
@@ -525,29 +477,22 @@ def _absent_results(skipped: Mapping[str, str]) -> tuple[doc.Block, ...]:
     return (doc.Subheading("Not in this report"), *doc.notes(*sentences)) if sentences else ()
 
 
-def _recordings(view: View, hosts: Sequence[HostCapture]) -> tuple[doc.Block, ...]:
-    recordings = table(
-        "What each host recorded",
-        hosts,
-        (
-            Shown("host", "host"),
-            Shown("recorded", "duration_ps"),
-            Shown("events", "event_count"),
-            Shown("on devices", "device_event_count", 1),
-            Shown("dropped", "dropped_event_count"),
-            Shown("kernels without launch", "unlinked_ratio", 2),
-            Shown(
-                "profiler overhead",
-                lambda host: _overhead(view, host),
-                3,
-                "share",
-                meaning="how much longer a step took with the profiler",
-            ),
+def _recorded_columns(view: View) -> tuple[Shown, ...]:
+    """How much a host recorded."""
+    return (
+        Shown("recorded", "duration_ps", 7),
+        Shown("events", "event_count", 7),
+        Shown("on devices", "device_event_count", 8),
+        Shown("dropped", "dropped_event_count", 7),
+        Shown("kernels without launch", "unlinked_ratio", 9),
+        Shown(
+            "profiler overhead",
+            lambda host: _overhead(view, host),
+            9,
+            "share",
+            meaning="how much longer a step took with the profiler",
         ),
-        most_rows=view.most_rows,
-        rest=_IN_JSON,
     )
-    return (doc.Subheading("Recorded by each host"), *recordings) if recordings else ()
 
 
 def _overhead(view: View, host: HostCapture) -> float | str | None:
@@ -560,9 +505,7 @@ ANALYSIS: Final = Analysis[Capture](
     compute=lambda context: compute(context.trace),
     rules=(
         NO_GPU_PLANE,
-        GPU_PLANES_EMPTY,
         EVENTS_DROPPED,
-        CUPTI_MISSING,
         PROFILER_ERROR,
         DAMAGED_FILE,
         DUPLICATE_HOST_FILE,

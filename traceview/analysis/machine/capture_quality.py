@@ -218,8 +218,8 @@ def _host_problems(
     """The code and the text of each problem of one host."""
     devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
     plane_count = sum(device.kind != "replica" for device in devices)
-    if not plane_count and host.name in damaged_hosts(trace):
-        text = "the file is damaged before any device plane: what its devices did is lost"
+    if not capture.device_event_count and host.name in damaged_hosts(trace):
+        text = "the file is damaged before any device event: what its devices did is lost"
         yield "devices-unknown", text
     elif not plane_count:
         yield "no-gpu-plane", "no GPU plane was recorded"

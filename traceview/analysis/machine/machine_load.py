@@ -11,7 +11,7 @@ from typing import Final
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Hosts, Number, Part
+from traceview.analysis.rules.words import Names, Number, Part
 from traceview.base.record import Count, Hostname, Record, Share
 
 LEAST_RATIO: Final = 0.25
@@ -90,7 +90,7 @@ def diagnose(_: Context, result: MachineLoad) -> Iterator[Finding]:
                 arguments={
                     "share": Part(row.other_ratio),
                     "cores": Number(row.core_count, "core"),
-                    "hosts": Hosts((row.host,)),
+                    "hosts": Names((row.host,), "host"),
                 },
                 evidence=[Evidence("other_ratio", row.other_ratio, LEAST_RATIO, row.host)],
             )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import Final
 
+from traceview.analysis.facts.run import throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.measures.energy import StepSamples, samples_of_steps
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
 from traceview.base.record import (
     Count,
-    DeviceKey,
     Hostname,
     Integer,
     Message,
@@ -26,7 +27,7 @@ from traceview.base.stats import low_median
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
-from traceview.trace.model import Host, Trace
+from traceview.trace.model import Host
 from traceview.trace.sidecar.nvml import NvmlGpu
 
 MOST_DEVICES: Final = 64
@@ -57,13 +58,10 @@ class OtherProcess(Record, frozen=True):
     utilization_ratio: Share | None
 
 
-class NvmlRow(Record, frozen=True):
+class NvmlRow(OfDevice, frozen=True):
     """One GPU, in the whole recording.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device, as in device_time: GPU:3, or host/GPU:3 in a run of several hosts.
-        ordinal: CUDA's number of the GPU in the process.
         sample_count: Number of samples.
         nvml_busy_ratio: Mean of NVML's utilisation, the share of time with a kernel of any process.
         memory_used_bytes: The most memory in use, of all processes together.
@@ -75,13 +73,14 @@ class NvmlRow(Record, frozen=True):
         throttled_ratio: Share of the samples in which something held the clocks back; an idle GPU and clocks that
             somebody set do not count.
         throttle_reasons: What held them back, to the share of the samples in which it did.
+        sampled_step_count: Used steps with a sample; null where times of samples and steps cannot be compared.
+        throttled_step_count: Those of them with a sample in which something held the clocks back; null likewise.
+        joules_per_step: Energy of a used step: mean power in them times their mean length. Null of steps that last less than a
+            second together, for power is the mean of up to a second, and of fewer than five samples in steps.
         other_processes: Processes of other jobs; null if unknown.
         others_unknown: Why they are unknown; null if they are known.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Count
     sample_count: Count
     nvml_busy_ratio: Share | None
     memory_used_bytes: Count | None
@@ -92,6 +91,9 @@ class NvmlRow(Record, frozen=True):
     power_limit_watts: Ratio | None
     throttled_ratio: Share | None
     throttle_reasons: dict[Words, Share]
+    sampled_step_count: Count | None
+    throttled_step_count: Count | None
+    joules_per_step: Ratio | None
     other_processes: tuple[OtherProcess, ...] | None
     others_unknown: Message | None
 
@@ -102,10 +104,13 @@ class Nvml(Record, frozen=True):
     Attributes:
         devices: GPUs in the order of hosts and numbers.
         absent: Host to the reason why NVML was not sampled there.
+        joules_per_example: Energy of all GPUs in a step over the examples of the global batch; null where a GPU has none, or the
+            batch is not known.
     """
 
     devices: tuple[NvmlRow, ...]
     absent: dict[Hostname, Message]
+    joules_per_example: Ratio | None = None
 
 
 def sharers(row: NvmlRow) -> list[OtherProcess]:
@@ -118,11 +123,12 @@ def sharers(row: NvmlRow) -> list[OtherProcess]:
     ]
 
 
-def compute(trace: Trace) -> Nvml | Skipped:
+def compute(context: Context) -> Nvml | Skipped:
     """What NVML measured of each GPU."""
+    trace = context.trace
     rows: list[NvmlRow] = []
     absent: dict[str, str] = {}
-    for host in trace.hosts:
+    for number, host in enumerate(trace.hosts):
         view = host.sidecar.outside_view if host.sidecar is not None else None
         if view is None or not view.devices:
             absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
@@ -130,13 +136,23 @@ def compute(trace: Trace) -> Nvml | Skipped:
         for gpu in _numbered(view.devices):
             key = f"GPU:{gpu.ordinal}"
             name = f"{host.name}/{key}" if len(trace.hosts) > 1 else key
-            rows.append(_row(host, name, gpu))
+            of_steps = samples_of_steps(context, number, gpu.samples, throttle_names)
+            rows.append(_row(host, name, gpu, of_steps))
     if not rows:
         known = "; ".join(
             dict.fromkeys(reason for reason in absent.values() if reason != NOT_SAMPLED)
         )
         return Skipped("no samples", known) if known else Skipped(NOT_SAMPLED)
-    return Nvml(tuple(rows), absent)
+    return Nvml(tuple(rows), absent, _joules_per_example(context, rows, absent))
+
+
+def _joules_per_example(
+    context: Context, rows: Sequence[NvmlRow], absent: Mapping[str, str]
+) -> float | None:
+    """The energy of a step on all GPUs over its examples."""
+    size = throughput_of(context.trace, context.selection, len(rows)).batch_size
+    joules = [row.joules_per_step for row in rows if row.joules_per_step is not None]
+    return fsum(joules) / size if size and not absent and len(joules) == len(rows) else None
 
 
 def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
@@ -148,15 +164,13 @@ def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _row(host: Host, name: str, gpu: NvmlGpu) -> NvmlRow:
+def _row(host: Host, name: str, gpu: NvmlGpu, of_steps: StepSamples | None) -> NvmlRow:
     samples = gpu.samples
     reasons = samples.integers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
     return NvmlRow(
-        host=host.name,
-        device=name,
-        ordinal=gpu.ordinal or 0,
+        *(host.name, name, gpu.ordinal or 0),
         sample_count=len(samples.t_ns),
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
@@ -169,6 +183,9 @@ def _row(host: Host, name: str, gpu: NvmlGpu) -> NvmlRow:
         power_limit_watts=gpu.power_limit_watts if (gpu.power_limit_watts or 0) > 0 else None,
         throttled_ratio=_mean([float(bool(names)) for names in held_back]),
         throttle_reasons={name: n / len(reasons) for name, n in counts.most_common()},
+        sampled_step_count=of_steps.sampled_count if of_steps else None,
+        throttled_step_count=of_steps.throttled_count if of_steps else None,
+        joules_per_step=of_steps.joules if of_steps else None,
         other_processes=_others(gpu),
         others_unknown=(
             gpu.missing.get("other_processes", "not recorded")
@@ -345,16 +362,10 @@ def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
 def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
     for process in sharers(row):
         which = "" if process.pid is None else f"process {process.pid}"
-        for metric, value in _shares(process):
-            if value is not None and value >= SHARED_RATIO:
+        for metric in ("memory_ratio", "utilization_ratio"):
+            value: float = getattr(process, metric) or 0.0
+            if value >= SHARED_RATIO:
                 yield Evidence(metric, value, SHARED_RATIO, row.device, which)
-
-
-def _shares(process: OtherProcess) -> tuple[tuple[str, float | None], ...]:
-    return (
-        ("memory_ratio", process.memory_ratio),
-        ("utilization_ratio", process.utilization_ratio),
-    )
 
 
 def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
@@ -409,12 +420,6 @@ def _throttled_evidence(row: NvmlRow) -> tuple[Evidence, Evidence]:
 
 # Section
 
-BRIEF_GPUS: Final = 16
-"""GPUs with a row in a brief document: those of two usual hosts."""
-BRIEF_REASONS: Final = 4
-"""Reasons for missing numbers in a brief document; mostly all GPUs have the same."""
-
-
 _COLUMNS: Final = (
     DEVICE,
     Shown("NVML busy", "nvml_busy_ratio"),
@@ -429,6 +434,8 @@ _COLUMNS: Final = (
         "in use, of all processes together",
     ),
     Shown("memory used", "memory_used_bytes", 6),
+    Shown("energy per step", lambda row: _joules(row.joules_per_step), 3),
+    Shown("throttled steps", lambda row: _throttled_steps(row), 3),
     Shown(
         "other processes",
         lambda row: None if row.other_processes is None else len(row.other_processes),
@@ -451,10 +458,12 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         "GPUs by their driver",
         result.devices,
         (*_COLUMNS, *samples),
-        most_rows=BRIEF_GPUS if view.is_brief else view.most_rows,
+        most_rows=view.most_rows,
         rest="the JSON report",
     )
-    remarks = doc.remarks(*reasons[: BRIEF_REASONS if view.is_brief else view.most_rows])
+    if result.joules_per_example is not None:
+        reasons.insert(0, f"Energy of all GPUs: {_joules(result.joules_per_example)} per example.")
+    remarks = doc.remarks(*reasons[: view.few_rows])
     counts = sorted({row.sample_count for row in result.devices})
     few = "" if len(counts) == 1 else f"{counts[0]} to "
     return doc.Section(
@@ -463,6 +472,17 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         (*rows, *remarks),
         lead=f"Measured by NVML over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
     )
+
+
+def _joules(value: float | None) -> str | None:
+    return None if value is None else f"{numbers.number(value)} J"
+
+
+def _throttled_steps(row: NvmlRow) -> str | None:
+    """`2 of 31` steps with a sample; nothing where none was throttled."""
+    if not row.throttled_step_count:
+        return None
+    return f"{numbers.count(row.throttled_step_count)} of {numbers.count(row.sampled_step_count)}"
 
 
 def _of_most(value: float | None, most: float | None, unit: float, name: str) -> str | None:
@@ -485,7 +505,7 @@ def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
 
 ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
-    compute=lambda context: compute(context.trace),
+    compute=compute,
     rules=(GPU_SHARED, GPU_THROTTLED),
     diagnose=diagnose,
     sections=(nvml_section,),

@@ -16,6 +16,9 @@ from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.base.record import Record
 from traceview.base.timing import stage
+from traceview.document import model as doc
+from traceview.document import numbers
+from traceview.document.columns import Shown, columns, table
 from traceview.document.model import Section
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -42,6 +45,18 @@ def _nothing(*_: object) -> Iterable[Finding]:
 def _always(_: Context) -> bool:
     return True
 
+
+_RANGES: Final[Mapping[str, Callable[[Any], str]]] = {
+    "time": numbers.time_range,
+    "share": numbers.share_range,
+}
+"""How the range of values of a kind is written."""
+
+_MOST_PRIORITY: Final = 3
+"""Columns of a higher number, which go first where room is short, have no range."""
+
+FEW_ROWS: Final = 6
+"""Rows on a terminal of a table whose first rows say most."""
 
 TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
@@ -104,24 +119,12 @@ class Context(Run):
     @property
     def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
         """By host index, for each of its steps: the Python that kept a device waiting. Only of sampled hosts."""
-        return self._once("python of steps", self._python_of_steps)
-
-    def _python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
-        if not any(host.sidecar and host.sidecar.python for host in self.trace.hosts):
-            return {}
-        return python_of_steps(self.ledger, self.selection.steps, self.idle.python)
+        return self.once(_python_of_steps)
 
     @property
     def python_of_input(self) -> Mapping[str, PythonShare]:
         """By name of the host: the Python that threads other than that of the steps ran in the window."""
-        return self._once("python of input", self._python_of_input)
-
-    def _python_of_input(self) -> Mapping[str, PythonShare]:
-        lines = {
-            self.trace.hosts[host].name: python.of_others(self.selection.windows[host])
-            for host, python in self.idle.python.items()
-        }
-        return {host: shared(line) for host, line in lines.items() if line}
+        return self.once(_python_of_input)
 
     def result(self, analysis: Analysis[R]) -> R | Skipped:
         """The result of a topic, or why there is none."""
@@ -143,6 +146,18 @@ class Context(Run):
             if result is None:
                 return tuple(analysis.if_absent(self))
             return tuple(analysis.diagnose(self, result))
+
+
+def _python_of_steps(context: Context) -> Mapping[int, Sequence[PythonShare | None]]:
+    if not any(host.sidecar and host.sidecar.python for host in context.trace.hosts):
+        return {}
+    return python_of_steps(context.ledger, context.selection.steps, context.idle.python)
+
+
+def _python_of_input(context: Context) -> Mapping[str, PythonShare]:
+    hosts, windows = context.trace.hosts, context.selection.windows
+    lines = {hosts[at].name: of.of_others(windows[at]) for at, of in context.idle.python.items()}
+    return {host: shared(line) for host, line in lines.items() if line}
 
 
 class View(Struct, frozen=True):
@@ -168,6 +183,11 @@ class View(Struct, frozen=True):
     other_runs: tuple[str, ...] = ()
     findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def few_rows(self) -> int:
+        """How many rows a table has whose first ones say most."""
+        return min(FEW_ROWS, self.most_rows) if self.is_brief else self.most_rows
+
     def result(self, analysis: Analysis[R]) -> R | None:
         """The result of a topic; None if the report has none."""
         return self.results.get(analysis.name)
@@ -182,6 +202,37 @@ class View(Struct, frozen=True):
         every = list(rows)
         shown = [row for row in every if row.device not in self.others]
         return shown, [row for row in every if row.device in self.others]
+
+    def device_table(
+        self, label: str, rows: Iterable[D], shown: Sequence[Shown], name: str = ""
+    ) -> tuple[doc.Block, ...]:
+        """A table with rows of devices, and between which values those of the `others` lie.
+
+        `name`: of the table of `traceview show` that has all rows; without it the JSON report has them.
+        """
+        own, others = self.split(rows)
+        rest = self.command(f"show {name}") if name else "the JSON report"
+        own_rows = table(label, own, shown, most_rows=self.most_rows, rest=rest)
+        return (*own_rows, *self.ranges(others, shown, name))
+
+    def ranges(
+        self, rows: Sequence[D], shown: Iterable[Shown], name: str
+    ) -> tuple[doc.Remark, ...]:
+        """Between which values the times and shares of devices without a row lie; `name` as of `device_table`."""
+        if not rows:
+            return ()
+        values = {
+            column.heading: _RANGES[column.kind](column.values)
+            for column in columns(rows, shown)
+            if column.kind in _RANGES and column.priority <= _MOST_PRIORITY
+        }
+        count = numbers.plural(len({row.device for row in rows}), "other device")
+        text = f"{count}: {', '.join(f'{heading} {value}' for heading, value in values.items())}"
+        if not name:
+            return (doc.Remark(f"{text}."),)
+        return (
+            doc.Remark(f"{text}. All devices:", f"{self.command(f'show {name}')} -o {name}.csv"),
+        )
 
     def command(self, name: str) -> str:
         """What to type for all rows of a table of this run."""

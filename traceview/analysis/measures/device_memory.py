@@ -12,6 +12,12 @@ import numpy as np
 from traceview.analysis.facts.layers import Place, op_places
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.program_memory import (
+    OTHER,
+    PHASES,
+    ProgramMemory,
+    program_memory,
+)
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.record import (
     Count,
@@ -39,14 +45,9 @@ FEWEST_CHANGES: Final = 4
 CONFIDENCE: Final = 0.95
 """Share of the intervals of growth that hold what further steps would show."""
 
-BEFORE, OTHER = "before", "other"
+BEFORE: Final = "before"
 _KINDS: Final = {b"output": "output", b"temp": "temp", b"persist": "persistent"}
 """What ops ask for, by `region_type`."""
-_PHASES: Final = {
-    Phase.FORWARD: "forward",
-    Phase.BACKWARD: "backward",
-    Phase.OPTIMIZER: "optimizer",
-}
 
 
 class HeldBytes(Record, frozen=True):
@@ -68,7 +69,7 @@ class HeldBytes(Record, frozen=True):
     layer: OpName | None
     op: OpName | None
     kind: Annotated[str, one_of(BEFORE, *_KINDS.values(), OTHER)]
-    phase: Annotated[str, one_of(*_PHASES.values(), OTHER)]
+    phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
     bytes: Count
     count: Count
 
@@ -88,7 +89,7 @@ class HeldByLayer(Record, frozen=True):
     layer: OpName | None
     layer_count: Count
     kind: Annotated[str, one_of(BEFORE, *_KINDS.values(), OTHER)]
-    phase: Annotated[str, one_of(*_PHASES.values(), OTHER)]
+    phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
     bytes: Count
     count: Count
 
@@ -192,6 +193,7 @@ class Memory(Record, frozen=True):
         layers: What is in use at the peak of that device, by layer, the most first.
         layer_row_count: Rows there are of it, with those that are not here.
         pinned: Pinned memory of the hosts that recorded any.
+        programs: XLA programs that ran, those that take most first; no more than ten.
     """
 
     devices: tuple[DeviceMemory, ...]
@@ -199,6 +201,7 @@ class Memory(Record, frozen=True):
     layers: tuple[HeldByLayer, ...]
     layer_row_count: Count
     pinned: tuple[PinnedMemory, ...]
+    programs: tuple[ProgramMemory, ...] = ()
 
 
 def memory_of(context: Context) -> Memory | Skipped:
@@ -218,6 +221,7 @@ def memory_of(context: Context) -> Memory | Skipped:
         layers=tuple(layers[:MOST_ROWS]),
         layer_row_count=len(layers),
         pinned=tuple(_pinned(context)),
+        programs=program_memory(context),
     )
 
 
@@ -313,7 +317,7 @@ def _rows(
         place, phase = places[op] if op is not None else (Place(()), Phase.UNKNOWN)
         # Replicas of an op are one.
         name = None if op is None else split_op(op)[0]
-        key = "/".join(place.scopes) or None, name, kind, _PHASES.get(phase, OTHER)
+        key = "/".join(place.scopes) or None, name, kind, PHASES.get(phase, OTHER)
         known = sums.get(key, (0, 0))
         sums[key] = known[0] + size, known[1] + count
     rest = held - sum(size for size, _ in sums.values())
@@ -326,22 +330,19 @@ def _rows(
 def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]) -> DeviceMemory:
     trace, allocator = context.trace, context.trace.once(allocators).of_device[device]
     entry = trace.device_list[device]
-    host, key, ordinal = trace.identity(device)
     peak = int(allocator.held_bytes[event])
     before = sum(row.bytes for row in held if row.kind == BEFORE)
     rows = allocator.row[event : event + 1]
     fragmentation = int(trace.host_columns.stat("fragmentation").at(rows, NONE)[0])
     return DeviceMemory(
-        host=host,
-        device=key,
-        ordinal=ordinal,
+        *trace.identity(device),
         capacity_bytes=entry.memory_capacity_bytes or None,
         peak_bytes=peak,
         peak_ps=int(allocator.time_ps[event]),
         process_peak_bytes=max(entry.memory_peak_bytes or 0, peak),
         before_bytes=before,
         allocated_bytes=peak - before,
-        forward_bytes=sum(row.bytes for row in held if row.phase == _PHASES[Phase.FORWARD]),
+        forward_bytes=sum(row.bytes for row in held if row.phase == PHASES[Phase.FORWARD]),
         fragmentation_ratio=None if fragmentation == NONE else fragmentation / MILLION,
         growth=_growth(allocator, context.selection.used_of(entry.host)),
         event_count=allocator.row.size,

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
-from traceview.analysis.facts.selection import Selection, covered_ps, recorded_devices, rows_in
+from traceview.analysis.facts.selection import covered_ps, recorded_devices, rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.finding import Finding, OfDevice
 from traceview.analysis.rules.words import Devices
-from traceview.base.intervals import Int64Array, union
+from traceview.base.intervals import Int64Array
 from traceview.base.record import (
     Count,
-    DeviceKey,
-    Hostname,
-    Integer,
     ModelName,
     Picoseconds,
     Record,
@@ -29,7 +26,7 @@ from traceview.base.record import (
 )
 from traceview.document.model import ratio
 from traceview.trace.device.memory import most_held
-from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
 MOST_ROWS: Final = 16
@@ -38,13 +35,11 @@ MOST_ROWS: Final = 16
 FEW_DEVICES: Final = 4
 """A finding about so many devices or fewer is about them, not about the run."""
 
-OUTLIER_RATIO: Final = 0.02
-"""A device is an outlier if a part of its window differs by this share of it from the median device."""
+ALIKE_RATIO: Final = 0.02
+"""Devices are alike if no part of their time differs by more than this share of the longer whole; a choice of ours."""
 
 COPIES: Final = ("h2d", "d2h", "d2d")
 """Classes of activity that copy, by key."""
-
-_Shares: TypeAlias = tuple[float, ...]
 
 
 class OutlierDevices(Struct, frozen=True):
@@ -52,7 +47,7 @@ class OutlierDevices(Struct, frozen=True):
 
     Devices that recorded nothing are in neither where there are `FEW_DEVICES` of them or more: a sentence names them.
 
-    `shown`: devices that a finding is about and those that differ most from the median device, with one typical
+    `shown`: devices that a finding is about and those that are unlike most, with one typical
     device. `others`: the rest, empty where all are shown.
     """
 
@@ -68,18 +63,49 @@ def outlier_devices(
     rows = [row for row in devices if row not in empty or len(empty) < FEW_DEVICES]
     if len(rows) <= most:
         return OutlierDevices(tuple(row.device for row in rows), ())
-    distance = _distances(rows)
-    # Python sorts stably: equals keep the order of the device list.
-    farthest = sorted(distance, key=lambda device: -distance[device])
-    chosen = [device for device in named if device in distance]
-    chosen += [device for device in farthest if distance[device] >= OUTLIER_RATIO]
-    kept = set(list(dict.fromkeys(chosen))[: most - 1])
-    typical = [device for device in distance if distance[device] < OUTLIER_RATIO]
-    kept.update(typical[:1])
+    by_status: dict[str, dict[str, dict[str, int | None]]] = {}
+    for row in rows:
+        if row.activity is not None:
+            by_status.setdefault(row.status, {})[row.device] = row.parts_ps
+    groups = [group for parts in by_status.values() for group in alike_groups(parts)]
+    *unusual, usual = sorted(groups, key=len) or [[row.device for row in rows]]
+    chosen = [device for device in named if any(row.device == device for row in rows)]
+    chosen += [device for group in unusual for device in group]
+    kept = {*list(dict.fromkeys(chosen))[: most - 1], usual[0]}
     return OutlierDevices(
         tuple(row.device for row in rows if row.device in kept),
         tuple(row.device for row in rows if row.device not in kept),
     )
+
+
+def alike_groups(
+    parts: Mapping[str, Mapping[str, int | None]], most: int | None = None
+) -> list[list[str]]:
+    """Keys of devices in groups whose parts differ by at most `ALIKE_RATIO` of the whole from those of the first one.
+
+    `parts`: picoseconds, which sum to the whole. `most`: with more groups the limit doubles until they are no more.
+    """
+    ratio = ALIKE_RATIO
+    while True:
+        groups: list[list[str]] = []
+        for device, own in parts.items():
+            alike = (group for group in groups if _are_alike(parts[group[0]], own, ratio))
+            group = next(alike, None)
+            if group is None:
+                groups.append([device])
+            else:
+                group.append(device)
+        if most is None or len(groups) <= most or ratio >= 1:
+            return groups
+        ratio *= 2
+
+
+def _are_alike(
+    first: Mapping[str, int | None], other: Mapping[str, int | None], ratio: float
+) -> bool:
+    most_ps = ratio * max(sum(ps or 0 for ps in parts.values()) for parts in (first, other))
+    keys = {*first, *other}
+    return all(abs((first.get(key) or 0) - (other.get(key) or 0)) <= most_ps for key in keys)
 
 
 def named_devices(findings: Sequence[Finding]) -> list[str]:
@@ -93,32 +119,6 @@ def named_devices(findings: Sequence[Finding]) -> list[str]:
         )
     ]
     return [device for devices in groups if len(devices) <= FEW_DEVICES for device in devices]
-
-
-def _distances(rows: Sequence[DeviceTimeRow]) -> dict[str, float]:
-    """By device the largest difference of a part from the median device by compute, as a share of its window.
-
-    A device of another status than most has the largest distance; one with no known parts has none.
-    """
-    shares = {row.device: _shares(row) for row in rows}
-    known = sorted(parts for parts in shares.values() if parts is not None)
-    # An actual device, rather than medians of each part that no device may have together.
-    median = known[(len(known) - 1) // 2] if known else ()
-    statuses = [row.status for row in rows]
-    usual = max(statuses, key=statuses.count)
-    distances = {}
-    for row in rows:
-        parts = shares[row.device] or median
-        differences = (abs(part - middle) for part, middle in zip(parts, median, strict=True))
-        distances[row.device] = max(differences, default=0.0) if row.status == usual else 1.0
-    return distances
-
-
-def _shares(row: DeviceTimeRow) -> _Shares | None:
-    parts = row.parts_ps.values()
-    if not row.window_ps or None in parts:
-        return None
-    return tuple(part / row.window_ps for part in parts if part is not None)
 
 
 class ActivityTime(Record, frozen=True):
@@ -139,14 +139,10 @@ class ActivityTime(Record, frozen=True):
     exposed_ps: Picoseconds
 
 
-class DeviceTimeRow(Record, frozen=True):
+class DeviceTimeRow(OfDevice, frozen=True):
     """One device over its host's window.
 
     Attributes:
-        host: Name of the host.
-        device: Key of the device: GPU:3, or host/GPU:3 in a run of several hosts.
-        ordinal: Number in the name of the device: the visible index of the process, or the number of the
-            replica.
         kind: gpu, tpu, replica (a logical CPU device) or other.
         model: Model of the device; null if not recorded.
         status: Over the whole recording. active; marginal: computes less than a fifth of the busiest device;
@@ -165,9 +161,6 @@ class DeviceTimeRow(Record, frozen=True):
         memory_window_peak_bytes: Most bytes that it held in the window; null if not recorded.
     """
 
-    host: Hostname
-    device: DeviceKey
-    ordinal: Integer
     kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
     model: ModelName | None
     status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
@@ -204,28 +197,14 @@ class DeviceTimeRow(Record, frozen=True):
         }
 
 
-class SharedTime(Record, frozen=True):
-    """Host ops of a CPU-only run that belong to no replica.
-
-    Attributes:
-        host: Name of the host.
-        compute_ps: Length of their union in the window, picoseconds.
-    """
-
-    host: Hostname
-    compute_ps: Picoseconds
-
-
 class DeviceTime(Record, frozen=True):
     """All devices in the order of hosts and ordinals.
 
     Attributes:
         devices: One row per device.
-        shared: Host ops of a CPU-only run that belong to no replica; empty for runs with devices.
     """
 
     devices: tuple[DeviceTimeRow, ...]
-    shared: tuple[SharedTime, ...]
 
 
 def time_words(times: DeviceTime | None) -> str:
@@ -242,18 +221,15 @@ def compute(context: Context) -> DeviceTime:
         range(len(devices)), key=lambda i: (devices[i].host, devices[i].kind, devices[i].ordinal)
     )
     rows = tuple(_row(context, index, status[index]) for index in order)
-    return DeviceTime(rows, _shared(trace, context.selection))
+    return DeviceTime(rows)
 
 
 def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     trace, device = context.trace, context.trace.device_list[index]
     window = context.selection.window_of_device(trace, index)
     counted = context.once(in_windows).get(index)
-    host, key, ordinal = trace.identity(index)
     return DeviceTimeRow(
-        host=host,
-        device=key,
-        ordinal=ordinal,
+        *trace.identity(index),
         kind=device.kind,
         model=device.model,
         status=status,
@@ -312,16 +288,3 @@ def _known_sum(sizes: Int64Array) -> int | None:
     """The bytes of copies; None where there are copies and no size was recorded: no false zero."""
     known = sizes[sizes != UNKNOWN_BYTES]
     return int(known.sum()) if known.size or not sizes.size else None
-
-
-def _shared(trace: Trace, selection: Selection) -> tuple[SharedTime, ...]:
-    columns, rows = trace.host_columns, trace.shared_rows
-    result = []
-    for host, window in selection.windows.items():
-        own = columns.rows_of_host(host)
-        first, last = np.searchsorted(rows, (own.start, own.stop))
-        of_host = rows[first:last]
-        if of_host.size:
-            covered = union(columns.start_ps[of_host], columns.end_ps[of_host])
-            result.append(SharedTime(trace.hosts[host].name, covered_ps(covered, window)))
-    return tuple(result)

@@ -1,13 +1,13 @@
-"""Finds how many floating-point operations the products in the used steps have, for each op that ran.
+"""Finds how many floating-point operations the products in the used steps have, for each op that ran, and the bytes that it moves.
 
-XLA programs say it of their instructions, and captures of the ops of TensorFlow's graphs. An op may run several kernels: it
+XLA programs say both of their instructions, and captures FLOPs of the ops of TensorFlow's graphs. An op may run several kernels: it
 ran as often as that which took longest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.label_times import counted_events
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_names import op_labels
 from traceview.trace.model import NONE, Recording
-from traceview.xplane.planes import ActivityClass
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,9 +33,10 @@ _MOST_SCOPES: Final = 32
 
 
 class LabelFlops(Struct, frozen=True, eq=False):
-    """By label (`op_labels`): float64 `flops` of one run, NaN where they are not known, and whether a program says them."""
+    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known, and whether a program says them."""
 
     flops: FloatArray
+    bytes: FloatArray
     is_program: BoolArray
 
 
@@ -43,12 +44,17 @@ def label_flops(trace: Recording) -> LabelFlops:
     """The operations of each label, which are 0 for what is no product."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
     instruction, op = columns.instruction[rows], columns.op[rows]
-    known = [np.nan if each.flops is None else each.flops for each in trace.instructions]
-    flops = np.array([*known, np.nan], dtype=np.float64)[instruction]
+    flops = _by_instruction([each.flops for each in trace.instructions])[instruction]
+    moved = _by_instruction([each.bytes for each in trace.instructions])[instruction]
     recorded = _recorded(trace)
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
-    return LabelFlops(flops, instruction != NONE)
+    return LabelFlops(flops, moved, instruction != NONE)
+
+
+def _by_instruction(values: Sequence[int | None]) -> FloatArray:
+    """The values of instructions, and last that of `NONE`."""
+    return np.array([*(np.nan if value is None else value for value in values), np.nan])
 
 
 def _recorded(trace: Recording) -> dict[str, int | None]:
@@ -78,58 +84,44 @@ def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
 
 
 class DeviceFlops(Struct, frozen=True, eq=False):
-    """The ops of one device that begin in its used steps, by label: float64 `flops`, 0 where not known, int64 `duration_ps`.
+    """The ops of one device that begin in its used steps, by label: float64 `flops` and `bytes`, NaN where not known, int64 `count` and `duration_ps`.
 
     `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
     are a part of dispatch.
     """
 
     flops: FloatArray
+    bytes: FloatArray
+    count: Int64Array
     duration_ps: Int64Array
     ran_ps: int
+
+    @property
+    def known_flops(self) -> FloatArray:
+        """The same, 0 where not known."""
+        return np.nan_to_num(self.flops)
 
 
 def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
     """The operations of each device that ran any op in its used steps."""
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
-    flops = np.nan_to_num(trace.once(label_flops).flops)
+    of_label = trace.once(label_flops)
     # An instruction of a program, else an op; a kernel without a name is by itself.
     instruction, op = columns.instruction[labels.row], columns.op[labels.row].astype(np.int64)
     group = np.where(instruction != NONE, -2 - instruction.astype(np.int64), op)
     result = {}
     for device in ledger.devices:
-        rows = _counted_events(context, device)
+        rows = counted_events(context, device)
         label = labels.of_row[rows]
-        count = np.bincount(label, minlength=flops.size)
-        time = SWEEPS.totals(label, columns.duration_ps[rows], flops.size)
+        count = np.bincount(label, minlength=of_label.flops.size)
+        time = SWEEPS.totals(label, columns.duration_ps[rows], of_label.flops.size)
         order = np.lexsort((time, group))
         is_longest = np.append(np.diff(group[order]) != 0, True)[: order.size]
-        runs = np.zeros(flops.size, dtype=np.float64)
+        runs = np.zeros(of_label.flops.size, dtype=np.float64)
         runs[order[is_longest]] = count[order[is_longest]]
         if rows.size:
             ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
-            result[device] = DeviceFlops(runs * flops, time, int(ran_ps))
+            moved = runs * of_label.bytes
+            result[device] = DeviceFlops(runs * of_label.flops, moved, count, time, int(ran_ps))
     return result
-
-
-def _counted_events(context: Context, device: int) -> Int64Array:
-    """The compute of a device that begins in a used step, or without steps in the window; rows of the device columns."""
-    trace, ledger = context.trace, context.ledger
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    begin = columns.start_ps[own]
-    window = context.selection.window_of_device(trace, device)
-    spans = [
-        (step.start_ps, step.end_ps)
-        for step in ledger.steps[ledger.steps_of(device)]
-        if step.excluded is None
-    ]
-    if not ledger.has_steps and window is not None:
-        spans = [(window.start_ps, window.end_ps)]
-    is_counted = columns.class_[own] == ActivityClass.COMPUTE
-    starts = np.array([start for start, _ in spans], dtype=np.int64)
-    ends = np.array([end for _, end in spans], dtype=np.int64)
-    place = np.searchsorted(starts, begin, side="right") - 1
-    inside = (place >= 0) & (begin < np.append(ends, 0)[place])
-    rows: Int64Array = np.flatnonzero(is_counted & inside) + own.start
-    return rows

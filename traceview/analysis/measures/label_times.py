@@ -13,6 +13,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels
+from traceview.xplane.planes import ActivityClass
 
 
 def time_by_label(context: Context) -> dict[int, Int64Array]:
@@ -51,3 +52,25 @@ def line_of(context: Context, by_label: Int64Array) -> str | None:
         ps_of[lines[label]] = ps_of.get(lines[label], 0) + int(by_label[label])
     line = max(ps_of, key=lambda line: ps_of[line], default="")
     return line if line and 2 * ps_of[line] > sum(ps_of.values()) else None
+
+
+def counted_events(context: Context, device: int) -> Int64Array:
+    """The compute of a device that begins in a used step, or without steps in the window; rows of the device columns."""
+    trace, ledger = context.trace, context.ledger
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    begin = columns.start_ps[own]
+    window = context.selection.window_of_device(trace, device)
+    spans = [
+        (step.start_ps, step.end_ps)
+        for step in ledger.steps[ledger.steps_of(device)]
+        if step.excluded is None
+    ]
+    if not ledger.has_steps and window is not None:
+        spans = [(window.start_ps, window.end_ps)]
+    is_counted = columns.class_[own] == ActivityClass.COMPUTE
+    starts = np.array([start for start, _ in spans], dtype=np.int64)
+    ends = np.array([end for _, end in spans], dtype=np.int64)
+    place = np.searchsorted(starts, begin, side="right") - 1
+    inside = (place >= 0) & (begin < np.append(ends, 0)[place])
+    rows: Int64Array = np.flatnonzero(is_counted & inside) + own.start
+    return rows

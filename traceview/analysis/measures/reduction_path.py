@@ -24,13 +24,12 @@ from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.transfers import copied_results
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
-from traceview.base.units import PS_PER_US
+from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.device.copies import copies_of
-from traceview.trace.model import UNKNOWN_BYTES, Trace
+from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -197,6 +196,88 @@ def _names(trace: Trace) -> _Names:
         columns[3][index] = type_ == _SUM_TYPE and not _OF_REPLICA.search(name)
         columns[4][index] = _UPDATE_TYPE.fullmatch(type_) is not None
     return _Names(*columns)
+
+
+# Results that are copied back
+
+HANDOVER_PS: Final = PS_PER_MS
+"""An event that begins later than this after the one before may have waited for something else; our own choice."""
+
+_TRANSFER: Final = re.compile(
+    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
+)
+_WITHOUT_INPUT: Final = re.compile(
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
+)
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
+
+
+def copied_results(trace: Trace, copies: Copies) -> Int64Array:
+    """The copies to a GPU that bring the result of an op on the CPU, as rows of the device columns."""
+    device, host = trace.device_columns, trace.host_columns
+    up = device.class_[copies.row] == ActivityClass.H2D
+    numbers, number_of_name = _source_ops(trace, copies.op[up])
+    if not numbers:
+        return np.empty(0, dtype=np.int64)
+    source = np.append(number_of_name, NONE)[copies.op]
+    up &= source != NONE
+    ops, op_number = _runs(trace, numbers)
+    to_device: Int64Array = copies.row[up]
+    launch = device.launch[to_device]
+    issued = np.where(
+        launch == NONE, device.start_ps[to_device], np.append(host.start_ps, 0)[launch]
+    )
+    of_host = trace.host_of_device[device.device[to_device]]
+    at = _latest(
+        op_number * len(trace.hosts) + host.host[ops],
+        host.end_ps[ops],
+        source[up] * len(trace.hosts) + of_host,
+        issued,
+    )
+    with_op = np.flatnonzero(at != NONE)
+    return to_device[with_op[issued[with_op] - host.end_ps[ops[at[with_op]]] <= HANDOVER_PS]]
+
+
+def _source_ops(trace: Trace, ops: Int64Array) -> tuple[dict[bytes, int], Int64Array]:
+    """The ops whose results these transfers bring, numbered, and the number for each name of the trace."""
+    numbers: dict[bytes, int] = {}
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name in unique_ids(ops[ops != NONE]).tolist():
+        transfer = _TRANSFER.fullmatch(trace.names[name])
+        if transfer:
+            source = transfer["edge"] or transfer["node"]
+            number_of_name[name] = numbers.setdefault(source, len(numbers))
+    return numbers, number_of_name
+
+
+def _runs(trace: Trace, numbers: dict[bytes, int]) -> tuple[Int64Array, Int64Array]:
+    """Host rows on which one of these ops ran, and its number."""
+    number_of_name = np.full(len(trace.names), NONE, dtype=np.int64)
+    for name, text in enumerate(trace.names):
+        number = numbers.get(text.rpartition(b":")[0])
+        type_ = None if number is None else op_type(text)
+        if number is not None and type_ is not None and not _WITHOUT_INPUT.fullmatch(type_):
+            number_of_name[name] = number
+    number_of_row = number_of_name[trace.host_columns.name]
+    rows = np.flatnonzero(number_of_row != NONE)
+    return rows, number_of_row[rows]
+
+
+def _latest(key: Int64Array, time: Int64Array, of_key: Int64Array, until: Int64Array) -> Int64Array:
+    """For each query the entry of the same key with the latest `time` up to `until`; `NONE` without."""
+    is_query = np.repeat([False, True], (key.size, of_key.size))
+    keys, times = np.concatenate((key, of_key)), np.concatenate((time, until))
+    order = np.lexsort((is_query, times, keys))
+    place = np.where(is_query[order], -1, np.arange(order.size))
+    last = np.maximum.accumulate(place) if order.size else place
+    latest = np.append(order, NONE)[last]
+    same = (latest != NONE) & (np.append(keys, NONE)[latest] == keys[order])
+    result = np.empty(order.size, dtype=np.int64)
+    result[order] = np.where(same, latest, NONE)
+    return result[key.size :]
+
+
+# The path
 
 
 class _Recognition:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.label_times import counted_events
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, nesting
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
@@ -25,7 +26,6 @@ from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, Trace
 from traceview.trace.strategy.roles import machine_of
-from traceview.xplane.planes import ActivityClass
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
 
@@ -40,22 +40,12 @@ _WORTH_NAMING_RATIO: Final = 0.1
 """Only kernels with this share of all that take longer are named."""
 
 _COPIES: Final = (State.H2D, State.D2H, State.D2D)
-_STARTS: Final = (
-    State.HOST_OPS,
-    State.LAUNCH,
-    State.PYTHON,
-    State.BETWEEN_CALLS,
-    State.PYTHON_THREAD,
-    State.GARBAGE_COLLECTION,
-    State.BETWEEN,
-    State.EVALUATION,
-    State.CHECKPOINT,
-    State.COMPILE,
-    State.SYNC,
-    State.DEPENDENCY,
-    State.LATENCY,
-    State.UNKNOWN,
+_OTHER_REASONS: Final = (
+    *(State.COMPUTE, State.INPUT, State.COMMUNICATION),
+    # That it waits itself, or has nothing to do, makes no device late.
+    *(State.DEVICE_WAIT, State.TURN, State.NO_WORK),
 )
+_STARTS: Final = tuple(state for state in State if state not in (*_COPIES, *_OTHER_REASONS))
 _REASONS: Final[dict[Reason, tuple[State, ...]]] = {
     "slower": (State.COMPUTE,),
     "input": (State.INPUT,),
@@ -117,7 +107,7 @@ def _straggler(context: Context) -> Straggler | None:
     waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
     shares_cores = _shares_cores(context.trace, device, ledger.devices)
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
-    reason, kernels = _reason(ledger, device, waiting, longest_ps, shares_cores=shares_cores)
+    reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
     steady = is_steady(late_ps, place)
     return Straggler(device, reason, rows, share, steady, shares_cores, kernels)
 
@@ -170,11 +160,11 @@ def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
 
 
 def _reason(
-    ledger: Ledger, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
+    context: Context, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
 ) -> tuple[Reason | None, tuple[str, ...]]:
     """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
-    own = _of_states(ledger, device)
-    others = np.mean([_of_states(ledger, other) for other in waiting], axis=0)
+    own = _of_states(context.ledger, device)
+    others = np.mean([_of_states(context.ledger, other) for other in waiting], axis=0)
     more = {
         reason: float((own - others)[list(states)].sum()) for reason, states in _REASONS.items()
     }
@@ -183,7 +173,7 @@ def _reason(
         return None, ()
     if reason != "slower":
         return reason, ()
-    is_more, kernels = _work(ledger, device, waiting, shares_cores=shares_cores)
+    is_more, kernels = _work(context, device, waiting, shares_cores=shares_cores)
     return "work" if is_more else "slower", kernels
 
 
@@ -196,7 +186,7 @@ def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
 
 
 def _work(
-    ledger: Ledger, device: int, waiting: Sequence[int], *, shares_cores: bool
+    context: Context, device: int, waiting: Sequence[int], *, shares_cores: bool
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
 
@@ -205,8 +195,8 @@ def _work(
     no longer for half of its kernels is not slow. Replicas on shared cores are slow at any kernel, but not by much: one
     that takes much longer for the same kernels has more data.
     """
-    trace = ledger.trace
-    key, duration, size = _kernels(ledger, [device, *waiting])
+    trace = context.trace
+    key, duration, size = _kernels(context, [device, *waiting])
     count = np.stack([np.bincount(keys, minlength=size) for keys in key]).astype(np.float64)
     total = np.stack(
         [np.bincount(k, d, minlength=size) for k, d in zip(key, duration, strict=True)]
@@ -236,35 +226,20 @@ def _work(
 
 
 def _kernels(
-    ledger: Ledger, devices: Sequence[int]
+    context: Context, devices: Sequence[int]
 ) -> tuple[list[Int64Array], list[Int64Array], int]:
     """The kernels of devices in the used steps: by device a number of their name and their durations; how many names."""
-    columns = ledger.trace.device_columns
+    trace, columns = context.trace, context.trace.device_columns
     keys, durations = [], []
     known: dict[str, int] = {}
     for device in devices:
-        own = columns.rows_of(device)
-        begun = _is_used(ledger, device, columns.start_ps[own])
         # Of kernels that run at once the ledger has only one.
-        events = np.flatnonzero((columns.class_[own] == ActivityClass.COMPUTE) & begun) + own.start
+        events = counted_events(context, device)
         names = columns.name[events].astype(np.int64)
-        is_replica = ledger.trace.device_list[device].kind == "replica"
-        keys.append(_replica_free(ledger.trace, names, known) if is_replica else names)
+        is_replica = trace.device_list[device].kind == "replica"
+        keys.append(_replica_free(trace, names, known) if is_replica else names)
         durations.append(columns.duration_ps[events])
     return keys, durations, max(int(names.max(initial=0)) for names in keys) + 1
-
-
-def _is_used(ledger: Ledger, device: int, time_ps: Int64Array) -> BoolArray:
-    """Which times are in a used step of the host of a device; without steps all."""
-    host = ledger.trace.device_list[device].host
-    steps = [step for step in ledger.steps if step.host == host and step.excluded is None]
-    if not steps:
-        return np.ones(time_ps.size, dtype=np.bool_)
-    start, end = (
-        np.array(times) for times in zip(*((s.start_ps, s.end_ps) for s in steps), strict=True)
-    )
-    result: BoolArray = nesting(start, end).innermost(time_ps) != NONE
-    return result
 
 
 def _unnumbered(trace: Trace, name: int) -> str:

@@ -128,21 +128,25 @@ class Rule(Struct, frozen=True, kw_only=True):
         action: str = "",
         notes: Sequence[str] = (),
         keeps_waiting: bool = False,
+        saved_ratio: float = 1.0,
     ) -> Finding | None:
         """The finding whose loss these rows of the ledger are; None where they are less than the limit.
 
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
-        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these.
+        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these. `saved_ratio`: the loss
+        is this part of it, for the rest remains.
         """
         ledger = context.ledger
-        lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting)
+        lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting).times(saved_ratio)
         if not lost.ps or lost.share < self.limit:
             return None
         # What did nothing in the whole recording did nothing, however few steps it holds.
         few = context.selection.has_few_steps and not self.is_of_absence
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known.
         bound_ps = None if State.NO_WORK in self.states else ledger.bound_ps(rows)
+        if bound_ps is not None and saved_ratio < 1:
+            bound_ps = int(bound_ps * saved_ratio)
         loss = finding_loss(lost, bound_ps, self.states)
         return self.finding(
             arguments={

@@ -19,19 +19,14 @@ from traceview.base.record import (
     Activity,
     Count,
     DeviceKey,
-    FileName,
-    FunctionName,
-    Hostname,
     Integer,
-    ModelName,
     Picoseconds,
     Ratio,
     Record,
     Share,
     SourceLine,
-    StageName,
-    TaskName,
-    ThreadName,
+    TextKind,
+    kind_in,
     one_of,
 )
 from traceview.document import numbers
@@ -274,21 +269,23 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
         yield Token(f"{function}, {place}" if is_named else place, "name")
 
 
-class _Names(Record, frozen=True, tag_field="is"):
-    """Recorded names of one kind, in the one field of the class."""
+class Names(Record, frozen=True, tag="names", tag_field="is"):
+    """Recorded names of one kind.
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The names."""
-        names: tuple[str, ...] = getattr(self, self.__struct_fields__[0])
-        return names
+    Attributes:
+        names: The names.
+        kind: What they name.
+    """
+
+    names: tuple[Annotated[str, kind_in("kind")], ...]
+    kind: TextKind
 
     def tokens(self) -> Iterator[Token]:
         """Its names: `a, b and c`."""
-        yield from names(self.texts)
+        yield from names(self.names)
 
 
-class Ops(_Names, frozen=True, tag="ops"):
+class Ops(Record, frozen=True, tag="ops", tag_field="is"):
     """Ops or kernels.
 
     Attributes:
@@ -297,75 +294,9 @@ class Ops(_Names, frozen=True, tag="ops"):
 
     names: tuple[Activity, ...]
 
-
-class Functions(_Names, frozen=True, tag="functions"):
-    """Functions of the script.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[FunctionName, ...]
-
-
-class Stages(_Names, frozen=True, tag="stages"):
-    """Stages of an input pipeline.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[StageName, ...]
-
-
-class Threads(_Names, frozen=True, tag="threads"):
-    """Threads.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[ThreadName, ...]
-
-
-class Hosts(_Names, frozen=True, tag="hosts"):
-    """Hosts.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[Hostname, ...]
-
-
-class Tasks(_Names, frozen=True, tag="tasks"):
-    """Processes of a cluster.
-
-    Attributes:
-        names: Their roles and numbers: worker 3.
-    """
-
-    names: tuple[TaskName, ...]
-
-
-class Files(_Names, frozen=True, tag="files"):
-    """Files of the run.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[FileName, ...]
-
-
-class Models(_Names, frozen=True, tag="models"):
-    """Models of GPUs.
-
-    Attributes:
-        names: Their names.
-    """
-
-    names: tuple[ModelName, ...]
+    def tokens(self) -> Iterator[Token]:
+        """Its names: `a, b and c`."""
+        yield from names(self.names)
 
 
 class StateName(Record, frozen=True, tag="state", tag_field="is"):
@@ -395,13 +326,7 @@ Argument: TypeAlias = (
     | Rate
     | Line
     | Ops
-    | Functions
-    | Stages
-    | Threads
-    | Hosts
-    | Tasks
-    | Files
-    | Models
+    | Names
     | StateName
 )
 """What a template is filled with. The type says what it is: how it is printed, and whether redaction replaces it."""
@@ -473,7 +398,7 @@ def _filled_in(match: re.Match[str], argument: Argument) -> Iterator[Token]:
 def _is_several(argument: Argument) -> bool:
     if isinstance(argument, Devices | Number | Among):
         return argument.is_several
-    return isinstance(argument, _Names) and len(argument.texts) > 1
+    return isinstance(argument, Names | Ops) and len(argument.names) > 1
 
 
 def names_of(template: str) -> frozenset[str]:

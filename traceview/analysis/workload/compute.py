@@ -16,6 +16,7 @@ import numpy as np
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
+from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
@@ -283,13 +284,19 @@ _OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
 FLOAT64: Final = Rule(
     code="float64-compute",
     states=(State.COMPUTE,),
-    title="{who:computes/compute} {loss} in float64[, {ops}][, {line}]",
+    title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
+    titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
     meaning=(
-        "The results of these ops are float64, which takes longer than float32: on two cores a step of dense layers took 31 "
-        "instead of 17 ms. GPUs made for graphics have few units for it."
+        "The results of these ops are float64, which takes longer than float32: twice the bytes, and half as many numbers at a "
+        "time or fewer. GPUs made for graphics have few units for it."
     ),
+    notes={
+        "half": "The loss is half of their time.",
+        "peaks": "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU.",
+    },
     starts_at=(
-        "{limit} of the GPU time in ops whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
+        "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
+        "the graphs of the step functions whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
         "the graphs of the step functions"
     ),
     action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
@@ -302,7 +309,31 @@ FLOAT64: Final = Rule(
     },
     reasons=_OF_GRAPH,
     metrics={"op_type": "type of op"},
-    example="Both replicas compute 36.1 of 40.1 ms (90%) in float64, MatMul",
+    example="Both replicas lose at least 18.1 of 40.1 ms (45%) to float64, MatMul",
+)
+
+SLOW_PRODUCTS: Final = Rule(
+    code="no-tensor-cores",
+    states=(State.COMPUTE,),
+    title="{who:loses/lose} {loss} to float32 products off the tensor cores[: {ops}][, {line}]",
+    meaning=(
+        "These kernels multiply matrices or convolve in full float32. The tensor cores of this GPU do that in TF32, with float32 "
+        "numbers rounded to 10 bits of mantissa, which training mostly tolerates."
+    ),
+    notes={"peaks": "The loss is what they take less at the peak of TF32 of this model of GPU."},
+    starts_at=(
+        "{limit} of the GPU time in what products in float32 take longer than on the tensor cores, by the names of kernels and the "
+        "peaks of the GPU"
+    ),
+    action="Allow TF32: `tf.config.experimental.enable_tensor_float_32_execution(True)`, or train in mixed precision.",
+    actions={
+        "jax": (
+            "Allow TF32: leave `jax_default_matmul_precision` unset, and `precision=` of products at its default.",
+            "Or compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
+        )
+    },
+    metrics={"op_type": "type of op"},
+    example="GPU:0 loses 5.06 of 6.61 ms (77%) to float32 products off the tensor cores",
 )
 
 CONSTANT: Final = Rule(
@@ -445,7 +476,7 @@ _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 FACTORING: Final = Rule(
     code="matrix-factoring",
     states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} on factoring matrices: {ops}[ in {line}]",
+    title="{who:spends/spend} {loss} on factoring matrices[: {ops}][ in {line}]",
     meaning=(
         "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
         "they are as slow as on CPUs."
@@ -469,12 +500,57 @@ _FACTORING: Final = re.compile(
 )
 
 
+_FACTORING_PRIMITIVES: Final = frozenset(
+    [
+        "cholesky",
+        "eig",
+        "eigh",
+        "geqrf",
+        "hessenberg",
+        "householder_product",
+        "lu",
+        "qr",
+        "schur",
+        "svd",
+        "triangular_solve",
+        "tridiagonal",
+    ]
+)
+"""Those of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
+
+
 def _factoring_labels(context: Context, device: int) -> BoolArray:
     """Which labels are ops that factor, invert or solve matrices; what never changes is computed once, whatever it is."""
     types, of_label = context.once(_types_of_labels)
     factors = [_FACTORING.fullmatch(type_) is not None for type_ in types]
     marks: BoolArray = np.array(factors, dtype=np.bool_)[of_label]
+    marks |= _instructions_that(
+        context, lambda each: each.scope.rpartition("/")[2] in _FACTORING_PRIMITIVES
+    )
     return marks & ~_constant_labels(context, device)
+
+
+def _slow_product_labels(context: Context, device: int) -> BoolArray:
+    """Which labels are products of float32 matrices off the tensor cores of a GPU that has them for TF32."""
+    trace, kernels = context.trace, context.trace.once(kernel_names)
+    name = trace.device_columns.name[trace.once(op_labels).row]
+    if NumberFormat.TF32 not in peaks_of(trace, device):
+        return np.zeros(name.size, dtype=np.bool_)
+    products: BoolArray = kernels.is_matrix[name] & ~kernels.tensor_core[name]
+    products &= kernels.precision[name] == NumberFormat.FP32
+    return products
+
+
+def _saved_ratio(context: Context, slow: NumberFormat) -> float | None:
+    """How much less a product takes in the quickest 32-bit format, by the peaks of the GPUs; None where one has no known peak."""
+    saved = []
+    for device in context.once(time_by_label):
+        peaks = peaks_of(context.trace, device)
+        quick = peaks.get(NumberFormat.TF32) or peaks.get(NumberFormat.FP32)
+        if slow not in peaks or quick is None:
+            return None
+        saved.append(1 - peaks[slow] / quick)
+    return min(saved, default=None)
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
@@ -484,12 +560,23 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     is_recorded = any(ps[shown].any() for ps in computed.values())
     constant = context.once(_constant_instructions)
     is_of_program = any(ps[constant].any() for ps in computed.values())
+    of_float64 = _saved_ratio(context, NumberFormat.FP64)
     every = [
         _of_ops(
             context,
             FLOAT64,
             _float64_labels,
             ("high", "" if is_recorded else "graph"),
+            of_float64 or 0.5,
+            "peaks" if of_float64 else "half",
+        ),
+        _of_ops(
+            context,
+            SLOW_PRODUCTS,
+            _slow_product_labels,
+            ("high", ""),
+            _saved_ratio(context, NumberFormat.FP32) or 1.0,
+            "peaks",
         ),
         _of_ops(context, CONSTANT, _constant_labels, ("high", "" if is_of_program else "graph")),
         _of_ops(context, FACTORING, _factoring_labels, ("high", "")),
@@ -518,8 +605,13 @@ def _of_ops(
     rule: Rule,
     labels_of: Callable[[Context, int], BoolArray],
     confidence: tuple[Confidence, str],
+    saved_ratio: float = 1.0,
+    note: str = "",
 ) -> Finding | None:
-    """The finding about some ops, with the type and the line of those that take longest."""
+    """The finding about some ops, with the type and the line of those that take longest.
+
+    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives.
+    """
     computed = context.once(time_by_label)
     labels = {device: labels_of(context, device) for device in computed}
     by_label = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
@@ -537,7 +629,10 @@ def _of_ops(
         _all_rows(context, labels),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=confidence,
-        keeps_waiting=rule is not FLOAT64,
+        keeps_waiting=not note,
+        saved_ratio=saved_ratio,
+        title=note,
+        notes=(note,),
         evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
     )
 
@@ -628,6 +723,6 @@ def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
 ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
-    rules=(FLOAT64, CONSTANT, FACTORING, HOST_OP, OPTIMIZER_BOUND),
+    rules=(FLOAT64, SLOW_PRODUCTS, CONSTANT, FACTORING, HOST_OP, OPTIMIZER_BOUND),
     diagnose=diagnose,
 )

@@ -1,30 +1,36 @@
-"""Measures how many floating-point operations per second the compute of each device does, and how far it is from the peak."""
+"""Measures how many floating-point operations per second the compute of each device does, and how far it is from the peak.
+
+Where that is far, it says what the time of the step goes to: no op, ops that multiply nothing, small ops, casts, or products
+that are slower than they could be.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.flops import (
-    DeviceFlops,
-    FloatArray,
-    flops_by_device,
-    label_flops,
-)
-from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.analysis.workload.peaks import peaks_of
+from traceview.analysis.measures.flops import DeviceFlops, flops_by_device, label_flops
+from traceview.analysis.measures.label_times import time_by_label
+from traceview.analysis.measures.peaks import peaks_of
+from traceview.analysis.measures.roofline import label_precisions, roof_by_device
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Argument, Ops, Part
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import LARGEST, Count, Ratio, Record, Share
-from traceview.base.units import PS_PER_S
+from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.columns import table as shown_table
-from traceview.trace.device.op_names import op_labels
+from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import NONE
 from traceview.xplane.kernel_names import NumberFormat
 
 
@@ -68,23 +74,24 @@ def compute(context: Context) -> Efficiency | Skipped:
     of_device = context.once(flops_by_device)
     if not of_device:
         return Skipped("no device computed in the used steps")
-    if not any(of.flops.any() for of in of_device.values()):
+    if not any(of.known_flops.any() for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
     return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
 
 
 def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger, labels = context.ledger, context.trace.once(label_flops)
-    whole, duration_ps = float(of.flops.sum()), int(of.duration_ps.sum())
-    unknown_ps = int(of.duration_ps[np.isnan(labels.flops)].sum())
-    at_peak_ps = _at_peak_ps(context, device, of.flops)
+    flops = of.known_flops
+    whole, duration_ps = float(flops.sum()), int(of.duration_ps.sum())
+    unknown_ps = int(of.duration_ps[np.isnan(of.flops)].sum())
+    at_peak_ps = _at_peak_ps(context, device)
     step_ps = ledger.gpu_ps_by_device[device]
     return DeviceEfficiency(
         *context.trace.identity(device),
         flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
-        programs_ratio=min(float(of.flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
+        programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
@@ -94,41 +101,218 @@ def _whole(number: float) -> int:
     return round(min(number, LARGEST))
 
 
-_FORMATS: Final = {
-    2: NumberFormat.INT8,
-    10: NumberFormat.FP16,
-    12: NumberFormat.FP64,
-    16: NumberFormat.BF16,
-    **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), NumberFormat.FP8),
-}
-"""The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
+_KNOWN_RATIO: Final = 0.99
+"""Share of the FLOPs whose precision has to be known; the others count as these do."""
 
 
-def _at_peak_ps(context: Context, device: int, flops: FloatArray) -> float | None:
-    """How long the products would take at the peak of their precision; None where that is not known of all."""
+def _at_peak_ps(context: Context, device: int) -> float | None:
+    """How long the products would take at the peak of their precision; None where that is not known."""
+    flops = context.once(flops_by_device)[device].known_flops
+    compute_ps = context.once(roof_by_device)[device].compute_ps
+    is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
+    known = float(flops[is_known].sum())
+    if not known or known < _KNOWN_RATIO * whole:
+        return None
+    return float(compute_ps[is_known & (flops > 0)].sum()) * whole / known
+
+
+# What the time goes to
+
+_SMALL_PS: Final = 5 * PS_PER_US
+_CAST: Final = re.compile(r"(?:^|/)convert_element_type$")
+_IDLE: Final = "idle"
+_PARTS: Final = ("unknown", "float32", "product", "cast", "small", "memory")
+"""What ops are: those whose FLOPs are not known; products whose kernels show float32, where tensor units take TF32 or 16 bits; other
+products; conversions between types; other ops that multiply nothing, short ones and long ones, which mostly wait for memory."""
+
+
+def _parts_of(context: Context, device: int) -> dict[str, float]:
+    """The shares of the GPU time of a device that go to no op and to each of the parts; empty without any time."""
+    of, whole_ps = context.once(flops_by_device)[device], context.ledger.gpu_ps_by_device[device]
+    if not whole_ps:
+        return {}
+    part = _part_of_label(context, device, of)
+    by_part = np.bincount(part, context.once(time_by_label)[device], len(_PARTS)) / whole_ps
+    shares = dict(zip(_PARTS, by_part.tolist(), strict=True))
+    return {_IDLE: max(1 - sum(shares.values()), 0.0), **shares}
+
+
+def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array:
+    """By label the place of its part among `_PARTS`: the first that it is one of."""
     peaks = peaks_of(context.trace, device)
-    precision = context.once(_precisions)
-    at_peak_ps = 0.0
-    for each in np.unique(precision[flops > 0]).tolist():
-        peak = peaks.get(NumberFormat(each))
-        if peak is None:
-            return None
-        at_peak_ps += float(flops[precision == each].sum()) / peak * PS_PER_S
-    return at_peak_ps
+    fastest = max((peaks.get(each, 0) for each in _OF_TENSOR_UNITS), default=0)
+    has_units = fastest > peaks.get(NumberFormat.FP32, fastest)
+    multiplies, precision = of.known_flops > 0, context.once(_kernel_precisions)
+    is_small = of.duration_ps <= _SMALL_PS * of.count
+    conditions = (
+        np.isnan(of.flops),
+        multiplies & has_units & (precision == NumberFormat.FP32),
+        multiplies,
+        context.once(_casts),
+        is_small,
+    )
+    chosen: Int64Array = np.select(conditions, range(len(conditions)), len(conditions))
+    return chosen
 
 
-def _precisions(context: Context) -> FloatArray:
-    """By label the `NumberFormat` that its kernel shows, else that of its instruction."""
+_OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP16)
+
+
+def _kernel_precisions(context: Context) -> npt.NDArray[np.uint8]:
+    return context.trace.once(label_precisions)
+
+
+def _casts(context: Context) -> BoolArray:
+    """Which labels are conversions between types alone."""
     trace = context.trace
     columns, rows = trace.device_columns, trace.once(op_labels).row
-    precision = trace.once(kernel_names).precision[columns.name[rows]].astype(np.float64)
-    of_type = [_FORMATS.get(each.operand_type) for each in trace.instructions]
-    unknown = float(NumberFormat.UNKNOWN)
-    known = np.array([*(unknown if each is None else float(each) for each in of_type), unknown])
-    instruction = columns.instruction[rows]
-    is_open = (precision == unknown) & (instruction != NONE)
-    result: FloatArray = np.where(is_open, known[instruction], precision)
-    return result
+    in_program = [_CAST.search(each.scope) is not None for each in trace.instructions]
+    of_instruction = np.array([*in_program, False], dtype=np.bool_)[columns.instruction[rows]]
+    names = trace.once(op_names)
+    is_cast = np.array([type_ == "Cast" for _, type_ in names.ops], dtype=np.bool_)
+    casts: BoolArray = is_cast[names.of_name[columns.op[rows]]] | of_instruction
+    return casts
+
+
+# Finding
+
+LOW_MFU: Final = Rule(
+    code="low-mfu",
+    severity="info",
+    limits={"mfu_ratio": 0.20, "unknown_ratio": 0.20, "part_ratio": 0.10, "compute_ratio": 0.50},
+    starts_at=(
+        "an MFU below {mfu_ratio} over used steps in which ops compute for at least {compute_ratio}, with the FLOPs known of all but "
+        "{unknown_ratio} of the time of ops; it names what takes at least {part_ratio} of the step"
+    ),
+    title="{who:reaches/reach} {mfu} of the peak FLOP/s (MFU)",
+    meaning=(
+        "Model FLOPs utilization is what the products of a step would take at the peak of the GPU, over the whole step. Large "
+        "products in 16 bits reach half of it; a small model cannot."
+    ),
+    notes={
+        "idle": "In {idle} of the step no op computes.",
+        "float32": "{float32} of the step is products in float32, which the tensor units do not take.",
+        "product": "{product} of the step is products, which would take {mfu} of it at the peak.",
+        "cast": "{cast} of the step is conversions between types.",
+        "small": "{small} of the step is ops of at most 5 µs that multiply nothing.",
+        "memory": "{memory} of the step is longer ops that multiply nothing and wait for memory[, most in {layer}].",
+    },
+    action="Look at which layers are far from the peak: `traceview show layers LOGDIR`.",
+    advice=(
+        "Larger products come nearer to the peak: a larger batch, and dimensions that are multiples of 64."
+    ),
+    actions={
+        "idle": (
+            "Look first at what the GPUs wait for while no op computes.",
+            "`traceview show gaps LOGDIR` lists the gaps with their causes.",
+        ),
+        "float32": (
+            'Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_float16")`.',
+            "Or leave TF32 on, on GPUs that have it: `tf.config.experimental.enable_tensor_float_32_execution(True)`.",
+        ),
+        "jax-float32": (
+            "Compute in 16 bits: arrays and parameters with dtype `jnp.bfloat16`, or `jnp.float16` on older GPUs.",
+            "Layers take `dtype=jnp.bfloat16`.",
+        ),
+        "cast": (
+            "Keep one type throughout: a conversion reads and writes the whole tensor.",
+            "`traceview show ops LOGDIR` lists the conversions.",
+        ),
+        "small": (
+            "Use a larger batch per GPU: ops of a few µs take little longer with more work.",
+            "`jit_compile=True` on the function inside `strategy.run` makes few ops of many.",
+        ),
+        "jax-small": (
+            "Use a larger batch per GPU: ops of a few µs take little longer with more work.",
+            "Compile the whole step in one `jax.jit`, which makes few ops of many.",
+        ),
+        "memory": (
+            "Fuse ops that multiply nothing: `jit_compile=True` on the function inside `strategy.run`.",
+            "In 16 bits they take half the memory traffic.",
+        ),
+        "jax-memory": (
+            "Compute what multiplies nothing in 16 bits: it takes half the memory traffic.",
+            "Inside of one `jax.jit` XLA fuses it with what it uses.",
+        ),
+    },
+    metrics={
+        "mfu_ratio": "MFU",
+        **{f"{key}_ratio": f"share of the step: {words}" for key, words in {
+            "idle": "no op computes", "unknown": "FLOPs not known", "float32": "products in float32",
+            "product": "other products", "cast": "conversions", "small": "small ops", "memory": "longer ops without products",
+        }.items()},
+    },
+    example="All 4 GPUs reach 8.3% of the peak FLOP/s (MFU)",
+)  # fmt: skip
+
+
+def diagnose(context: Context, result: Efficiency) -> Iterator[Finding]:
+    """Devices far from the peak, and what the time of their steps goes to."""
+    limits = LOW_MFU.limits
+    if not context.ledger.has_steps:
+        return
+    number_of = {context.trace.device_key(device): device for device in context.ledger.devices}
+    parts = {}
+    far = {}
+    for row in result.devices:
+        device = number_of[row.device]
+        if (
+            row.mfu_ratio is not None
+            and row.mfu_ratio < limits["mfu_ratio"]
+            and row.unknown_ratio <= limits["unknown_ratio"]
+        ):
+            of_step = _parts_of(context, device)
+            if 1 - of_step[_IDLE] >= limits["compute_ratio"]:
+                far[device], parts[device] = row, of_step
+    if not far:
+        return
+    mfu = sum(row.mfu_ratio or 0.0 for row in far.values()) / len(far)
+    keys = [row.device for row in far.values()]
+    mean = {key: sum(of[key] for of in parts.values()) / len(far) for key in LOW_MFU.notes}
+    # Products take as long as they have to, as far as they run at the peak.
+    excess = {**mean, "product": mean["product"] - mfu}
+    ranked = sorted(excess, key=lambda key: -excess[key])
+    named = [key for key in ranked if excess[key] >= limits["part_ratio"]]
+    arguments: dict[str, Argument] = {
+        "who": devices_argument(context, keys),
+        "mfu": Part(mfu),
+        **{key: Part(mean[key]) for key in named},
+    }
+    layer = _memory_layer(context, far)
+    if layer:
+        arguments["layer"] = Ops((layer,))
+    yield LOW_MFU.finding(
+        arguments=arguments,
+        evidence=[
+            evidence for device, row in far.items() for evidence in _evidence(row, parts[device])
+        ],
+        devices=keys,
+        action=named[0] if named and named[0] != "product" else "",
+        notes=named[:_MOST_NOTES],
+    )
+
+
+_MOST_NOTES: Final = 3
+
+
+def _evidence(row: DeviceEfficiency, parts: Mapping[str, float]) -> Iterator[Evidence]:
+    yield Evidence("mfu_ratio", row.mfu_ratio or 0.0, LOW_MFU.limits["mfu_ratio"], row.device)
+    for key, share in parts.items():
+        if share:
+            yield Evidence(f"{key}_ratio", share, None, row.device)
+
+
+def _memory_layer(context: Context, devices: Iterable[int]) -> str:
+    """The layer of most time in longer ops that multiply nothing; empty where no name shows one."""
+    places = context.trace.once(label_places)
+    total = np.zeros(len(places.places))
+    for device in devices:
+        part = _part_of_label(context, device, context.once(flops_by_device)[device])
+        times = np.where(part == len(_PARTS) - 1, context.once(time_by_label)[device], 0)
+        total += np.bincount(places.place, times, total.size)
+    if not total.any():
+        return ""
+    return "/".join(places.places[int(total.argmax())].scopes)
 
 
 def efficiency_table(result: Efficiency | None) -> Table:
@@ -175,4 +359,6 @@ def _lead(result: Efficiency) -> str:
     return f"{rate} while a device computes{mfu}.{rest}"
 
 
-ANALYSIS: Final = Analysis[Efficiency]("efficiency", compute=compute, sections=(section,))
+ANALYSIS: Final = Analysis[Efficiency](
+    "efficiency", compute=compute, rules=(LOW_MFU,), diagnose=diagnose, sections=(section,)
+)

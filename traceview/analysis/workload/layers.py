@@ -1,9 +1,12 @@
-"""Divides the compute of devices among the layers of the model, the phases of the step, and lines of Python."""
+"""Divides the compute of devices among the layers of the model, the phases of the step, and lines of Python.
+
+Of each layer it says how many FLOP/s its ops do, what bounds them, and how far they are from that: a roofline.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +14,23 @@ from msgspec import Struct, field
 
 from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.flops import FloatArray, flops_by_device
 from traceview.analysis.measures.label_times import time_by_label
+from traceview.analysis.measures.roofline import roof_by_device
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.intervals import Int32Array, Int64Array
-from traceview.base.record import Count, OpName, Picoseconds, Record, Share, SourceLine
+from traceview.base.record import (
+    LARGEST,
+    Count,
+    OpName,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    SourceLine,
+    one_of,
+)
+from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, columns
@@ -27,6 +43,8 @@ UNATTRIBUTED: Final = "unattributed"
 WITHOUT_LAYER: Final = "no layer"
 MOST_ROWS: Final = 100
 """In a report; those of most time, and `traceview show layers` has all of them."""
+
+BOUNDS: Final = ("compute", "memory")
 
 _NO_LAYER: Final = "the names of the ops show no layer"
 
@@ -46,6 +64,15 @@ class LayerTime(Record, frozen=True):
         backward_ps_per_step: The part in the backward pass, picoseconds.
         optimizer_ps_per_step: The part in updates of variables, picoseconds.
         other_ps_per_step: The part whose phase the names do not show, picoseconds.
+        flops_per_second: FLOPs of its products over the durations of its ops; a lower bound where unknown_ratio is not 0. Null
+            where neither a program nor a capture says any FLOPs.
+        unknown_ratio: Share of the durations of its ops whose FLOPs are not known; null likewise.
+        flops_per_byte: FLOPs over the bytes that its ops read and write at least: arithmetic intensity. Null where the FLOPs and
+            the bytes of ops that take less than half of the time are known.
+        bound: What keeps its ops from being faster, at least at the peak and the bandwidth of the device: compute or memory. Null
+            where the roof of ops that take less than half of the time is known.
+        roof_ratio: What its ops take at least, over what they take; those whose roof is not known are left out of both. Null
+            likewise. What caches hold is not read from memory, so that it may be above 1.
     """
 
     layer: OpName | None
@@ -57,6 +84,11 @@ class LayerTime(Record, frozen=True):
     backward_ps_per_step: Picoseconds
     optimizer_ps_per_step: Picoseconds
     other_ps_per_step: Picoseconds
+    flops_per_second: Count | None
+    unknown_ratio: Share | None
+    flops_per_byte: Ratio | None
+    bound: Annotated[str, one_of(*BOUNDS)] | None
+    roof_ratio: Ratio | None
 
 
 class Layers(Record, frozen=True):
@@ -126,13 +158,24 @@ _COLUMN_OF_PHASE: Final = {
 }
 
 
+_WORK: Final[dict[str, int]] = {
+    key: column
+    for column, key in enumerate(
+        ("ps", "unknown_ps", "flops", "both_ps", "flops_of_both", "bytes", "roofed_ps", "roof_ps", "memory_ps")
+    )
+}  # fmt: skip
+"""Columns of the work of a layer: durations of its ops, of those whose FLOPs are not known, and FLOPs; durations, FLOPs and bytes
+of ops of which both are known; durations of those whose roof is known, their roofs, and those that are of memory."""
+
+
 class _Node(Struct):
-    """A layer, or a line in it: picoseconds by phase, its own and with those of the nodes inside."""
+    """A layer, or a line in it: picoseconds by phase, its own and with those of the nodes inside; and its `work` with theirs."""
 
     layer: tuple[str, ...] = ()
     line: str = ""
     own: list[int] = field(default_factory=lambda: [0] * 4)
     whole: list[int] = field(default_factory=lambda: [0] * 4)
+    work: FloatArray = field(default_factory=lambda: np.zeros(len(_WORK)))
     inside: dict[tuple[str, str], _Node] = field(default_factory=dict)
 
     def path_to(self, layer: tuple[str, ...], line: str) -> Iterator[_Node]:
@@ -154,15 +197,47 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
     gpu_ps = sum(ledger.gpu_ps_by_device[device] for device in devices)
     times = np.sum([of_label[device] for device in devices], axis=0)
     cells = _means(_by_place(times, places.place, places.phase, len(places.places)), count)
+    work = _work_by_place(context, devices, places.place, len(places.places))
+    has_flops = bool(work[:, _WORK["flops"]].any())
     root = _Node()
-    for (layer, line), of_place in zip(places.places, cells.tolist(), strict=True):
+    for (layer, line), of_place, of_work in zip(places.places, cells.tolist(), work, strict=True):
         if any(of_place):
             *around, node = root.path_to(layer, line)
             for phase, ps in enumerate(of_place):
                 node.own[phase] += ps
                 for each in (*around, node):
                     each.whole[phase] += ps
-    return tuple(_row(node, count, gpu_ps) for node in _shown(root))
+            for each in (*around, node):
+                each.work += of_work
+    return tuple(_row(node, count, gpu_ps, has_flops=has_flops) for node in _shown(root))
+
+
+def _work_by_place(
+    context: Context, devices: Collection[int], place: Int32Array, place_count: int
+) -> FloatArray:
+    """The work of the ops of some devices by place, float64 `[places, columns]`."""
+    ops, roofs = context.once(flops_by_device), context.once(roof_by_device)
+    by_place = np.zeros((place_count, len(_WORK)))
+    for device in devices:
+        of, roof = ops.get(device), roofs.get(device)
+        if of is None or roof is None:
+            continue
+        ps = of.duration_ps.astype(np.float64)
+        has_both, has_roof = ~np.isnan(of.flops + of.bytes), ~np.isnan(roof.roof_ps)
+        columns = {
+            "ps": ps,
+            "unknown_ps": np.where(np.isnan(of.flops), ps, 0),
+            "flops": of.known_flops,
+            "both_ps": np.where(has_both, ps, 0),
+            "flops_of_both": np.where(has_both, of.flops, 0),
+            "bytes": np.where(has_both, of.bytes, 0),
+            "roofed_ps": np.where(has_roof, ps, 0),
+            "roof_ps": np.where(has_roof, roof.roof_ps, 0),
+            "memory_ps": np.where(roof.is_memory_bound, roof.roof_ps, 0),
+        }
+        for key, values in columns.items():
+            by_place[:, _WORK[key]] += np.bincount(place, values, place_count)
+    return by_place
 
 
 def _by_place(
@@ -198,8 +273,13 @@ def _shown(node: _Node) -> Iterator[_Node]:
         yield _Node(own=node.own, whole=node.own)
 
 
-def _row(node: _Node, count: int, gpu_ps: int) -> LayerTime:
+def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
     ps = sum(node.whole)
+    work = {key: float(node.work[column]) for key, column in _WORK.items()}
+    lasted_ps, roof_ps = work["ps"], work["roof_ps"]
+    is_counted = has_flops and lasted_ps > 0
+    has_both = is_counted and work["bytes"] > 0 and 2 * work["both_ps"] >= lasted_ps
+    has_roof = is_counted and roof_ps > 0 and 2 * work["roofed_ps"] >= lasted_ps
     return LayerTime(
         layer="/".join(node.layer) or None,
         source_line=node.line or None,
@@ -210,6 +290,13 @@ def _row(node: _Node, count: int, gpu_ps: int) -> LayerTime:
         backward_ps_per_step=node.whole[_BACKWARD],
         optimizer_ps_per_step=node.whole[_OPTIMIZER],
         other_ps_per_step=node.whole[_OTHER],
+        flops_per_second=(
+            round(min(work["flops"] / lasted_ps * PS_PER_S, LARGEST)) if is_counted else None
+        ),
+        unknown_ratio=min(work["unknown_ps"] / lasted_ps, 1.0) if is_counted else None,
+        flops_per_byte=work["flops_of_both"] / work["bytes"] if has_both else None,
+        bound=BOUNDS[2 * work["memory_ps"] > roof_ps] if has_roof else None,
+        roof_ratio=roof_ps / work["roofed_ps"] if has_roof else None,
     )
 
 
@@ -223,6 +310,15 @@ _COLUMNS: Final = (
     Shown("optimizer", "optimizer_ps_per_step", 3),
     Shown("other", "other_ps_per_step", 4, meaning="the names show no phase"),
     Shown("line", "source_line", 1),
+)
+_WORK_COLUMNS: Final = (
+    Shown("FLOP/s", "flops_per_second", 2, meaning="known FLOPs over the durations of its ops"),
+    Shown("not known", "unknown_ratio", 5, meaning="durations of ops whose FLOPs are not known"),
+)
+_ROOF_COLUMNS: Final = (
+    Shown("FLOPs/byte", "flops_per_byte", 6, "number", "over the bytes that ops move at least"),
+    Shown("bound by", "bound", 3, "words", "what keeps it from being faster"),
+    Shown("of the roof", "roof_ratio", 3, meaning="what its ops take at least over what they take"),
 )
 _INSIDE: Final = "· "
 
@@ -242,18 +338,60 @@ def _labels(rows: Iterable[LayerTime]) -> Iterator[str]:
             around.append(row.layer)
 
 
+def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
+    """Those of FLOPs and of roofs only where any are known."""
+    has_flops = any(row.flops_per_second is not None for row in rows)
+    has_roof = any(row.bound is not None for row in rows)
+    return (
+        *_COLUMNS,
+        *(_WORK_COLUMNS if has_flops else ()),
+        *(_ROOF_COLUMNS if has_roof else ()),
+    )
+
+
 def section(view: View, result: Layers) -> doc.Section:
     """The layers as a tree, each with those inside of it below."""
     rows = _longest(result.rows, view.most_rows)
+    figure = () if view.is_brief else (icicle(result),)
     blocks = doc.table(
         "Compute by layer",
-        (doc.names("layer", _labels(rows)), *columns(rows, _COLUMNS)),
+        (doc.names("layer", _labels(rows)), *columns(rows, _shown_columns(result.rows))),
         row_count=result.row_count,
         rest=view.command("show layers"),
     )
     per = "step" if result.step_count else "window"
     mean = f"Times are per {per} and device, of a layer with those inside of it."
-    return doc.Section("layers", TITLE, (*blocks, *doc.remarks(mean)), lead=_lead(result))
+    return doc.Section("layers", TITLE, (*figure, *blocks, *doc.remarks(mean)), lead=_lead(result))
+
+
+def icicle(result: Layers) -> doc.Icicle:
+    """The layers by their share of the compute, those inside of each below it."""
+    whole = max(result.compute_ps_per_step, 1)
+    slices: list[doc.IcicleSlice] = []
+    # Layers that the row is inside of, and by depth where the next slice begins.
+    around: list[str] = []
+    next_ps = [0]
+    for row, label in zip(result.rows, _labels(result.rows), strict=True):
+        layer = row.layer
+        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
+            around.pop()
+        depth, ps = len(around), row.compute_ps_per_step
+        begin = next_ps[depth]
+        name = label.removeprefix(_INSIDE * depth)
+        words = [numbers.time(ps), f"{numbers.share(ps / whole)} of the compute", row.source_line]
+        slices.append(
+            doc.IcicleSlice(
+                name=name,
+                words=", ".join(filter(None, words)),
+                depth=depth,
+                begin_ratio=begin / whole,
+                ratio=ps / whole,
+            )
+        )
+        next_ps[depth:] = [begin + ps, begin]
+        if layer is not None and layer not in around:
+            around.append(layer)
+    return doc.Icicle("Compute by layer", tuple(slices))
 
 
 def _lead(result: Layers) -> Sentence:

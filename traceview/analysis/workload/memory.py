@@ -17,6 +17,7 @@ from traceview.analysis.measures.device_memory import (
     held_bytes,
     memory_of,
 )
+from traceview.analysis.measures.program_memory import ProgramMemory
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Size
@@ -385,6 +386,7 @@ def section(view: View, result: Memory) -> doc.Section:
                 row_count=result.layer_row_count,
                 rest=shown,
             ),
+            *_programs(result.programs, view.most_rows),
             *doc.notes(*map(_pinned_sentence, result.pinned)),
             *doc.remarks(
                 "Numbers in names of layers are stars where several layers are in one row."
@@ -406,6 +408,35 @@ def section(view: View, result: Memory) -> doc.Section:
         ),
         lead=_lead(fullest),
     )
+
+
+_PROGRAM_COLUMNS: Final = (
+    Shown("program", "program", kind="name"),
+    Shown("while it runs", "whole_bytes"),
+    Shown("arguments", "argument_bytes", 1, meaning="with the results that take their place"),
+    Shown("results", "result_bytes", 1),
+    Shown("temporaries", "temporary_bytes", 1, meaning="allocated at once for a run"),
+    Shown("of these live", "live_bytes", 2, meaning="the most that is in use at the same time"),
+)
+_HELD_COLUMNS: Final = (
+    Shown("held by", lambda row: row.held_by or "no layer", kind="name"),
+    Shown("in use", "bytes"),
+    Shown("kind", lambda row: row.kind),
+    Shown("phase", lambda row: row.phase, 2),
+    Shown("buffers", "count", 3),
+)
+
+
+def _programs(programs: Sequence[ProgramMemory], most_rows: int) -> Iterator[doc.Block]:
+    """What programs take by their own account, and what is live at the peak of the largest."""
+    if not programs:
+        return
+    yield doc.Subheading("What XLA programs take while they run")
+    yield from table("Programs", programs, _PROGRAM_COLUMNS, most_rows=most_rows)
+    largest = programs[0]
+    if largest.held:
+        yield doc.Subheading(phrase("Live at the peak of ", Token(largest.program, "name")))
+        yield from table("Live at the peak", largest.held, _HELD_COLUMNS, most_rows=most_rows)
 
 
 def _lead(row: DeviceMemory) -> Sentence:

@@ -18,7 +18,7 @@ from traceview.capture.check.trial import Trial, try_profile
 from traceview.capture.record.destination import Destination
 
 _NAMES: Final = {"tensorflow": "TensorFlow", "jax": "JAX"}
-_TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 10))}
+_TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 11))}
 """Oldest and newest version that traceview is tested with; of JAX from 0.4.30 on."""
 _GPU_PACKAGES: Final = {
     "tensorflow": "pip install 'tensorflow[and-cuda]'",

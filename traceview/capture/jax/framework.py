@@ -14,7 +14,7 @@ from traceview.capture.window.step_window import StepWindow
 
 
 class Jax(Framework):
-    """JAX 0.4.30 to 0.10, with flax, optax, or Keras 3."""
+    """JAX 0.4.30 to 0.11, with flax, optax, or Keras 3."""
 
     modules = ("jax", "jaxlib", "flax", "optax", "keras", "numpy")
     profiler = JaxProfiler

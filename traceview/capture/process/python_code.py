@@ -32,6 +32,10 @@ class CodePlaces:
         self._user = _beginnings(
             folder for folder in user_folders if folder.name not in _LIBRARY_FOLDERS
         )
+        # `pip install --target`, and what builds images and bundles, installs elsewhere.
+        self._installed = _beginnings(
+            Path(folder).absolute() for folder in sys.path if any(Path(folder).glob("*.dist-info"))
+        )
         paths = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
         self._standard = _beginnings(Path(path) for path in paths if path)
         self._traceview = _beginnings([_CAPTURE.parent])
@@ -47,7 +51,7 @@ class CodePlaces:
         """Whether it is neither of the standard library, nor of an installed package, nor of traceview."""
         if file.startswith(self._traceview):
             return not self.is_own(file)
-        is_installed = self.is_standard(file) or _in_library_folder(file) is not None
+        is_installed = self.is_standard(file) or self._in_packages(file) is not None
         return self._folder_of_script(file) is not None or not is_installed
 
     def is_own(self, file: str) -> bool:
@@ -64,13 +68,22 @@ class CodePlaces:
         folder = self._folder_of_script(file)
         if folder is not None:
             return file.removeprefix(folder)
-        inside = _in_library_folder(file)
+        inside = self._in_packages(file)
         if inside is not None:
             return inside
         for folder in self._standard:
             if file.startswith(folder):
                 return file.removeprefix(folder)
         return Path(file).name
+
+    def _in_packages(self, file: str) -> str | None:
+        """The path within a folder of installed packages; None outside of such folders."""
+        inside = _in_library_folder(file)
+        if inside is None:
+            for folder in self._installed:
+                if file.startswith(folder):
+                    return file.removeprefix(folder)
+        return inside
 
     def _folder_of_script(self, file: str) -> str | None:
         """The folder of the script that a file is in; None for one of an environment within that folder."""
@@ -101,7 +114,7 @@ def _beginnings(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _in_library_folder(file: str) -> str | None:
-    """The path within a folder of installed packages; None outside of such folders."""
+    """The same by the names that such folders have."""
     for name in _LIBRARY_FOLDERS:
         _, separator, inside = file.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:

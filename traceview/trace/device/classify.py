@@ -52,6 +52,7 @@ class Activity(Struct, frozen=True, eq=False):
     op: Int32Array
     instruction: Int32Array
     shape: Int32Array
+    details: Int32Array
     kind: npt.NDArray[np.uint8]
     correlation_id: Int64Array
     has_correlation: BoolArray
@@ -119,6 +120,7 @@ def _gpu_activity(
         instruction=_instructions(table, names, numbers),
         # As TensorFlow writes them: `(float[32,784];float[784,10])`.
         shape=_named(table, names, "shape"),
+        details=_named(table, names, "kernel_details"),
         kind=kind,
         correlation_id=correlation.dense(table.count, 0),
         has_correlation=has_correlation,
@@ -158,6 +160,7 @@ def _tpu_activity(
         op=_ops(table, names),
         instruction=_instructions(table, names, numbers),
         shape=_named(table, names, "shape"),
+        details=_named(table, names, "kernel_details"),
         kind=kind.take(table.name),
         correlation_id=np.zeros(count, dtype=np.int64),
         has_correlation=np.zeros(count, dtype=np.bool_),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import numpy as np
 
@@ -11,7 +12,30 @@ from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import NONE, Names
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
+from traceview.xplane.hlo_buffers import ProgramBuffers, read_buffers
 from traceview.xplane.space import Instruction, Program
+
+_MOST_WITH_LIVE: Final = 3
+"""Programs of a host of which it is read what is live at their peak: those of most memory."""
+
+
+def program_buffers(
+    programs: Iterable[Program],
+    instructions: Iterable[Instruction],
+    damaged: Callable[[DamageError], None],
+) -> tuple[ProgramBuffers, ...]:
+    """The memory of the programs that events ran, the most first; what cannot be read is as if it was not there."""
+    ran = {each.program for each in instructions}
+    known = {each.name: each for each in programs if each.name in ran and each.buffers}
+    try:
+        sized = [read_buffers(each, with_live=False) for each in known.values()]
+        ranked = sorted(sized, key=lambda of: (-of.whole_bytes, of.program))
+        largest = (known[of.program] for of in ranked[:_MOST_WITH_LIVE])
+        detailed = [read_buffers(program, with_live=True) for program in largest]
+    except DamageError as error:
+        damaged(error)
+        return ()
+    return (*detailed, *ranked[_MOST_WITH_LIVE:])
 
 
 class InstructionNumbers:
@@ -39,6 +63,23 @@ class InstructionNumbers:
         numbers = [self._place.setdefault(key, len(self._place)) for key in keys]
         result[rows] = np.array(numbers, dtype=np.int32)[label]
         return result
+
+    def named(self, begin: bytes) -> dict[bytes, list[int]]:
+        """By program the numbers of those whose names begin so."""
+        found: dict[bytes, list[int]] = {}
+        for key, number in self._place.items():
+            program, name = self._key(*key)
+            if name.startswith(begin):
+                found.setdefault(program, []).append(number)
+        return found
+
+    def beside(self, number: int, ops: Int32Array) -> Int32Array:
+        """The numbers of instructions of the program that another one is of, by their names."""
+        _, module, program_id = list(self._place)[number]
+        keys = ((op, module, program_id) for op in ops.tolist())
+        return np.array(
+            [self._place.setdefault(key, len(self._place)) for key in keys], dtype=np.int32
+        )
 
     def instructions(
         self, programs: Iterable[Program], damaged: Callable[[DamageError], None]

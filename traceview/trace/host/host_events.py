@@ -77,6 +77,9 @@ class HostEvents:
     def __init__(self, trace: Trace, host: int) -> None:
         self._trace = trace
         self._host = host
+        self._has_queue = any(
+            trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
+        )
         self._columns = trace.host_columns
         self._span = trace.host_columns.rows_of_host(host)
         self._stats: dict[str, HostStat] = {}
@@ -333,8 +336,10 @@ class HostEvents:
 
     @cached_property
     def _kinds(self) -> npt.NDArray[np.uint8]:
-        """The same by row of this host, counted from its first."""
+        """The same by row of this host, counted from its first; nothing is copied to devices that are threads themselves."""
         kind = self._trace.names.every(host_name_kind, np.uint8)
+        if not self._has_queue:
+            kind = np.where(kind == HostNameKind.H2D, np.uint8(HostNameKind.OTHER), kind)
         result: npt.NDArray[np.uint8] = kind[self._columns.name[self._span]]
         return result
 

@@ -60,9 +60,6 @@ class HostEvidence(HostEvents):
 
     def __init__(self, trace: Trace, host: int) -> None:
         super().__init__(trace, host)
-        self._has_queue = any(
-            trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
-        )
         self._evidence_of: dict[int, Evidence] = {}
         self._computing_of: dict[int, Int64Array] = {}
         self._unlisted_of: dict[int, Int64Array] = {}
@@ -104,8 +101,6 @@ class HostEvidence(HostEvents):
             cause: self._spans(merged_rows((of_model[kind], of_pipeline[kind])))
             for cause, kind in STRONG
         }
-        if not self._has_queue:
-            strong[Cause.H2D] = NEVER
         strong[Cause.COMPILE] = joined_spans(
             (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
         )

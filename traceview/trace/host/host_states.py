@@ -25,7 +25,7 @@ shares its `id`. At each instant the first of these layers that is open gives th
     8  python                                           handover in a graph call, then, on a thread of Python,
                                                         its own Python and that of other executors; on
                                                         other threads their events of no known kind;
-                                                        compile of the caller
+                                                        strong of the caller
 
 Strong: events with names of these kinds (`host_names`); a `tf.function` from the start of its tracing to its first
 graph call (compile); the preparation of a graph for its first call, which copies its constants to the device (compile);
@@ -152,11 +152,8 @@ class HostStates(HostEvidence):
             yield Cause.PYTHON, self._python_on_executors
         else:
             yield self._scheduling, own.other
-        # A graph that the caller prepares has not begun.
-        compiles = [
-            layer for layer in self._evidence(self.caller).strong if layer[0] is Cause.COMPILE
-        ]
-        yield from compiles
+        # What the caller prepares has not begun, and what it waits for has not come.
+        yield from self._evidence(self.caller).strong
 
     @property
     def _scheduling(self) -> Cause:

@@ -51,6 +51,8 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+_MOSTLY_RATIO: Final = 0.5
+"""A thread that used a core for less of a time spent most of it waiting."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _EXPLAINS_RATIO: Final = 0.5
@@ -215,6 +217,17 @@ class PythonLines:
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
         rows = rows[self._is_of_framework[stack] | is_call]
         return union(self.previous_ps[rows], self.time_ps[rows])
+
+    def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
+        """Whether a thread mostly used no core in some spans, and waited for none of Python's own locks, queues and files.
+
+        What it waits for then is native code, such as that of the framework.
+        """
+        rows = self._rows_of(thread)
+        rows = rows[~np.isnan(self._load[rows])]
+        weight = spans.within(self.previous_ps[rows], self.time_ps[rows])
+        used = np.where(self._waits[self._samples.stack[rows]], 1.0, self._load[rows])
+        return float((used * weight).sum()) < _MOSTLY_RATIO * float(weight.sum())
 
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
         """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.

@@ -36,7 +36,7 @@ _Column = npt.NDArray[Any]
 _Change = Callable[[int, _Column], _Column]
 """Makes of a column of the part of this number what it is in the whole recording."""
 
-_NAMED: Final = ("name", "op", "shape")
+_NAMED: Final = ("name", "op", "shape", "details")
 
 
 def merged(parts: list[Part], clocks: AlignedClocks) -> tuple[Recording, tuple[HostSteps, ...]]:
@@ -66,6 +66,12 @@ class _Merger:
             )
             for recording in recordings
         ]
+        # Of one that several hosts run the first that is known.
+        self._buffers = {
+            each.program: each
+            for recording in reversed(recordings)
+            for each in recording.program_buffers
+        }
         self._hosts = [asdict(recording.host_columns) for recording in recordings]
         self._calls = [asdict(recording.collective_calls) for recording in recordings]
         self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
@@ -116,6 +122,7 @@ class _Merger:
             shared_rows=self._shared_rows,
             collective_calls=self._collective_calls(),
             instructions=tuple(self._instructions),
+            program_buffers=tuple(self._buffers.values()),
         )
 
     def _host_columns(self) -> HostColumns:

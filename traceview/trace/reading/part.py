@@ -25,8 +25,9 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
+from traceview.trace.device.command_buffers import with_buffered_instructions
 from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.instructions import InstructionNumbers
+from traceview.trace.device.instructions import InstructionNumbers, program_buffers
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,
@@ -60,7 +61,7 @@ _SMALL: Final = ("correlation_id", "group")
 
 _DEVICE_TYPES: Final = {
     **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "instruction", "shape"), np.int32),
+    **dict.fromkeys(("line", "name", "op", "instruction", "shape", "details"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
     **dict.fromkeys(("kind", "host_memory"), np.uint8),
     **dict.fromkeys(("has_correlation",), np.bool_),
@@ -74,7 +75,7 @@ _HOST_TYPES: Final = {
 
 _OFTEN_ALIKE: Final = frozenset(
     (
-        "instruction", "shape", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
+        "instruction", "shape", "details", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
         "unknown_direction",
     )
 )  # fmt: skip
@@ -302,7 +303,13 @@ class _PartReader:
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
-        device_columns = self.device_parts.joined(host_columns, self.names)
+        device_columns = with_buffered_instructions(
+            self.device_parts.joined(host_columns, self.names),
+            self.names,
+            self.numbers,
+            self.space.programs,
+            self.damaged_program,
+        )
         replicas = Replicas()
         if not (self.devices or host.gpus_expected):
             replicas = find_replicas(self.lines, self.names, host_columns)
@@ -310,6 +317,7 @@ class _PartReader:
                 replicas = find_xla_devices(self.names, host_columns, self.numbers)
             device_columns = replicas.columns or device_columns
         calls = find_collective_calls(device_columns, host_columns, self.names, self.lines)
+        instructions = self.numbers.instructions(self.space.programs, self.damaged_program)
         return Recording(
             hosts=(host,),
             device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
@@ -319,7 +327,10 @@ class _PartReader:
             host_columns=host_columns,
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
-            instructions=self.numbers.instructions(self.space.programs, self.damaged_program),
+            instructions=instructions,
+            program_buffers=program_buffers(
+                self.space.programs, instructions, self.damaged_program
+            ),
         )
 
     def damaged_program(self, error: DamageError) -> None:

@@ -31,18 +31,19 @@ class NvmlSamples(Struct, frozen=True):
 
     def shares(self, column: tuple[float | None, ...]) -> list[tuple[int, float]]:
         """Time and value of the known ratios of a column; empty if the column and the times differ in length."""
-        known = [(t, value) for t, value in self._timed(column) if value is not None]
+        known = [(t, value) for t, value in self.timed(column) if value is not None]
         return [(t, value) for t, value in known if 0 <= value <= 1]
 
     def numbers(self, column: tuple[float | None, ...]) -> list[float]:
         """The values of a column from zero on; empty if the column and the times differ in length."""
-        return [value for _, value in self._timed(column) if value is not None and value >= 0]
+        return [value for _, value in self.timed(column) if value is not None and value >= 0]
 
     def integers(self, column: tuple[int | None, ...]) -> list[int]:
         """The same for a column of integers."""
-        return [value for _, value in self._timed(column) if value is not None and value >= 0]
+        return [value for _, value in self.timed(column) if value is not None and value >= 0]
 
-    def _timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
+    def timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
+        """Time and value of a column; empty if the column and the times differ in length."""
         if len(column) != len(self.t_ns):
             return []
         return list(zip(self.t_ns, column, strict=True))

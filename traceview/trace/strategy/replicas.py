@@ -250,6 +250,7 @@ def columns_of_ops(
         op=host.name[rows],
         instruction=np.full(rows.size, NONE, dtype=np.int32),
         shape=np.full(rows.size, NONE, dtype=np.int32),
+        details=np.full(rows.size, NONE, dtype=np.int32),
         class_=class_.astype(np.uint8),
         correlation_id=np.zeros(rows.size, dtype=np.int64),
         has_correlation=nowhere,

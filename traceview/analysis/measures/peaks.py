@@ -1,4 +1,4 @@
-"""Knows how many floating-point operations per second GPUs can do at most, by precision.
+"""Knows how many floating-point operations per second GPUs can do at most, by precision, and how fast their memory is.
 
 Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
 with accumulation in float32. Sources: data sheets of NVIDIA V100, P100, T4, A100, A30, A10, A40, L4, L40, L40S, H100, H200,
@@ -64,11 +64,32 @@ _PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
 
+_AMD: Final = {(9, 0): 1, (9, 4): 2}
+"""By capability what AMD's memory moves over what the plane says, which reckons with two transfers in a cycle: HBM3 makes four."""
+
+
+def bandwidth_of(trace: Trace, device: int) -> int | None:
+    """The bytes per second that the memory of a GPU moves at most, as its plane says; None where that is not known."""
+    entry = trace.device_list[device]
+    recorded = entry.count("memory_bandwidth")
+    if not recorded or _is_part(trace, device):
+        return None
+    if entry.stats.get("device_vendor") != "AMD":
+        return recorded
+    capability = entry.count("compute_cap_major"), entry.count("compute_cap_minor")
+    return next((recorded * factor for chip, factor in _AMD.items() if chip == capability), None)
+
+
+def _is_part(trace: Trace, device: int) -> bool:
+    """Whether a device is no GPU, or a part of one, of which model and plane say less than they should."""
+    model = hardware_of(trace, device).model
+    return trace.device_list[device].kind != "gpu" or _PART.search(model or "") is not None
+
+
 def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
     """The highest FLOP/s of a device by precision; empty for one that is not known."""
     entry, model = trace.device_list[device], hardware_of(trace, device).model
-    if entry.kind != "gpu" or _PART.search(model or ""):
-        # Of a part of a GPU the model says less than it should.
+    if _is_part(trace, device):
         return {}
     chip = tuple(
         entry.count(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count")

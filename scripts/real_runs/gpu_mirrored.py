@@ -1,0 +1,49 @@
+"""Holds what programs of `MirroredStrategy` on one GPU share: replicas on parts of it, which exchange by copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import tensorflow as tf
+
+from scripts.real_runs.gpu_training import GPUS, model_of, sized
+from scripts.real_runs.training import squared_error
+
+REPLICAS: Final = 2
+FEATURES: Final = sized(2048, 64)
+_MEMORY_MB: Final = 16_000
+
+
+def _strategy() -> Any:
+    part = tf.config.LogicalDeviceConfiguration(_MEMORY_MB if GPUS else None)
+    physical = GPUS or tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(physical[0], [part] * REPLICAS)
+    return tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())
+
+
+strategy = _strategy()
+
+
+def step_of_replicas(
+    loss_of: Callable[[Any, Any], Any] = squared_error,
+) -> Callable[[Any], Any]:
+    """A compiled step of all replicas, which returns the loss. `loss_of`: of the model and a replica's batch."""
+    with strategy.scope():
+        model, optimizer = model_of(FEATURES, 12)
+        variables = model.trainable_variables
+        optimizer.build(variables)
+
+    def replica_step(batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(model, batch)
+        gradients = tape.gradient(loss, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+    def train_step(batch: Any) -> Any:
+        losses = strategy.run(replica_step, args=(batch,))
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+    compiled: Callable[[Any], Any] = tf.function(train_step)
+    return compiled

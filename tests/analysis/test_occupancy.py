@@ -1,0 +1,143 @@
+"""What fills little of a GPU follows from the blocks, registers and warps that a trace records, and from nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.cuda_trace import MS, V100_STATS
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.command import Command
+from traceview.analysis.rules.finding import Finding
+from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of
+from traceview.trace.model import Device
+
+ADD = "void Eigen::internal::EigenMetaKernel<float>"
+GEMM = "volta_sgemm_128x64_nn"
+FULL = "regs:32 static_shared:0 dynamic_shared:0 grid:160,1,1 block:256,1,1 occ_pct:100"
+
+
+def written(folder: Path, details: str, *, kernel: str = ADD, length_ms: float = 10) -> None:
+    """Four steps of 50 ms: 20 ms of a kernel that fills the GPU, and then of one with these details."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22, name=ADD, op="model/dense/Mul:Mul", details=FULL)
+        step.kernel(0, 22, 22 + length_ms, name=kernel, op="model/out/Add:AddV2", details=details)
+    trace.write(folder)
+
+
+def only(folder: Path) -> tuple[DeviceOccupancy, Finding | None]:
+    report = traceview.analyze(folder)
+    assert report.results.occupancy is not None
+    (row,) = report.results.occupancy.devices
+    found = [finding for finding in report.findings if finding.code == "low-occupancy"]
+    return row, next(iter(found), None)
+
+
+def details(grid: int, *, occupancy: float | str = 100, registers: int = 32) -> str:
+    return f"regs:{registers} static_shared:0 grid:{grid},1,1 block:256,1,1 occ_pct:{occupancy}"
+
+
+def test_few_blocks(tmp_path: Path) -> None:
+    """80 multiprocessors: 39 blocks leave more than half of them without any."""
+    written(tmp_path, details(39))
+    row, finding = only(tmp_path)
+    assert row.sparse_ps_per_step == 10 * MS
+    assert row.occupancy_ratio == 1
+    assert row.known_ratio == 1
+    (kernel,) = row.kernels
+    assert (kernel.op, kernel.block_count) == ("model/out/Add", 39)
+    assert kernel.multiprocessor_count == 80
+    assert finding is not None
+    assert finding.title == (
+        "GPU:0 computes 10.0 of 50.0 ms (20%) in kernels that fill little of the GPU, model/out/Add"
+    )
+    assert (finding.severity, finding.loss) == ("info", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "kernel", "is_sparse"),
+    [
+        (details(40), ADD, False),
+        (details(160, occupancy=24.9), ADD, True),
+        (details(160, occupancy=25), ADD, False),
+        # Products need few warps, but blocks all the same.
+        (details(160, occupancy=12.5), GEMM, False),
+        (details(8, occupancy=12.5), GEMM, True),
+        # Without a recorded occupancy: 255 registers leave room for 8 warps of 64.
+        (details(160, occupancy=0, registers=255), ADD, True),
+        (details(160, occupancy="x", registers=32), ADD, False),
+    ],
+)
+def test_both_sides_of_each_limit(given: str, kernel: str, is_sparse: bool, tmp_path: Path) -> None:
+    written(tmp_path, given, kernel=kernel)
+    row, finding = only(tmp_path)
+    assert row.sparse_ps_per_step == (10 * MS if is_sparse else 0)
+    assert (finding is not None) is is_sparse
+
+
+def test_a_tenth_of_the_gpu_time(tmp_path: Path) -> None:
+    written(tmp_path, details(1), length_ms=4.9)
+    row, finding = only(tmp_path)
+    assert row.sparse_ps_per_step == round(4.9 * MS)
+    assert finding is None
+
+
+def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> None:
+    written(tmp_path, "regs:32 grid:many block:256,1,1")
+    row, finding = only(tmp_path)
+    assert row.known_ratio == pytest.approx(20 / 30)
+    assert finding is None
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22, details=None)
+    trace.write(tmp_path / "without")
+    report = traceview.analyze(tmp_path / "without")
+    assert report.results.occupancy is None
+    assert report.skipped["occupancy"] == "no kernel recorded how it was launched"
+
+
+def test_the_section_names_the_kernels(tmp_path: Path, command: Command) -> None:
+    written(tmp_path, details(39))
+    page = command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
+    assert "Kernels that fill little of GPU:0" in page
+    assert "| `model/out/Add` | 10.0 ms | 39 |" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "launch"),
+    [
+        (b"regs:38 shm:0 grid:160,2,1 block:1024,1,1", (320, 0.5)),
+        (b"regs:64 grid:1,1,1 block:512,1,1", (1, 0.5)),
+        (b"regs:65 grid:1,1,1 block:512,1,1", (1, 0.25)),
+        (b"regs:0 grid:1,1,1 block:512,1,1 occ_pct:nan", (1, None)),
+        (b"grid:0,1,1 block:512,1,1", None),
+        (b"grid:1,1,1 block:2048,1,1", None),
+        (b"grid:9999999999,9999999999,9 block:1,1,1", None),
+        (b"", None),
+    ],
+)
+def test_details_as_tracers_write_them(
+    text: bytes, launch: tuple[int, float | None] | None
+) -> None:
+    """On a V100: 65 registers of 512 threads are 36,864 of 65,536, which two blocks do not have."""
+    stats: dict[str, int | float | str] = {
+        "compute_cap_major": 7,
+        "compute_cap_minor": 0,
+        "core_count": int(str(V100_STATS["core_count"])),
+    }
+    assert launch_of(text, Device(0, "GPU:0", "gpu", 0, None, stats)) == launch
+
+
+@pytest.mark.shared
+def test_real_kernels(shared_traces: Path) -> None:
+    """BERT in 2020 multiplied biases of one block after the other, and recorded registers; ROCm writes no occupancy."""
+    rows = traceview.analyze(shared_traces / "bert-8xV100").results.occupancy
+    assert rows is not None
+    assert [row.device for row in rows.devices] == ["GPU:4", "GPU:6"]
+    assert 0.8 < (rows.devices[0].occupancy_ratio or 0) < 0.9
+    amd = traceview.analyze(shared_traces / "jax-gemm-1of8").results.occupancy
+    assert amd is not None
+    assert [row.occupancy_ratio for row in amd.devices] == [None]

@@ -1,0 +1,97 @@
+"""Captures of an H100, slow and healthy in turns in one process: what is said is the cause, at its cost."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import traceview
+from scripts.real_runs.judge import Judgement, judge_healthy, judge_slow
+from scripts.real_runs.record import STEP_TIMES
+from scripts.real_runs.table import PROGRAMS, Statistic
+from scripts.real_runs.truth import RECORDED, UNDISTURBED, read_blocks, true_costs
+from traceview.api import Report
+
+ARCHIVE = Path(__file__).parents[1] / "fixtures" / "h100" / "recordings.tar.xz"
+SLOW = (
+    *("gpu_fit_callback/slow-1", "gpu_jax_callback/slow-1", "gpu_jax_checkpoint/slow-1"),
+    *("gpu_jax_collect_garbage/slow-1", "gpu_jax_decomposition/slow-1", "gpu_jax_float64/slow-1"),
+    *("gpu_jax_full_precision/slow-1", "gpu_jax_host_batches/slow-1"),
+    *("gpu_jax_numpy_batches/slow-1", "gpu_jax_read_metrics/slow-1"),
+    *("gpu_jax_thread_loader/slow-2", "gpu_loop_checkpoint/slow-1", "gpu_loop_csv/slow-1"),
+    *("gpu_loop_float64/slow-1", "gpu_loop_host_batches/slow-1"),
+    *("gpu_loop_numpy_function/slow-1", "gpu_loop_python/slow-1"),
+)
+HEALTHY = ("gpu_jax_callback/healthy-2", "gpu_jax_decomposition/healthy-2")
+LINES = {
+    "gpu_fit_callback/slow-1": "gpu_fit_callback.py:21",
+    "gpu_jax_decomposition/slow-1": "gpu_jax_decomposition.py:24",
+    "gpu_jax_numpy_batches/slow-1": "gpu_jax_numpy_batches.py:24",
+    "gpu_jax_read_metrics/slow-1": "gpu_jax_read_metrics.py:28",
+    "gpu_jax_thread_loader/slow-2": "gpu_jax_thread_loader.py:25",
+    "gpu_loop_numpy_function/slow-1": "gpu_loop_numpy_function.py:23",
+    "gpu_loop_python/slow-1": "gpu_loop_python.py:20",
+    # Of the read, and not of the call that follows it.
+    "gpu_loop_python/healthy-2": "gpu_training.py:55",
+}
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("h100")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def report_of(recordings: Path, name: str) -> Report:
+    """Of a recording: its folder has the files of one host and no folders around them."""
+    return traceview.analyze(recordings / name)
+
+
+def judged(recordings: Path, name: str) -> Judgement:
+    program, recording = name.split("/")
+    blocks = read_blocks(recordings / program / STEP_TIMES)
+    # These runs had nothing that only some steps do but checkpoints.
+    statistic: Statistic = "mean" if program == "gpu_loop_checkpoint" else "median"
+    place = int(recording.removeprefix("slow-")) - 1
+    truth, alone = (
+        true_costs(blocks, statistic, steps)[place] for steps in (RECORDED, UNDISTURBED)
+    )
+    return judge_slow(PROGRAMS[program], report_of(recordings, name), truth, alone)
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_the_slowdown_is_the_headline_at_its_cost(recordings: Path, name: str) -> None:
+    judgement = judged(recordings, name)
+    assert judgement.is_first_right, judgement.headline
+    assert judgement.is_state_right, judgement.states
+    assert judgement.is_cost_right, (judgement.share, judgement.truth)
+
+
+@pytest.mark.parametrize(("name", "line"), LINES.items(), ids=LINES)
+def test_it_names_the_line(recordings: Path, name: str, line: str) -> None:
+    assert line in report_of(recordings, name).verdict.headline
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_gpu_that_computes_all_the_time_is_told_nothing(recordings: Path, name: str) -> None:
+    judgement = judge_healthy(name, report_of(recordings, name))
+    assert judgement.is_first_right
+    assert judgement.headline.startswith("No problem found: 1 GPU, 9")
+
+
+def test_a_throttled_gpu_is_the_machine_and_not_the_program(recordings: Path) -> None:
+    assert judge_healthy("", report_of(recordings, "gpu_jax_float64/slow-1")).warnings == (
+        "float64-compute",
+    )
+
+
+def test_reading_the_loss_in_each_step_drains_the_gpu(recordings: Path) -> None:
+    """TensorFlow waits for what is queued, also for the loss of an earlier step: 15 % of a step of 3.4 ms."""
+    verdict = report_of(recordings, "gpu_loop_python/healthy-2").verdict
+    assert (verdict.finding, verdict.loss and verdict.loss.states) == ("d2h-sync", ("sync",))
+    assert verdict.loss is not None
+    assert verdict.loss.ratio == pytest.approx(0.147, abs=0.001)

@@ -1,0 +1,189 @@
+"""Finds the time of a device that only handing it its work costs: short ops and kernels, and a host that waited before it handed on more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from traceview.analysis.facts.pipeline_threads import usual_length
+from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.selection import step_bounds
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
+from traceview.base.units import PS_PER_MS, PS_PER_US
+from traceview.ledger.columns import By, Columns
+from traceview.ledger.recast import recast, recast_rows
+from traceview.ledger.states import State
+from traceview.trace.device.side_work import side_work_of
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.gaps import late_parts
+from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
+from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.planes import ActivityClass
+
+Change = Callable[[Columns], Columns]
+
+MANY_OPS: Final = 1000
+"""Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
+
+MANY_PROGRAMS: Final = 20
+"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
+
+MANY_KERNELS: Final = 500
+"""The same of kernels of a GPU; a choice of ours. Healthy steps of 24 programs on an H100 had up to 460."""
+
+SMALL_KERNEL_PS: Final = 10 * PS_PER_US
+"""A kernel shorter than this takes little longer than its launch."""
+
+
+def dispatch_changes(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
+    """The changes of state of a device that its dispatch explains. `lines`: those of Python, to which others are added."""
+    if context.trace.device_list[device].kind == "replica":
+        return _of_small_ops(context, host, device)
+    return [*_of_small_kernels(context, host, device), *_after_waits(context, host, device, lines)]
+
+
+def is_side_work(trace: Trace, device: int) -> BoolArray:
+    """Which events of a CPU device compute nothing of the model."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    names, place = unique_inverse(columns.op[own])
+    works = (
+        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
+    )
+    result: BoolArray = np.fromiter(works, np.bool_, names.size)[place]
+    result &= columns.class_[own] == ActivityClass.COMPUTE
+    return result
+
+
+def is_compute(columns: Columns) -> BoolArray:
+    """Which segments compute, by what they are and by their state."""
+    computes: BoolArray = columns.state == State.COMPUTE
+    computes &= columns.activity == ActivityClass.COMPUTE
+    return computes
+
+
+def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
+    """Ops of a CPU device that are so short that dispatch is what they cost."""
+    trace = context.trace
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    changes: list[Change] = []
+    length = columns.end_ps[own] - columns.start_ps[own]
+    is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
+    is_own &= ~is_side_work(trace, device)
+    is_of_program = columns.instruction[own] != NONE
+    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
+    for is_small, counted, many in (
+        (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
+        (is_own & is_of_program & small_program, is_first, MANY_PROGRAMS),
+    ):
+        begun = columns.start_ps[own][is_small & counted]
+        if _has_many(context, host, begun, many):
+            state = State.HOST_OPS
+            changes.append(partial(_recast, is_small=is_small, first=own.start, state=state))
+    return changes
+
+
+def _of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
+    """Kernels of a GPU that are so short that launching them is what they cost."""
+    columns = context.trace.device_columns
+    own = columns.rows_of(device)
+    length = columns.end_ps[own] - columns.start_ps[own]
+    is_small = columns.class_[own] == ActivityClass.COMPUTE
+    is_small &= usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
+    if not _has_many(context, host, columns.start_ps[own][is_small], MANY_KERNELS):
+        return []
+    return [partial(_recast, is_small=is_small, first=own.start, state=State.LAUNCH)]
+
+
+def _has_many(context: Run, host: int, begun_ps: Int64Array, many: int) -> bool:
+    """Whether so many of some events begin per used step."""
+    start, end = step_bounds(context.selection.used_of(host))
+    ordered = np.sort(begun_ps)
+    in_steps = int((np.searchsorted(ordered, end) - np.searchsorted(ordered, start)).sum())
+    return in_steps >= many * max(start.size, 1)
+
+
+def _recast(columns: Columns, is_small: BoolArray, first: int, state: State) -> Columns:
+    rows = np.flatnonzero(is_compute(columns))
+    chosen = np.zeros(columns.count, dtype=np.bool_)
+    chosen[rows] = is_small[columns.event[rows] - first]
+    return recast_rows(columns, chosen, state, (By.NONE, NONE))
+
+
+def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
+    """What the host hands on after it waited for the device to finish: it could have done so while the device worked."""
+    states, gaps = context.idle.states[host], context.idle.gaps.get(device)
+    if gaps is None or states.caller == NONE:
+        return []
+    start, end = gaps.spans
+    since = _waiting_since(context, host, start)
+    waits = np.flatnonzero(since < start)
+    # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
+    _, handed_over = late_parts(context.trace, gaps, waits)
+    waits = waits[handed_over > start[waits]]
+    spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
+    python = context.idle.python.get(host)
+    before = union(since[waits], start[waits])
+    line = python.lines.at(python.caller, before.start, before.end) if python else None
+    if line is not None:
+        if str(line) not in lines:
+            lines.append(str(line))
+        by = (By.PYTHON, lines.index(str(line)))
+    among = (State.LAUNCH, State.LATENCY)
+    return [partial(recast, spans=spans, among=among, state=State.SYNC, by=by)]
+
+
+def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:
+    """Since when the caller waited for a device at each instant; the instant itself where it did not.
+
+    Its events show that, or its samples: that it is mostly at rest where it records nothing until then.
+    """
+    states, python = context.idle.states[host], context.idle.python.get(host)
+    columns, rows = context.trace.host_columns, states.rows_of_thread(states.caller)
+    rows = rows[states.is_spoken(rows) & ~states.is_marker(rows)]
+    spoken = union(columns.start_ps[rows], columns.end_ps[rows])
+    shown = states.timeline(states.caller).spans_of((Cause.SYNC,))
+    waits = shown.within(end_ps - 1, end_ps) > 0
+    begun_ps = last_begun(shown, end_ps - 1)[0]
+    # TensorFlow waits before it records the copy that it waited for.
+    silent_ps = np.maximum(last_begun(spoken, begun_ps - 1)[1], begun_ps - PS_PER_MS)
+    since = np.where(waits, np.minimum(begun_ps, silent_ps), end_ps)
+    if python is None or not python.is_sampled:
+        return since
+    last_ps = last_begun(spoken, end_ps - 1)[1]
+    silent = ~waits & (last_ps < end_ps) & (last_ps > LONG_AGO_PS)
+    if python.lines.waits_outside_python(python.caller, union(last_ps[silent], end_ps[silent])):
+        since = np.where(silent, last_ps, since)
+    return since
+
+
+def _small_programs(
+    trace: Trace, instruction: Int32Array, length: Int64Array
+) -> tuple[BoolArray, BoolArray]:
+    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
+
+    A program runs as often as its rarest instruction.
+    """
+    nowhere = np.zeros(length.size, dtype=np.bool_)
+    number, of_op = unique_inverse(instruction)
+    known = [trace.instructions[each].program if each != NONE else b"" for each in number.tolist()]
+    place = {name: index for index, name in enumerate(dict.fromkeys(known))}
+    program = np.array([place[name] for name in known], dtype=np.int64)
+    if not place.keys() - {b""}:
+        return nowhere, nowhere
+    count = np.bincount(of_op, minlength=number.size)
+    runs = np.full(len(place), np.iinfo(np.int64).max)
+    np.minimum.at(runs, program, count)
+    # Another process may have had the core for some runs.
+    usual = usual_length(of_op.astype(np.int64), length)
+    total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
+    is_small = total < SCHEDULING_OP_PS * runs
+    order = np.lexsort((count, program))
+    rarest = np.zeros(number.size, dtype=np.bool_)
+    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
+    return is_small[program[of_op]], rarest[of_op]

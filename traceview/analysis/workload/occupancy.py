@@ -1,0 +1,399 @@
+"""Measures how much of each GPU its kernels can fill: by the warps that fit, and by the blocks that there are.
+
+Tracers record of a kernel its registers, its block and its grid. A GPU hides the time that memory takes by running many warps;
+a kernel with few of them, or with fewer blocks than there are multiprocessors, leaves much of the GPU idle while the GPU is busy.
+Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; openxla/xla `cupti_collector.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.flops import label_flops
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.words import Lost, Ops
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import Count, KernelName, OpName, Picoseconds, Record, Share
+from traceview.base.sweeping import SWEEPS
+from traceview.document import model as doc
+from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.phrase import Token, phrase
+from traceview.ledger.states import State
+from traceview.trace.device.op_names import op_labels, split_op
+from traceview.trace.model import NONE, Device
+from traceview.xplane.planes import parse_details
+
+MOST_KERNELS: Final = 10
+"""Of each device, those of most time."""
+
+
+class SparseKernel(Record, frozen=True):
+    """A kernel that fills little of the GPU, of one op.
+
+    Attributes:
+        op: Name of the op; null where not recorded.
+        kernel: Name of the kernel.
+        compute_ps_per_step: Its compute, mean of a used step, without steps of the window, picoseconds.
+        occupancy_ratio: Warps that a multiprocessor can run of it at once, over those that it can run at most; null where not
+            known.
+        block_count: Blocks of its grid.
+        multiprocessor_count: Multiprocessors of the GPU.
+    """
+
+    op: OpName | None
+    kernel: KernelName
+    compute_ps_per_step: Picoseconds
+    occupancy_ratio: Share | None
+    block_count: Count
+    multiprocessor_count: Count
+
+
+class DeviceOccupancy(OfDevice, frozen=True):
+    """How much of one GPU its kernels can fill, in the used steps; without steps in the window.
+
+    Attributes:
+        known_ratio: Share of its compute in kernels whose grid is recorded.
+        occupancy_ratio: Mean theoretical occupancy over the compute for which it is known; null without any.
+        sparse_ps_per_step: Compute in kernels that fill little of the GPU, mean of a used step, picoseconds: those with blocks
+            for less than half of the multiprocessors, and those below a quarter of the warps that are no products, which need
+            few warps.
+        kernels: The longest of these.
+    """
+
+    known_ratio: Share
+    occupancy_ratio: Share | None
+    sparse_ps_per_step: Picoseconds
+    kernels: tuple[SparseKernel, ...]
+
+
+class Occupancy(Record, frozen=True):
+    """How much of the GPUs their kernels can fill.
+
+    Attributes:
+        devices: GPUs of whose kernels a grid is recorded.
+    """
+
+    devices: tuple[DeviceOccupancy, ...]
+
+
+# What the details of a kernel say
+
+_GRID: Final = re.compile(rb"(\d{1,10}),(\d{1,10}),(\d{1,10})")
+_WARP: Final = 32
+_REGISTERS: Final = 1 << 16
+_REGISTERS_AT_ONCE: Final = 256
+"""A multiprocessor has 65,536 registers, and gives them to warps by 256."""
+
+_MOST_WARPS_AND_BLOCKS: Final = {
+    (6, 0): (64, 32),
+    (6, 1): (64, 32),
+    (7, 0): (64, 32),
+    (7, 5): (32, 16),
+    (8, 0): (64, 32),
+    (8, 6): (48, 16),
+    (8, 9): (48, 24),
+    (9, 0): (64, 32),
+    (10, 0): (64, 32),
+    (12, 0): (48, 24),
+}
+"""Of a multiprocessor, by compute capability."""
+
+
+class Launch(NamedTuple):
+    """How a kernel was launched: blocks, and its theoretical occupancy, None where that is not known."""
+
+    block_count: int
+    occupancy: float | None
+
+
+def launch_of(details: bytes, device: Device) -> Launch | None:
+    """What the details of a kernel say; None without a grid."""
+    pairs = parse_details(details)
+    grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
+    if grid is None or block is None:
+        return None
+    blocks, threads = prod(map(int, grid.groups())), prod(map(int, block.groups()))
+    if not blocks or not 0 < threads <= 1024 or blocks > 1 << 62:
+        return None
+    recorded = _number(pairs.get(b"occ_pct", b""))
+    if recorded and 0 < recorded <= 100:
+        return Launch(blocks, recorded / 100)
+    return Launch(blocks, _most_warps(pairs, threads, device))
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text) if len(text) < 20 else None
+    except ValueError:
+        return None
+
+
+def _most_warps(pairs: dict[bytes, bytes], threads: int, device: Device) -> float | None:
+    """The occupancy that registers and blocks allow; shared memory may allow less."""
+    capability = device.count("compute_cap_major"), device.count("compute_cap_minor")
+    limits = next(
+        (most for chip, most in _MOST_WARPS_AND_BLOCKS.items() if chip == capability), None
+    )
+    registers = _number(pairs.get(b"regs", b""))
+    is_amd = device.stats.get("device_vendor") == "AMD"
+    if limits is None or is_amd or not registers or not 0 < registers <= 255:
+        return None
+    most_warps, most_blocks = limits
+    warps = -(-threads // _WARP)
+    of_warp = -(-int(registers) * _WARP // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    blocks = min(most_blocks, most_warps // warps, _REGISTERS // of_warp // warps)
+    return min(blocks * warps / most_warps, 1.0)
+
+
+# The topic
+
+
+class _Kernels(Struct, frozen=True, eq=False):
+    """The kernels of one device by label and details: int64 `label` and `details`, `duration_ps`; rows of the ledger, `of_row`."""
+
+    label: Int64Array
+    details: Int64Array
+    duration_ps: Int64Array
+    row: Int64Array
+    of_row: Int64Array
+
+
+def kernels_by_device(context: Context) -> dict[int, _Kernels]:
+    """The compute of each device whose kernels have details, by label and details."""
+    trace, ledger = context.trace, context.ledger
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    is_compute = ledger.rows(states=(State.COMPUTE,))
+    found = {}
+    for device in ledger.devices:
+        own = ledger.rows_of(device)
+        row = np.flatnonzero(is_compute[own]) + own.start
+        event = ledger.columns.event[row]
+        details = columns.details[event]
+        if not (details != NONE).any():
+            continue
+        nothing = np.zeros(row.size, dtype=np.uint8)
+        of_row, first = SWEEPS.labelled(labels.of_row[event], details, nothing)
+        found[device] = _Kernels(
+            label=labels.of_row[event][first].astype(np.int64),
+            details=details[first].astype(np.int64),
+            duration_ps=SWEEPS.totals(of_row, ledger.columns.duration_ps[row], first.size),
+            row=row,
+            of_row=of_row.astype(np.int64),
+        )
+    return found
+
+
+def compute(context: Context) -> Occupancy | Skipped:
+    """The occupancy of each GPU."""
+    rows = [
+        _of_device(context, device, of) for device, of in context.once(kernels_by_device).items()
+    ]
+    known = tuple(row for row in rows if row is not None)
+    return Occupancy(known) if known else Skipped("no kernel recorded how it was launched")
+
+
+def _launches(context: Context, device: int, of: _Kernels) -> list[Launch | None]:
+    trace = context.trace
+    entry = trace.device_list[device]
+    texts, place = unique_inverse(of.details)
+    read = [
+        None if text == NONE else launch_of(trace.names[text], entry) for text in texts.tolist()
+    ]
+    return [read[each] for each in place.tolist()]
+
+
+def _is_sparse(context: Context, device: int, of: _Kernels) -> BoolArray:
+    """Which kernels fill little of the GPU."""
+    trace = context.trace
+    cores = trace.device_list[device].count("core_count") or 0
+    rows = trace.once(op_labels).row[of.label]
+    is_matrix = trace.once(kernel_names).is_matrix[trace.device_columns.name[rows]]
+    # What is not known may be a product.
+    may_multiply = is_matrix | ~(trace.once(label_flops).flops[of.label] == 0)
+    limits = LOW_OCCUPANCY.limits
+    sparse = [
+        launch is not None
+        and (
+            launch.block_count < limits["block_ratio"] * cores
+            or (
+                not multiplies
+                and launch.occupancy is not None
+                and launch.occupancy < limits["occupancy_ratio"]
+            )
+        )
+        for launch, multiplies in zip(
+            _launches(context, device, of), may_multiply.tolist(), strict=True
+        )
+    ]
+    return np.array(sparse, dtype=np.bool_)
+
+
+def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy | None:
+    launches, times = _launches(context, device, of), of.duration_ps.tolist()
+    whole = sum(times)
+    pairs = list(zip(launches, times, strict=True))
+    known = sum(ps for launch, ps in pairs if launch is not None)
+    if not known:
+        return None
+    occupied = [
+        (launch.occupancy, ps) for launch, ps in pairs if launch and launch.occupancy is not None
+    ]
+    weight = sum(ps for _, ps in occupied)
+    count = context.ledger.steps_of_device[device] or 1
+    is_sparse = _is_sparse(context, device, of)
+    longest = [
+        place for place in np.argsort(-of.duration_ps, kind="stable").tolist() if is_sparse[place]
+    ]
+    return DeviceOccupancy(
+        *context.trace.identity(device),
+        known_ratio=known / whole,
+        occupancy_ratio=(
+            min(sum(ratio * ps for ratio, ps in occupied) / weight, 1.0) if weight else None
+        ),
+        sparse_ps_per_step=int(of.duration_ps[is_sparse].sum()) // count,
+        kernels=tuple(
+            _kernel(context, device, of, place, launches[place], count)
+            for place in longest[:MOST_KERNELS]
+        ),
+    )
+
+
+def _kernel(
+    context: Context, device: int, of: _Kernels, place: int, launch: Launch | None, count: int
+) -> SparseKernel:
+    trace = context.trace
+    row = int(trace.once(op_labels).row[of.label[place]])
+    op = trace.names.text(int(trace.device_columns.op[row]))
+    return SparseKernel(
+        op=None if op is None else split_op(op)[0],
+        kernel=trace.names.text(int(trace.device_columns.name[row])) or "",
+        compute_ps_per_step=int(of.duration_ps[place]) // count,
+        occupancy_ratio=launch.occupancy if launch else None,
+        block_count=launch.block_count if launch else 0,
+        multiprocessor_count=trace.device_list[device].count("core_count") or 0,
+    )
+
+
+# Finding
+
+LOW_OCCUPANCY: Final = Rule(
+    code="low-occupancy",
+    severity="info",
+    limit=0.10,
+    limits={"block_ratio": 0.5, "occupancy_ratio": 0.25},
+    starts_at=(
+        "{limit} of the GPU time in kernels with blocks for less than {block_ratio} of the multiprocessors, or below "
+        "{occupancy_ratio} of the warps that fit; of products of matrices only the blocks count, for they need few warps"
+    ),
+    title="{who:computes/compute} {loss} in kernels that fill little of the GPU[, {ops}]",
+    meaning=(
+        "The GPU counts as busy, but most of its multiprocessors have nothing to do, or too few warps to work while others wait "
+        "for memory. Such a kernel takes about as long for several times the work."
+    ),
+    action="Use a larger batch per GPU: more work in each kernel takes little longer.",
+    advice=(
+        "`jit_compile=True` on the function inside `strategy.run` fuses small ops. `traceview analyze LOGDIR --full` lists the kernels, with their blocks."
+    ),
+    actions={
+        "jax": (
+            "Use a larger batch per GPU: more work in each kernel takes little longer.",
+            "Compile the whole step in one `jax.jit`. `traceview analyze LOGDIR --full` lists the kernels, with their blocks.",
+        )
+    },
+    metrics={"sparse_ps_per_step": "in such kernels", "occupancy_ratio": "mean occupancy"},
+    example="GPU:0 computes 21.0 of 50.0 ms (42%) in kernels that fill little of the GPU, adam/update/mul",
+)
+
+
+def diagnose(context: Context, result: Occupancy) -> Iterator[Finding]:
+    """GPUs whose kernels leave most of them idle."""
+    rows = np.zeros(context.ledger.count, dtype=np.bool_)
+    for device, of in context.once(kernels_by_device).items():
+        rows[of.row[_is_sparse(context, device, of)[of.of_row]]] = True
+    lost = context.ledger.loss(rows)
+    if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
+        return
+    named = [row for row in result.devices if row.device in lost.devices]
+    longest = max(
+        (kernel for row in named for kernel in row.kernels),
+        key=lambda kernel: kernel.compute_ps_per_step,
+    )
+    yield LOW_OCCUPANCY.finding(
+        arguments={
+            "who": devices_argument(context, lost.devices),
+            "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+            "ops": Ops((longest.op or longest.kernel,)),
+        },
+        evidence=[evidence for row in named for evidence in _evidence(row)],
+        devices=lost.devices,
+    )
+
+
+def _evidence(row: DeviceOccupancy) -> Iterator[Evidence]:
+    yield Evidence("sparse_ps_per_step", row.sparse_ps_per_step, None, row.device)
+    if row.occupancy_ratio is not None:
+        yield Evidence("occupancy_ratio", row.occupancy_ratio, None, row.device)
+
+
+# Section
+
+_COLUMNS: Final = (
+    DEVICE,
+    Shown(
+        "occupancy", "occupancy_ratio", meaning="warps that fit over the most, mean of the compute"
+    ),
+    Shown(
+        "fills little",
+        "sparse_ps_per_step",
+        meaning="compute in kernels that fill little of the GPU",
+    ),
+    Shown("known", "known_ratio", 1, meaning="compute in kernels whose grid is recorded"),
+)
+_KERNEL_COLUMNS: Final = (
+    Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
+    Shown("time", "compute_ps_per_step"),
+    Shown("blocks", "block_count"),
+    Shown("multiprocessors", "multiprocessor_count", 3),
+    Shown("occupancy", "occupancy_ratio", 1),
+    Shown("kernel", lambda row: row.kernel if row.op else None, 2, "name"),
+)
+
+
+def section(view: View, result: Occupancy) -> doc.Section | None:
+    """A row per GPU, and the kernels that fill little of the one where they take most."""
+    rows, _ = view.split(result.devices)
+    if view.is_brief and not any(row.kernels for row in result.devices):
+        return None
+    worst = max(result.devices, key=lambda row: row.sparse_ps_per_step)
+    subheading = doc.Subheading(
+        phrase("Kernels that fill little of ", Token(worst.device, "device"))
+    )
+    most_rows = view.most_rows
+    return doc.Section(
+        "occupancy",
+        "Occupancy",
+        (
+            *table("Occupancy", rows, _COLUMNS, most_rows=most_rows),
+            *((subheading,) if worst.kernels else ()),
+            *table("Kernels that fill little", worst.kernels, _KERNEL_COLUMNS, most_rows=most_rows),
+        ),
+    )
+
+
+ANALYSIS: Final = Analysis[Occupancy](
+    "occupancy",
+    compute=compute,
+    rules=(LOW_OCCUPANCY,),
+    diagnose=diagnose,
+    sections=(section,),
+)
