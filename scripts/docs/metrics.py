@@ -42,10 +42,11 @@ The last command gives type and meaning of a key. [method.md](method.md) defines
 
 Each object has its path, its name in the schema, what it is, and its keys. `[]` is each item of a list, `.*` each value of an
 object. An object that occurs in several places is listed at the first. The schema alone has the parts of sentences,
-`arguments`, and of pictures, `results.lanes` and `results.timeline`.
+`arguments`, of pictures, `results.lanes` and `results.timeline`, and of what was recorded of a process in
+`results.environment.hosts`.
 """
-_FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline")
-"""Parts of sentences, and data of pictures: who needs their keys looks into the schema."""
+_FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline", "environment.hosts[].")
+"""Parts of sentences, pictures and settings: who needs their keys looks into the schema."""
 _END = "This page is made from the records in the code by `python -m scripts.docs`."
 
 
@@ -65,7 +66,7 @@ def page() -> str:
             blocks.append(f"### {heading or 'The report'}")
         keys = ", ".join(code(field.encode_name) for field in fields_of(record))
         blocks.append(
-            f"{code(path or '$')} (`{record.__name__}`): {_first_sentence(record)} Keys: {keys}."
+            f"{code(path or '$')} (`{record.__name__}`): {_first_sentence(record)} {keys}"
         )
     return "\n\n".join(block.strip() for block in (*blocks, _END)) + "\n"
 
