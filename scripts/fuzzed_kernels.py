@@ -316,7 +316,8 @@ def _attributed_spans(choice: Random) -> tuple[Any, ...]:
 
 
 def _labelled(choice: Random) -> tuple[Any, ...]:
-    count = choice.choice((_count(choice), _count(choice), 700))
+    # Many, so that the table of labels grows.
+    count = choice.choice((*(_count(choice) for _ in range(9)), 700, 2500))
     most = choice.choice((2, 5, 400))
     first, second = (
         np.array([choice.randrange(-1, most) for _ in range(count)], dtype=np.int32)
@@ -525,19 +526,23 @@ def _comparable(value: Any) -> Any:
 def call(seed: int) -> str:
     """Make one call of both implementations; the name of the function. Raises `AssertionError` where they differ."""
     choice = Random(seed)
-    if choice.random() < 0.5:
-        name = choice.choice((*SWEEP_CALLS,))
+    name = choice.choice((*SWEEP_CALLS,) if choice.random() < 0.5 else DECODER_CALLS)
+    compare(name, choice)
+    return name
+
+
+def compare(name: str, choice: Random) -> None:
+    """Call both implementations of a function. Raises `AssertionError` where they differ."""
+    if name in SWEEP_CALLS:
         modules: tuple[ModuleType, ...] = (SWEEPS, sweeps_reference)
         arguments = SWEEP_CALLS[name](choice)
     else:
-        name = choice.choice(DECODER_CALLS)
         modules = (DECODER, decode_reference)
         arguments = _decoder_arguments(name, choice)
     found, expected = (outcome_of(module, name, arguments) for module in modules)
     assert found == expected, f"{name}: {found!r:.300} for {expected!r:.300} of {arguments!r:.3000}"
     if name in _CORPORA:
         _CORPORA[name].learn(arguments[0], _shape_of(expected))
-    return name
 
 
 def _shape_of(outcome: Any) -> Any:
