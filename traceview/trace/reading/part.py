@@ -80,6 +80,8 @@ _OFTEN_ALIKE: Final = frozenset(
 )  # fmt: skip
 """Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
 
+_LARGE_BYTES: Final = 1 << 20
+"""Of a file; asking the system takes as long as to arrange a small one."""
 _MANY: Final = 1024
 """A column of fewer values takes no memory to speak of."""
 
@@ -301,8 +303,9 @@ class _PartReader:
     def part(self) -> Part:
         with stage("arranging events"):
             host = self.arrange()
-        # Decoding has left as much free memory as the columns take, in pieces.
-        SWEEPS.release_free_memory()
+        if self.space.size >= _LARGE_BYTES:
+            # Decoding has left as much free memory as the columns take, in pieces.
+            SWEEPS.release_free_memory()
         with stage("joining events"):
             recording = self.recording(host)
         with stage("finding steps"):
@@ -368,7 +371,8 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            self.add_plane(plane, build_table(plane, lines, origin))
+            if lines or plane.kind in (*_DEVICE_KINDS, PlaneKind.HOST):
+                self.add_plane(plane, build_table(plane, lines, origin))
         return Host(
             name=self.host,
             file=space.path.name,
