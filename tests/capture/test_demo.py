@@ -16,7 +16,6 @@ from tests.command import Command
 from traceview.base.errors import UsageError
 from traceview.capture.demo import run as demo_run
 from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import StepRange
 from traceview.ledger.states import IDLE_STATES
 
@@ -31,18 +30,15 @@ WINDOW = StepRange(10, 15)
         ([Slowdown.straggler, Slowdown.one_gpu], "one-gpu and straggler"),
     ],
 )
-def test_slowdowns_that_exclude_each_other(
-    chosen: list[Slowdown], names: str, tmp_path: Path
-) -> None:
+def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
-        demo_command(Settings(tmp_path / "logs", WINDOW), None, chosen)
-    assert not (tmp_path / "logs").exists()
+        demo_command(WINDOW, None, chosen)
 
 
-def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as raised:
-        demo_command(Settings(tmp_path / "logs", WINDOW), None, [])
+        demo_command(WINDOW, None, [])
     assert "pip install" in str(raised.value.hint)
 
 
@@ -112,12 +108,11 @@ import json, sys
 from pathlib import Path
 from tests.capture.in_process import captured
 from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import StepRange
 
 for name in sys.argv[1:].copy():
     slowdowns = [Slowdown(one) for one in name.split("+")]
-    command = demo_command(Settings(Path(name), StepRange(10, 15)), None, slowdowns)
+    command = demo_command(StepRange(10, 15), None, slowdowns)
     sys.argv[:] = command[1:]
     done = captured(command[1], "10:15", out=name)
     print(json.dumps([name, done.code, str(done.run)]), flush=True)

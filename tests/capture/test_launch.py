@@ -458,7 +458,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
         "--run",
         "mine",
         "--without",
-        "sync,python",
+        "nvml,python",
     )
     done = launch(*options, sys.executable, "named.py")
     captured = done.captured()

@@ -21,7 +21,7 @@ from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
+from traceview.capture.window.ranges import SecondsRange, StepRange
 from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)
@@ -265,7 +265,7 @@ def test_the_others_are_written_down_and_missed(
 def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(tmp_path, UNDECIDED, seconds=SecondsRange(10, 15))
+    settings = Settings(tmp_path, SecondsRange(10, 15))
     monkeypatch.setenv("TF_CONFIG", config(0))
     reported = StepWatch(settings, unheard).capture.report_place()[0]
     monkeypatch.setenv("TF_CONFIG", config(1))

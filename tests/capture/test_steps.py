@@ -410,10 +410,8 @@ def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
     assert f"this TensorFlow or Keras lacks {missing[0]}" in done.err
 
 
-def test_without_synchronising(capture: Capture) -> None:
-    script = LOOP + "print(tf.test.experimental.synchronised)\n"
-    assert capture(script, "--without", "sync").out == "0\n"
-    assert capture(script).out == "2\n"
+def test_devices_are_waited_for_before_and_after_the_profile(capture: Capture) -> None:
+    assert capture(LOOP + "print(tf.test.experimental.synchronised)\n").out == "2\n"
 
 
 def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:

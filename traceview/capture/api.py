@@ -19,12 +19,12 @@ from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.python_code import CodePlaces, folders_of_script
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.ranges import SecondsRange, StepRange
 
 
 class CaptureWarning(UserWarning):
@@ -68,7 +68,6 @@ def capture_steps(
     logdir: str | PathLike[str],
     steps: range,
     *,
-    synchronise: bool = True,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -94,7 +93,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml, python, source)
     with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
         yield Session(watch)
 
@@ -105,7 +104,6 @@ def keras_callback(
     *,
     every: int | None = None,
     keep: int = 10,
-    synchronise: bool = True,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -125,7 +123,7 @@ def keras_callback(
     `capture_steps`; `CaptureError` comes when `fit` begins. Raises `UsageError` also if `every` leaves no steps between two
     windows, if `keep` is less than 1, and for `run` together with `every`.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml, python, source)
     recurrence = None if every is None else Recurrence(steps, every, keep)
     if recurrence is not None and run is not None:
         raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
@@ -162,11 +160,11 @@ class _StepCapture:
         atexit.register(self._close)
         # The script may change its working directory before the next window.
         self._out = Path.cwd() / self._settings.out
-        self._begin(self._settings.steps)
+        self._begin(self._settings.asked)
 
-    def _begin(self, steps: StepRange, *, may_be_missed: bool = False) -> StepWatch:
+    def _begin(self, steps: StepRange | SecondsRange, *, may_be_missed: bool = False) -> StepWatch:
         listeners = () if self._recurrence is None else (self._recurrence,)
-        settings = replace(self._settings, out=self._out, steps=steps)
+        settings = replace(self._settings, out=self._out, asked=steps)
         self._watch = self._stack.enter_context(
             _watched(settings, KERAS_EPOCHS, self._say, listeners, may_be_missed=may_be_missed)
         )
@@ -218,18 +216,10 @@ class _StepCapture:
                 self._recurrence.remove_older(self._out)
 
 
-def _settings(
-    logdir: str | PathLike[str],
-    steps: range,
-    synchronise: bool,
-    run: str | None,
-    nvml: bool,
-    python: bool,
-    source: bool,
-) -> Settings:
-    return Settings(
-        output_folder(logdir), StepRange.of(steps), synchronise, run, nvml, python, source
-    )
+def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts: bool) -> Settings:
+    """`parts`: which of `PARTS` are wanted."""
+    without = frozenset(part for part, is_wanted in zip(PARTS, parts, strict=True) if not is_wanted)
+    return Settings(output_folder(logdir), StepRange.of(steps), run, without)
 
 
 @contextmanager

@@ -43,8 +43,7 @@ class StepWatch(WindowListener):
         self._companion: Any = None
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
-        self.window = StepWindow(settings.steps, self.capture)
-        self.window.seconds = settings.seconds
+        self.window = StepWindow(settings.asked, self.capture)
         self.observer: Observer
         self.hooks: Any
         self.observer, self.hooks = self.framework.watch(
@@ -53,10 +52,10 @@ class StepWatch(WindowListener):
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
             # First, because sampling has to stop when the profile has.
-            PythonListener(is_wanted=settings.is_python_sampled),
-            NvmlListener(is_wanted=settings.is_nvml_sampled),
+            PythonListener(is_wanted="python" not in settings.without),
+            NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
-            *self.framework.listeners(say, is_source_wanted=settings.is_source_recorded),
+            *self.framework.listeners(say, is_source_wanted="source" not in settings.without),
             self,
             *listeners,
         ]

@@ -61,12 +61,16 @@ class Recording(Protocol):
 
 
 class StepWindow:
-    """The part of a run in which `recording` records the steps `steps`."""
+    """The part of a run in which `recording` records the steps, or the seconds, that are `asked`."""
 
     def __init__(
-        self, steps: StepRange, recording: Recording, clock_ns: Callable[[], int] = perf_counter_ns
+        self,
+        asked: StepRange | SecondsRange,
+        recording: Recording,
+        clock_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
-        self.steps = steps
+        self.seconds = asked if isinstance(asked, SecondsRange) else None
+        self.steps = asked if isinstance(asked, StepRange) else UNDECIDED
         self.state: State = "waiting"
         self.calls: list[RecordedCall] = []
         self.evaluations: list[Evaluation] = []
@@ -75,8 +79,6 @@ class StepWindow:
         self.failed_steps = 0
         self.unfollowed: RecordedCall | None = None
         """The last call, if it is left out because no step followed it in time."""
-        self.seconds: SecondsRange | None = None
-        """What was asked for instead of steps."""
         self.on_look: Callable[[], None] = lambda: None
         """Called every tenth of a second while the window is open, in a thread of its own."""
         self.recorded_s: float | None = None
@@ -253,12 +255,13 @@ class StepWindow:
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        asked = None if self.seconds is not None else [self.steps.first, self.steps.last]
-        edges = [call for call in self.calls if call.is_edge]
+        seconds, edges = self.seconds, [call for call in self.calls if call.is_edge]
         return {
-            "asked": asked,
+            "asked": None if seconds else [self.steps.first, self.steps.last],
+            "asked_seconds": [seconds.first, seconds.last] if seconds else None,
+            "recorded_seconds": self.recorded_s,
             "got": self.got,
-            "is_whole": asked is not None and self.is_whole,
+            "is_whole": seconds is None and self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.is_cut],
