@@ -16,8 +16,8 @@ from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Place
-from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
 
@@ -44,7 +44,7 @@ class StepWatch(WindowListener):
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
         self.window = StepWindow(settings.asked, self.capture)
-        self.observer: Observer
+        self.observer: Recognizer
         self.hooks: Any
         self.observer, self.hooks = self.framework.watch(
             self.window, settings.step_functions, places
