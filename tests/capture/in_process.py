@@ -74,12 +74,13 @@ def captured(
 
 @dataclass(frozen=True)
 class Script:
-    """A script, the steps of it to record, what to record them without, and its arguments."""
+    """A script, the steps of it to record, what to record them without, its arguments, and the text of its module `model`."""
 
     text: str
     steps: str
     without: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    model: str = ""
 
 
 def captured_in_children(
@@ -91,10 +92,9 @@ def captured_in_children(
         place = folder / str(number)
         place.mkdir()
         (place / "train.py").write_text(script.text, encoding="utf-8")
+        (place / "model.py").write_text(script.model, encoding="utf-8")
         rows.append((name, str(place), script.steps, script.without, script.arguments))
-    environment = environment_with(
-        TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", **variables
-    )
+    environment = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", **variables)
     done = subprocess.run(
         [sys.executable, "-m", "tests.capture.in_process"],
         input=json.dumps(rows),
@@ -124,9 +124,11 @@ def main() -> None:
         child = os.fork()
         if not child:
             os.chdir(place)
+            sys.path.insert(0, place)
             sys.argv[1:] = arguments
             done = captured("train.py", steps, without=without)
-            print("\nROW " + json.dumps([name, done.code, place, str(done.run)]), flush=True)
+            sys.stdout.write(f"\nROW {json.dumps([name, done.code, place, str(done.run)])}\n")
+            sys.stdout.flush()
             os._exit(0)
         os.waitpid(child, 0)
 

@@ -1,4 +1,4 @@
-"""What the sidecar of real captures says of strategy, batches, variables and placement; one process."""
+"""What the sidecar of real captures says of strategy, batches, variables and placement, and the report of them; one process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import traceview
 from tests.capture.conftest import environment_with
 from tests.capture.test_with_tensorflow import START
+from traceview.document import screen as terminal
+from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -136,6 +140,7 @@ for name, path in json.load(open("kinds.json")):
 class Sidecars:
     codes: dict[str, int] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: dict[str, Path] = field(default_factory=dict)
 
     def function(self, name: str) -> dict[str, Any]:
         (function,) = self.groups[name]["placement"]["functions"]
@@ -171,6 +176,7 @@ def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
             if run != "None":
                 (path,) = (folder / run).glob("*.traceview.json")
                 found.groups[name] = json.loads(path.read_text("utf-8"))
+                found.runs[name] = folder / run
     assert found.codes == dict.fromkeys(KINDS, 0), done.stderr
     assert list(found.groups) == list(KINDS), done.stderr
     return found
@@ -281,3 +287,34 @@ def test_the_environment(sidecars: Sidecars) -> None:
     assert groups["devices"]["logical"] == ["/device:CPU:0", "/device:CPU:1"]
     assert groups["devices"]["physical"][0]["logical_devices"] == 2
     assert "cluster" not in groups
+
+
+# The report
+
+
+def on_a_terminal(report: traceview.Report) -> str:
+    """The text of a report, on one line."""
+    document = document_of(report, is_brief=True)
+    return " ".join(terminal.render(document, width=120, color=False, most_lines=10**6).split())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
+    """No field is of another type than it is read with."""
+    report = traceview.analyze(sidecars.runs[name])
+    assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
+    assert report.results.environment is not None
+    (host,) = report.results.environment.hosts
+    assert host.command.script[0].endswith(".py")
+    assert (host.versions.tensorflow or "").startswith("2.")
+    assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
+    assert "options-ignored" not in [finding.code for finding in report.findings]
+
+
+def test_the_report_has_the_facts_of_the_sidecar(sidecars: Sidecars) -> None:
+    text = on_a_terminal(traceview.analyze(sidecars.runs["two replicas"]))
+    batch, policy = "batch 16 (8 per replica)", "Keras policy float32"
+    for fact in ("MirroredStrategy on 2 replicas", batch, "4 parameters", policy, "TensorFlow 2."):
+        assert fact in text
+    text = on_a_terminal(traceview.analyze(sidecars.runs["all on one device"]))
+    assert "MirroredStrategy in the script, not used by the step" in text
