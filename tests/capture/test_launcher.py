@@ -159,16 +159,9 @@ def test_processes_of_one_folder_get_a_run_each(tmp_path: Path, fake: Path) -> N
     assert [traces(run) for run in runs] == [["fake-host.xplane.pb"]] * 3
 
 
-@pytest.mark.parametrize(
-    ("rank", "size"),
-    [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")],
-)
-def test_ranks_of_one_run_are_in_the_names(
-    tmp_path: Path, fake: Path, rank: str, size: str
-) -> None:
-    done = run_together(
-        tmp_path, fake, [{rank: str(n), size: "2"} for n in range(2)], "--run", "mine"
-    )
+def test_ranks_of_one_run_are_in_the_names(tmp_path: Path, fake: Path) -> None:
+    ranks = [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
+    done = run_together(tmp_path, fake, ranks, "--run", "mine")
     assert [code for code, _ in done] == [0, 0], done
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
     assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]

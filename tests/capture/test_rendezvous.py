@@ -371,13 +371,6 @@ def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
     assert len(list(left.rglob("*.xplane.pb"))) == 1
 
 
-def test_a_name_that_is_a_path(capture: Capture, tmp_path: Path) -> None:
-    done = capture(LOOP, "--run", "../mine")
-    assert done.code == 2
-    assert "run '../mine': the name must not be a path" in done.err
-    assert not (tmp_path / "logs").exists()
-
-
 def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:
     set_in_script = f"import os\nos.environ['TF_CONFIG'] = {config(0, ADDRESSES[:2])!r}\n"
     done = capture(set_in_script + LOOP)

@@ -73,6 +73,7 @@ def test_a_launcher_passes_absolute_folders(
         ("--seconds 5", "--seconds 5: not a range A:B"),
         ("--out 'logs", "no closing quotation"),
         ("--run ../x", "the name must not be a path"),
+        ("--on-hang soon", "--on-hang soon: not a duration"),
         ("--without sync", "--without sync: no such choice"),
         ("train.py", "unrecognized arguments: train.py"),
     ],
