@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with, run_command
+from tests.capture.conftest import ROOT, environment_with, run_command, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.command import Command
 from traceview.base.errors import UsageError
@@ -90,15 +88,9 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
     options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--slowdown", "callback"]
     environment = environment_with(fake)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    done = subprocess.run(
-        [sys.executable, "-c", SLOW, "capture", "--demo", *options],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        tmp_path, "-c", SLOW, "capture", "--demo", *options, environment=environment, code=0
     )
-    assert done.returncode == 0, done.stderr
     run = Path(done.stderr.splitlines()[-1])
     assert done.stdout.startswith(f"run {run.name}")
 
@@ -140,15 +132,14 @@ SHOWN = 0.8
 def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One run per slowdown, captured one after the other in one process."""
     folder = tmp_path_factory.mktemp("slow")
-    done = subprocess.run(
-        [sys.executable, "-c", SEVERAL, *IN_ONE_PROCESS],
-        cwd=folder,
-        env=environment_with(CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        folder,
+        "-c",
+        SEVERAL,
+        *IN_ONE_PROCESS,
+        environment=environment_with(CUDA_VISIBLE_DEVICES="-1"),
+        code=0,
     )
-    assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(name, code) for name, code, _ in rows] == [(name, 0) for name in IN_ONE_PROCESS]
     return {name: folder / run for name, _, run in rows}
@@ -165,13 +156,8 @@ def states_of_replicas(run: Path) -> list[dict[str, int]]:
 @pytest.mark.tensorflow
 def test_the_metric_is_not_interrupted_by_garbage_that_waits_for_it() -> None:
     """Finalizers of TensorFlow's executors wait for their ops, and the metric is one of them."""
-    done = subprocess.run(
-        [sys.executable, "-c", GARBAGE],
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    done = run_python(
+        ROOT, "-c", GARBAGE, environment=environment_with(TF_CPP_MIN_LOG_LEVEL="3"), code=0
     )
     assert done.stdout == "0\n"
 

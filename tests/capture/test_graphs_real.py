@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.capture.conftest import run_python
 
 pytestmark = pytest.mark.tensorflow
 
@@ -102,7 +102,7 @@ print(json.dumps([values, flops, problem]))
 def described(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     script = tmp_path_factory.mktemp("graphs") / "train.py"
     script.write_text(PROGRAM, encoding="utf-8")
-    done = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    done = run_python(script.parent, script, code=0)
     result: list[Any] = json.loads(done.stdout)
     return result
 

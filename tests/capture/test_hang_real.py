@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import CAPTURE, environment_with, run_python
 from tests.capture.test_workers import free_addresses
 from traceview.capture.launch.saying import VARIABLE
 
@@ -181,15 +181,7 @@ def line_of(script: str, text: str) -> int:
 def finished(folder: Path, script: str, *options: str) -> Hung:
     """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "traceview", "capture", "--on-hang", LIMIT, *options, "train.py"],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
     return Hung(reports_below(folder), done.stderr, done.returncode)
 
 

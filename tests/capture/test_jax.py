@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import CAPTURE, environment_with, run_python
 from tests.capture.test_workers import free_addresses
 
 pytestmark = pytest.mark.jax
@@ -146,19 +146,17 @@ class Ran:
 def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
     """Run a script below `traceview capture` with these options; without options as it is."""
     (folder / "train.py").write_text(script, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", *options] if options else []
-    done = subprocess.run(
-        [sys.executable, *capture, "train.py", *arguments],
-        cwd=folder,
-        env=environment_with(
+    capture = [*CAPTURE, *options] if options else []
+    done = run_python(
+        folder,
+        *capture,
+        "train.py",
+        *arguments,
+        environment=environment_with(
             XLA_FLAGS="--xla_force_host_platform_device_count=4",
             JAX_PLATFORMS="cpu",
             TF_CPP_MIN_LOG_LEVEL="3",
         ),
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
     )
     paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
     return Ran(
@@ -333,7 +331,7 @@ jax.block_until_ready(w)
 def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROCESSES, encoding="utf-8")
     (address,) = free_addresses(1)
-    command = [sys.executable, "-m", "traceview", "capture", "--steps", "8:13", "train.py"]
+    command = [sys.executable, *CAPTURE, "--steps", "8:13", "train.py"]
     processes = [
         subprocess.Popen(
             [*command, str(index), address],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
 from traceview.capture.launch.saying import VARIABLE
@@ -172,18 +172,9 @@ for method in (backprop.GradientTape.__enter__, backprop.GradientTape.gradient,
 """
 
 
-def python(folder: Path, code: str) -> dict[str, list[str]]:
+def results_of(folder: Path, code: str) -> dict[str, list[str]]:
     """What each loop printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_python(folder, "-c", code, code=0)
     printed: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         if line.startswith("LOOP "):
@@ -205,7 +196,7 @@ def loops(
         path.write_text(SEED + START + loop.script + RESULT, encoding="utf-8")
         named.append((name, str(path)))
     (folder / "loops.json").write_text(json.dumps(named), encoding="utf-8")
-    return folder, python(folder, PLAIN), python(folder, CAPTURED)
+    return folder, results_of(folder, PLAIN), results_of(folder, CAPTURED)
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -358,7 +349,7 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     )
     script = two.replace("range(10)", "range(100)")
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "traceview", "capture", "--steps", "40:50", "train.py"]
+    command = [sys.executable, *CAPTURE, "--steps", "40:50", "train.py"]
     code, _, err = run(tmp_path, command)
     assert code == 0, err
     (captured,) = captured_runs(tmp_path)
@@ -406,7 +397,7 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
 @pytest.mark.parametrize("script", [SERVER, SESSION], ids=["a server", "a session"])
 def test_what_runs_no_steps_is_recorded_by_time(tmp_path: Path, script: str) -> None:
     (tmp_path / "server.py").write_text(script, encoding="utf-8")
-    program = [sys.executable, "-m", "traceview", "capture", "--seconds", "1:2", "server.py"]
+    program = [sys.executable, *CAPTURE, "--seconds", "1:2", "server.py"]
     code, _, err = run(tmp_path, program)
     assert code == 0, err
     (captured,) = captured_runs(tmp_path)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, Capture, environment_with
+from tests.capture.conftest import ROOT, Capture, environment_with, run_python
 from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
@@ -289,12 +289,8 @@ if os.fork() == 0:
 os.wait()
 print("done")
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script.format(root=str(ROOT))],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
+    done = run_python(
+        ROOT, "-W", "ignore", "-c", script.format(root=str(ROOT)), environment=os.environ
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import environment_with, run_python
 from tests.capture.test_with_tensorflow import START
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
@@ -157,17 +155,15 @@ def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
         path.write_text(START + MORE + script, encoding="utf-8")
         kinds.append((name, str(path)))
     (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER],
-        cwd=folder,
-        env=environment_with(
+    done = run_python(
+        folder,
+        "-c",
+        DRIVER,
+        environment=environment_with(
             TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", NCCL_TEST_TOKEN="abc"
         ),
-        capture_output=True,
-        text=True,
-        check=False,
+        code=0,
     )
-    assert done.returncode == 0, done.stderr
     found = Sidecars()
     for line in done.stdout.splitlines():
         if line.startswith("["):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 LOOP = "for number, batch in enumerate(batches(30)):\n    train_step(batch)\n"
@@ -51,17 +50,9 @@ class Both:
 
 def both(folder: Path, fake: Path, script: str, *arguments: str, steps: str = "10:15") -> Both:
     (folder / "train.py").write_text(SCRIPT_START + script, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--steps", steps]
+    capture = [*CAPTURE, "--steps", steps]
     alone, captured = (
-        subprocess.run(
-            [sys.executable, *command, "train.py", *arguments],
-            cwd=folder,
-            env=environment_with(fake),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        run_python(folder, *command, "train.py", *arguments, environment=environment_with(fake))
         for command in ([], capture)
     )
     return Both(alone, captured, folder / "logs")

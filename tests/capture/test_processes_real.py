@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import run_python
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -70,15 +68,7 @@ CAPTURE = ("-m", "traceview", "capture")
 
 def ended(folder: Path, *command: str) -> tuple[int, str, list[str]]:
     """Exit code, standard output and lines of standard error of a Python process."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    done = run_python(folder, *command)
     return done.returncode, done.stdout, done.stderr.splitlines()
 
 

@@ -4,12 +4,11 @@ import ast
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import Capture, environment_with
+from tests.capture.conftest import Capture, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
@@ -559,14 +558,7 @@ loop()
 
 def test_a_warning_names_the_line_of_the_capture(tmp_path: Path, fake: Path) -> None:
     (tmp_path / "own.py").write_text(SCRIPT_START + WARNED, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "own.py"],
-        cwd=tmp_path,
-        env=environment_with(fake),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(tmp_path, "own.py", environment=environment_with(fake), code=0)
     line = next(
         number
         for number, text in enumerate((SCRIPT_START + WARNED).splitlines(), 1)
@@ -576,13 +568,8 @@ def test_a_warning_names_the_line_of_the_capture(tmp_path: Path, fake: Path) -> 
 
 
 def test_a_second_capture_is_told_of_the_first(tmp_path: Path, fake: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT_START + NESTED],
-        cwd=tmp_path,
-        env=environment_with(fake),
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_python(
+        tmp_path, "-c", SCRIPT_START + NESTED, environment=environment_with(fake), code=0
     )
     assert done.stdout.splitlines() == [
         "True None",
@@ -591,15 +578,9 @@ def test_a_second_capture_is_told_of_the_first(tmp_path: Path, fake: Path) -> No
 
 
 def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT_START + API],
-        cwd=tmp_path,
-        env=environment_with(fake),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        tmp_path, "-c", SCRIPT_START + API, environment=environment_with(fake), code=0
     )
-    assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     assert lines == [
         "[4, 5, 6, 7, 8]",

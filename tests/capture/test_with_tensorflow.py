@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with, run_command
+from tests.capture.conftest import QUIET, Captured, run_command, run_python
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
 
@@ -339,7 +336,6 @@ for name, path, window, step_function in json.load(open("kinds.json")):
     row = [name, done.code, str(done.run), done.problem, done.said]
     print(json.dumps(row), file=sys.__stdout__, flush=True)
 """
-QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 
 
 @dataclass(frozen=True)
@@ -360,20 +356,9 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
         path.write_text(START + kind.script, encoding="utf-8")
         kinds.append((name, str(path), kind.window, kind.step_function))
     (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
-    done = python(folder, DRIVER)
+    done = run_python(folder, "-c", DRIVER, code=0)
     rows = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
     return {name: Row(code, folder / run, problem, said) for name, code, run, problem, said in rows}
-
-
-def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=QUIET(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
 
 
 def steps_of(run: Path) -> list[int]:
@@ -501,7 +486,7 @@ for keras, batches, compiled in (
 
 
 def test_the_api(tmp_path: Path) -> None:
-    done = python(tmp_path, START + API)
+    done = run_python(tmp_path, "-c", START + API, code=0)
     runs = [tmp_path / line for line in done.stdout.splitlines()]
     numbers = [steps_of(run) for run in runs]
     assert numbers == [[3, 4, 5, 6, 7]] + [[5, 6, 7, 8, 9]] * 2 + [[3, 6, 9]] + [[3, 5, 8, 10]] * 2
