@@ -186,11 +186,6 @@ def check_run(run: Path, batch_found_by: str) -> None:
             "index": index,
             "sizes": {"worker": 2},
         }
-        assert sidecar["workers"] == {
-            "run": run.name,
-            "partners": ["worker 0", "worker 1"],
-            "absent": [],
-        }
     report = traceview.analyze(run)
     results: Any = report.results
     assert [file.host for file in report.source.files] == names
@@ -241,8 +236,7 @@ def test_a_script_captured_by_each_worker(
     (run,) = workers.runs[0]
     check_run(run, "arguments")
     check_clocks(run, tmp_path / "run")
-    assert "took no part" not in "".join(workers.text)
-    assert "was killed before its end" not in "".join(workers.text)
+    assert "did not join this run" not in "".join(workers.text)
 
 
 def test_workers_train_the_same_without_a_capture(

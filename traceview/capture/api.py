@@ -16,7 +16,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import PARTS, Settings
@@ -55,10 +55,7 @@ class Session:
         try:
             yield
         except BaseException as error:
-            if isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError":
-                window.abandon()
-            else:
-                window.fail("step", error)
+            window.fail("step", error)
             raise
         window.end("step")
 
@@ -202,10 +199,7 @@ class _StepCapture:
 
     def _look(self, thread: int, fit: FrameType | None) -> None:
         """Close the window where `fit` has ended: an exception that is kept keeps its frame alive, but not on the stack."""
-        frame = sys._current_frames().get(thread)
-        while frame is not None and frame is not fit:
-            frame = frame.f_back
-        if frame is None and fit is not None:
+        if fit is not None and fit not in callers(sys._current_frames().get(thread)):
             self._close()
 
     def _close(self) -> None:
@@ -278,15 +272,12 @@ class _Warnings:
 
 def _line_of_user() -> tuple[str, int] | None:
     """The file and line of the user's code that runs in this thread, the innermost one."""
-    places = CodePlaces(folders_of_script())
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not places.is_user(frame.f_code.co_filename):
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    places = CodePlaces()
+    lines = ((frame.f_code.co_filename, frame.f_lineno) for frame in callers(sys._getframe(1)))
+    return next((line for line in lines if places.is_user(line[0])), None)
 
 
 def _frame_of_fit() -> FrameType | None:
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "fit":
-        frame = frame.f_back
-    return frame
+    return next(
+        (frame for frame in callers(sys._getframe()) if frame.f_code.co_name == "fit"), None
+    )

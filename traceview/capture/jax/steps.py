@@ -105,9 +105,7 @@ class JaxSteps(Recognizer):
             return
         marked = self._function(name)
         with self._lock:
-            if isinstance(error, StopIteration):
-                self.window.abandon()
-            elif error is not None:
+            if error is not None:
                 self.window.fail(name, error)
             else:
                 marked.is_step = True

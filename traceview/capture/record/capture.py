@@ -105,7 +105,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.asked, self.sidecar)
+            folder = self._choice.begin(self.settings.asked)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 
@@ -114,7 +114,7 @@ class Capture:
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
-        self._choice.settle(self.settings.asked, self.sidecar)
+        self._choice.settle(self.settings.asked)
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()
@@ -154,7 +154,7 @@ class Capture:
         trace = self._destination.written(self._destination.private / "profile")
         self.sidecar.add("window", window.as_json())
         self.sidecar.add("overhead", window.times().as_json())
-        self._choice.describe(self.sidecar)
+        self._choice.say_absent()
         self._notify("closed", self.sidecar, trace)
         # After the listeners, whose failures are among them.
         self.sidecar.add("notes", self._notes)

@@ -33,11 +33,10 @@ from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.steps.graphs import computes_gradients, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
-_END_OF_DATA: Final = ("OutOfRangeError",)
 
 
 class Call:
@@ -223,9 +222,7 @@ class Observer(Recognizer):
         if call.was_step:
             self._stepping = None
         if error is not None:
-            if isinstance(error, StopIteration) or type(error).__name__ in _END_OF_DATA:
-                window.abandon()
-            elif call.was_step:
+            if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
             self.eager.stop()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs
 
 _USER, _LIBRARY, _TRACING, _TAPE, _REPLICAS = range(5)
@@ -66,7 +66,7 @@ class _Found:
         self._ops: dict[int, list[tuple[str, str | None, list[Any]]]] = {}
         """By graph its ops: name, line, and the graphs that they call."""
         self._of_stack: dict[Any, str | None] = {}
-        self._code = CodePlaces(folders_of_script())
+        self._code = CodePlaces()
         self._parts: dict[str, int] = {}
 
     def visit(self, graph: Any, calls: tuple[str, ...]) -> None:

@@ -34,6 +34,11 @@ _TIMED_STEPS: Final = 51
 """Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
 
+def is_end_of_data(error: BaseException) -> bool:
+    """Whether this is how Python or TensorFlow says that there is no more input."""
+    return isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError"
+
+
 class OpenMarker(Protocol):
     """A step marker that is open."""
 
@@ -144,7 +149,13 @@ class StepWindow:
             self._record(number, count, function, begun_ns, is_traced=is_traced)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
-        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets."""
+        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets.
+
+        At the end of the data none has begun.
+        """
+        if is_end_of_data(error):
+            self.abandon()
+            return
         number, begun_ns = self.next_number, self._begun_ns
         self.next_number = number + count
         self.failed_steps += count
@@ -156,9 +167,7 @@ class StepWindow:
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
         self._begun_ns = 0
-        if self._marker is not None:
-            marker, self._marker = self._marker, None
-            marker.abandon()
+        self._abandon_marker()
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
@@ -198,8 +207,7 @@ class StepWindow:
     def begins_again(self) -> None:
         """What has run since belongs to the step before, and the next one begins now."""
         if self.state == "recording" and self._marker is not None:
-            marker, self._marker = self._marker, None
-            marker.abandon()
+            self._abandon_marker()
             self._begun_ns = self._clock_ns()
             self._mark()
 
@@ -313,6 +321,11 @@ class StepWindow:
                 self._marker = self._recording.marker()
             except Exception as error:
                 self._add_failure(error)
+
+    def _abandon_marker(self) -> None:
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            marker.abandon()
 
     def _record(
         self,
