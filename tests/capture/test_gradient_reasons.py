@@ -8,7 +8,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import Captured
-from tests.capture.in_process import Script, captured_in_children
+from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -72,7 +72,7 @@ REASONS: Final[dict[str, list[str] | None]] = {
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     scripts = {kind: Script(SCRIPT, "5:9", arguments=(kind,)) for kind in REASONS}
-    return captured_in_children(tmp_path_factory.mktemp("reasons"), scripts)
+    return captured_scripts(tmp_path_factory.mktemp("reasons"), scripts, is_forked=True)
 
 
 @pytest.mark.parametrize("kind", REASONS)

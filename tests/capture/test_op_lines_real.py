@@ -6,7 +6,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import Captured
-from tests.capture.in_process import Script, captured_in_children
+from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -82,7 +82,7 @@ model.fit(rows, verbose=0)
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     programs = {"loop": LOOP, "keras": KERAS}
     scripts = {name: Script(START + text, "4:8", model=MODEL) for name, text in programs.items()}
-    return captured_in_children(tmp_path_factory.mktemp("lines"), scripts)
+    return captured_scripts(tmp_path_factory.mktemp("lines"), scripts, is_forked=True)
 
 
 def line(program: str, mark: str) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with, run_python
+from tests.capture.in_process import Script, captured_scripts
 from tests.capture.test_with_tensorflow import START
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
@@ -124,21 +123,12 @@ with two.scope():
 legacy.fit(data(12), verbose=0)
 """,
 }
-DRIVER = """
-import json
-from tests.capture.in_process import captured
-
-for name, path in json.load(open("kinds.json")):
-    done = captured(path, "4:6")
-    print(json.dumps([name, done.code, str(done.run)]), flush=True)
-"""
 
 
 @dataclass
 class Sidecars:
-    codes: dict[str, int] = field(default_factory=dict)
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
-    runs: dict[str, Path] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]]
+    runs: dict[str, Path]
 
     def function(self, name: str) -> dict[str, Any]:
         (function,) = self.groups[name]["placement"]["functions"]
@@ -148,34 +138,11 @@ class Sidecars:
 
 @pytest.fixture(scope="module")
 def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
+    scripts = {name: Script(START + MORE + text, "4:6") for name, text in KINDS.items()}
     folder = tmp_path_factory.mktemp("placement")
-    kinds = []
-    for number, (name, script) in enumerate(KINDS.items()):
-        path = folder / f"train_{number}.py"
-        path.write_text(START + MORE + script, encoding="utf-8")
-        kinds.append((name, str(path)))
-    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
-    done = run_python(
-        folder,
-        "-c",
-        DRIVER,
-        environment=environment_with(
-            TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", NCCL_TEST_TOKEN="abc"
-        ),
-        code=0,
-    )
-    found = Sidecars()
-    for line in done.stdout.splitlines():
-        if line.startswith("["):
-            name, code, run = json.loads(line)
-            found.codes[name] = code
-            if run != "None":
-                (path,) = (folder / run).glob("*.traceview.json")
-                found.groups[name] = json.loads(path.read_text("utf-8"))
-                found.runs[name] = folder / run
-    assert found.codes == dict.fromkeys(KINDS, 0), done.stderr
-    assert list(found.groups) == list(KINDS), done.stderr
-    return found
+    done = captured_scripts(folder, scripts, NCCL_TEST_TOKEN="abc")
+    groups = {name: run.sidecar for name, run in done.items()}
+    return Sidecars(groups, {name: run.run for name, run in done.items()})
 
 
 @pytest.mark.parametrize("name", KINDS)

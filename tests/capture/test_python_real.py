@@ -9,7 +9,7 @@ import pytest
 
 import traceview
 from tests.capture.conftest import Captured
-from tests.capture.in_process import Script, captured_in_children
+from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
 from traceview.capture.sampling.python_stacks import NOT_ASKED
@@ -206,7 +206,7 @@ Runs = dict[str, Captured]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
     folder = tmp_path_factory.mktemp("python")
-    return captured_in_children(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1")
+    return captured_scripts(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1", is_forked=True)
 
 
 def line_of(script: str, text: str) -> int:
