@@ -138,7 +138,7 @@ def run_together(
 ) -> list[subprocess.CompletedProcess[str]]:
     """The same of several that run at the same time, each begun a while after the one before."""
     with ExitStack() as stack:
-        processes = []
+        processes: list[subprocess.Popen[str]] = []
         for command, environment in zip(commands, environments, strict=True):
             time.sleep(apart_s if processes else 0)
             process = started(folder, *command, environment=environment)

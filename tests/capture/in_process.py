@@ -131,8 +131,8 @@ def main(path: str) -> None:
             runpy.run_path(str(Path(place, "train.py")), run_name="__main__")
             done = Done()
         row = json.dumps([name, done.code, place, str(done.run), done.said])
-        sys.__stdout__.write(f"\nROW {row}\n")
-        sys.__stdout__.flush()
+        sys.stdout.write(f"\nROW {row}\n")
+        sys.stdout.flush()
         if is_forked:
             os._exit(0)
     methods = (
