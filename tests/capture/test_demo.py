@@ -10,6 +10,7 @@ import pytest
 import traceview
 from tests.capture.conftest import ROOT, environment_with, run_command, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
+from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
 from traceview.base.errors import UsageError
 from traceview.capture.demo import run as demo_run
@@ -95,24 +96,10 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
     assert done.stdout.startswith(f"run {run.name}")
 
 
-SEVERAL = """
-import json, sys
-from pathlib import Path
-from tests.capture.in_process import captured
-from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.window.ranges import StepRange
-
-for name in sys.argv[1:].copy():
-    slowdowns = [Slowdown(one) for one in name.split("+")]
-    command = demo_command(StepRange(10, 15), None, slowdowns)
-    sys.argv[:] = command[1:]
-    done = captured(command[1], "10:15", out=name)
-    print(json.dumps([name, done.code, str(done.run)]), flush=True)
-"""
-# `launch` has a process of its own: collectives of single ops do not share one with those of functions.
-OTHERS = [slowdown.value for slowdown in Slowdown if slowdown.value not in ("launch", "one-gpu")]
-# First: later there are strategies of other runs in memory, and this one uses none.
-IN_ONE_PROCESS = ["one-gpu", *OTHERS, "input+callback"]
+SLOWED = [
+    *(slowdown.value for slowdown in Slowdown if slowdown.value != "launch"),
+    "input+callback",
+]
 STATE_OF = {
     "input": "input",
     "sync": "sync",
@@ -130,19 +117,15 @@ SHOWN = 0.8
 
 @pytest.fixture(scope="module")
 def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run per slowdown, captured one after the other in one process."""
-    folder = tmp_path_factory.mktemp("slow")
-    done = run_python(
-        folder,
-        "-c",
-        SEVERAL,
-        *IN_ONE_PROCESS,
-        environment=environment_with(CUDA_VISIBLE_DEVICES="-1"),
-        code=0,
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(name, code) for name, code, _ in rows] == [(name, 0) for name in IN_ONE_PROCESS]
-    return {name: folder / run for name, _, run in rows}
+    """One run per slowdown."""
+    scripts = {}
+    for name in SLOWED:
+        slowdowns = [Slowdown(one) for one in name.split("+")]
+        _, script, *arguments = demo_command(WINDOW, None, slowdowns)
+        text = Path(script).read_text("utf-8")
+        scripts[name] = Script(text, str(WINDOW), arguments=tuple(arguments))
+    done = captured_scripts(tmp_path_factory.mktemp("slow"), scripts, is_forked=True)
+    return {name: captured.run for name, captured in done.items()}
 
 
 def states_of_replicas(run: Path) -> list[dict[str, int]]:
