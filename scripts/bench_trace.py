@@ -9,7 +9,6 @@ seconds.
 
 from __future__ import annotations
 
-import argparse
 import random
 import struct
 from collections.abc import Iterable
@@ -514,19 +513,3 @@ def write_alike_hosts(folder: Path, shape: Shape, count: int) -> Path:
             name = block(4, f"host{number}".encode())
             file.writelines((recorded, environment(replace(shape, host=number)), name))
     return folder
-
-
-def main() -> None:
-    """`python -m scripts.bench_trace PATH [--steps N] [--gpus N] [--ops N]`."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.bench_trace", description=__doc__)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--steps", type=int, default=Shape.steps)
-    parser.add_argument("--gpus", type=int, default=Shape.gpus)
-    parser.add_argument("--ops", type=int, default=Shape.ops)
-    arguments = parser.parse_args()
-    shape = Shape(steps=arguments.steps, gpus=arguments.gpus, ops=arguments.ops)
-    print(write_trace(arguments.path, shape))
-
-
-if __name__ == "__main__":
-    main()

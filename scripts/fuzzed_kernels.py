@@ -316,7 +316,8 @@ def _attributed_spans(choice: Random) -> tuple[Any, ...]:
 
 
 def _labelled(choice: Random) -> tuple[Any, ...]:
-    count = choice.choice((_count(choice), _count(choice), 700))
+    # Many, so that the table of labels grows.
+    count = choice.choice((*(_count(choice) for _ in range(9)), 700, 2500))
     most = choice.choice((2, 5, 400))
     first, second = (
         np.array([choice.randrange(-1, most) for _ in range(count)], dtype=np.int32)
@@ -385,13 +386,14 @@ _LINE: Final[dict[int, Any]] = {
 _METADATA: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _CONTENT, 4: _CONTENT, 5: _STAT}
 _ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
 _PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
-_SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
-_WANTED: Final = WantedStats.of(_SLOTS)
+SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
+WANTED: Final = WantedStats.of(SLOTS)
 _MOST_KEPT: Final = 512
 _LONGEST: Final = 4096
 
 
-def _varint(value: int, padding: int = 0) -> bytes:
+def varint(value: int, padding: int = 0) -> bytes:
+    """A number modulo 2**64, with `padding` bytes more than it needs, ten at most."""
     value %= 1 << 64
     out = bytearray()
     while value >= 0x80:
@@ -419,12 +421,12 @@ def _field(choice: Random, number: int, kind: Any) -> bytes:
     padding = choice.choice((0, 0, 0, 0, 1, 9))
     if isinstance(kind, dict) or kind == _CONTENT:
         inside = _message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
-        return _varint(number << 3 | _CONTENT) + _varint(len(inside), padding) + inside
-    tag = _varint(number << 3 | kind)
+        return varint(number << 3 | _CONTENT) + varint(len(inside), padding) + inside
+    tag = varint(number << 3 | kind)
     if kind in (_FIXED64, _FIXED32):
         return tag + choice.randbytes(8 if kind == _FIXED64 else 4)
-    value = choice.choice((*_SLOTS, choice.randrange(1 << 20), *_EDGES))
-    return tag + (_varint(value, padding) if kind == _VARINT else b"")
+    value = choice.choice((*SLOTS, choice.randrange(1 << 20), *_EDGES))
+    return tag + (varint(value, padding) if kind == _VARINT else b"")
 
 
 class _Corpus:
@@ -478,12 +480,12 @@ def _decoder_arguments(name: str, choice: Random) -> tuple[Any, ...]:
         return data, _int64([*known, *known[:1], *(wrong if choice.random() < 0.3 else ())])
     if name == "stats_by_slot":
         lines = [_CORPORA["decode_line"].next(choice) for _ in range(choice.randrange(4))]
-        columns = [DECODER.decode_line(of, 0, len(of), _WANTED) for of in lines]
+        columns = [DECODER.decode_line(of, 0, len(of), WANTED) for of in lines]
         stats = [(of.stat_event, of.stat_slot, of.stat_kind, of.stat_value) for of in columns]
         shifts = [choice.choice((0, 5, 1 << 40)) for _ in stats]
         return stats, shifts, shifts[::-1], choice.choice((8, 8, 8, 3))
     bounded = _bounds(choice, data)
-    return bounded if name == "scan_fields" else (*bounded, _WANTED)
+    return bounded if name == "scan_fields" else (*bounded, WANTED)
 
 
 DECODER_CALLS: Final = (
@@ -525,19 +527,23 @@ def _comparable(value: Any) -> Any:
 def call(seed: int) -> str:
     """Make one call of both implementations; the name of the function. Raises `AssertionError` where they differ."""
     choice = Random(seed)
-    if choice.random() < 0.5:
-        name = choice.choice((*SWEEP_CALLS,))
+    name = choice.choice((*SWEEP_CALLS,) if choice.random() < 0.5 else DECODER_CALLS)
+    compare(name, choice)
+    return name
+
+
+def compare(name: str, choice: Random) -> None:
+    """Call both implementations of a function. Raises `AssertionError` where they differ."""
+    if name in SWEEP_CALLS:
         modules: tuple[ModuleType, ...] = (SWEEPS, sweeps_reference)
         arguments = SWEEP_CALLS[name](choice)
     else:
-        name = choice.choice(DECODER_CALLS)
         modules = (DECODER, decode_reference)
         arguments = _decoder_arguments(name, choice)
     found, expected = (outcome_of(module, name, arguments) for module in modules)
     assert found == expected, f"{name}: {found!r:.300} for {expected!r:.300} of {arguments!r:.3000}"
     if name in _CORPORA:
         _CORPORA[name].learn(arguments[0], _shape_of(expected))
-    return name
 
 
 def _shape_of(outcome: Any) -> Any:

@@ -14,13 +14,17 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
     "int64": _FIELD.TYPE_INT64,
+    "int32": _FIELD.TYPE_INT32,
     "uint64": _FIELD.TYPE_UINT64,
+    "bool": _FIELD.TYPE_BOOL,
     "double": _FIELD.TYPE_DOUBLE,
     "bytes": _FIELD.TYPE_BYTES,
 }
 
-# message → (number, name, type, kind); kind is "one", "rep", or the name of a oneof.
-_MESSAGES: dict[str, list[tuple[int, str, str, str]]] = {
+Messages = dict[str, list[tuple[int, str, str, str]]]
+"""By message its fields: number, name, type, and kind: one, rep, map, or the name of a oneof."""
+
+_MESSAGES: Messages = {
     "XSpace": [
         (1, "planes", "XPlane", "rep"),
         (2, "errors", "bytes", "rep"),
@@ -74,22 +78,21 @@ _MESSAGES: dict[str, list[tuple[int, str, str, str]]] = {
         (3, "description", "bytes", "one"),
     ],
 }
-_PACKAGE = "traceview_scripts"
 
 
-def _set_type(field: descriptor_pb2.FieldDescriptorProto, type_name: str) -> None:
+def _set_type(field: descriptor_pb2.FieldDescriptorProto, package: str, type_name: str) -> None:
     if type_name in _SCALARS:
         field.type = _SCALARS[type_name]
     else:
         field.type = _FIELD.TYPE_MESSAGE
-        field.type_name = f".{_PACKAGE}.{type_name}"
+        field.type_name = f".{package}.{type_name}"
 
 
-def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
+def _file_descriptor(package: str, messages: Messages) -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto(
-        name=f"{_PACKAGE}/xplane.proto", package=_PACKAGE, syntax="proto3"
+        name=f"{package}.proto", package=package, syntax="proto3"
     )
-    for message_name, fields in _MESSAGES.items():
+    for message_name, fields in messages.items():
         message = file.message_type.add(name=message_name)
         oneofs: list[str] = []
         for number, name, type_name, kind in fields:
@@ -103,13 +106,13 @@ def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
                 entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
                 entry.options.map_entry = True
                 key = entry.field.add(name="key", number=1, label=_FIELD.LABEL_OPTIONAL)
-                _set_type(key, "int64")
+                _set_type(key, package, "int64")
                 value = entry.field.add(name="value", number=2, label=_FIELD.LABEL_OPTIONAL)
-                _set_type(value, type_name)
+                _set_type(value, package, type_name)
                 field.type = _FIELD.TYPE_MESSAGE
-                field.type_name = f".{_PACKAGE}.{message_name}.{entry.name}"
+                field.type_name = f".{package}.{message_name}.{entry.name}"
                 continue
-            _set_type(field, type_name)
+            _set_type(field, package, type_name)
             if kind not in ("one", "rep"):
                 if kind not in oneofs:
                     oneofs.append(kind)
@@ -118,18 +121,21 @@ def _file_descriptor() -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-_POOL = descriptor_pool.DescriptorPool()
-_POOL.Add(_file_descriptor())
+def classes_of(package: str, messages: Messages) -> dict[str, Any]:
+    """The class of each message, by its name."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(_file_descriptor(package, messages))
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
+    }
 
 
-def _message_class(name: str) -> Any:
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-XSpace: Any = _message_class("XSpace")
-XPlane: Any = _message_class("XPlane")
-XLine: Any = _message_class("XLine")
-XEvent: Any = _message_class("XEvent")
-XStat: Any = _message_class("XStat")
-XEventMetadata: Any = _message_class("XEventMetadata")
-XStatMetadata: Any = _message_class("XStatMetadata")
+_CLASSES = classes_of("traceview_scripts", _MESSAGES)
+XSpace: Any = _CLASSES["XSpace"]
+XPlane: Any = _CLASSES["XPlane"]
+XLine: Any = _CLASSES["XLine"]
+XEvent: Any = _CLASSES["XEvent"]
+XStat: Any = _CLASSES["XStat"]
+XEventMetadata: Any = _CLASSES["XEventMetadata"]
+XStatMetadata: Any = _CLASSES["XStatMetadata"]

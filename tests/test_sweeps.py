@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from random import Random
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,28 +19,6 @@ from traceview.base.sweeping import SWEEPS
 EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
 both = pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
 
-_LEAST, _MOST = -(2**63), 2**63 - 1
-_Call = Callable[[ModuleType], Any]
-
-
-def i64(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)
-
-
-def columns(rows: Sequence[tuple[int, ...]], *dtypes: str) -> list[npt.NDArray[Any]]:
-    """The columns of rows, each of its type."""
-    table = np.array(rows, dtype=np.int64).reshape(-1, len(dtypes))
-    return [table[:, place].astype(dtype) for place, dtype in enumerate(dtypes)]
-
-
-_small = st.integers(-3, 12)
-_numbers = st.integers(_LEAST, _MOST) | _small
-_ids = st.sampled_from(("u1", "i2", "i4", "i8")).flatmap(
-    lambda dtype: st.lists(st.integers(0 if dtype == "u1" else -9, 30), max_size=12).map(
-        lambda ids: np.array(ids, dtype=dtype)
-    )
-)
-_bounds = st.sets(st.integers(-2, 40), max_size=6).map(sorted)
 _gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).map(
     lambda steps: [
         (sum(map(sum, steps[:at])) + wait, sum(map(sum, steps[: at + 1])))
@@ -50,219 +27,12 @@ _gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).ma
 )
 
 
-@st.composite
-def covered_before(draw: st.DrawFn) -> _Call:
-    edges = i64(sorted(draw(st.sets(st.integers(-(2**61), 2**61) | _small, max_size=12))))
-    start, end = edges[: edges.size // 2 * 2].reshape(-1, 2).T.copy()
-    covered, times = np.append(0, np.cumsum(end - start)), i64(draw(st.lists(_numbers, max_size=9)))
-    return lambda sweeps: sweeps.covered_before(start, covered, times)
-
-
-@st.composite
-def places(draw: st.DrawFn) -> _Call:
-    values, times = i64(sorted(draw(st.lists(_numbers, max_size=12)))), draw(st.lists(_numbers))
-    right = draw(st.booleans())
-    return lambda sweeps: sweeps.places(values, i64(times), right)
-
-
-@st.composite
-def merged(draw: st.DrawFn) -> _Call:
-    rows = draw(st.lists(st.tuples(_small, st.integers(-2, 9))))
-    start, length = columns(sorted(rows) if draw(st.booleans()) else rows, "i8", "i8")
-    return lambda sweeps: sweeps.merged(start, start + length)
-
-
-@st.composite
-def last_open(draw: st.DrawFn) -> _Call:
-    ends = draw(st.lists(st.integers(0, 20), max_size=14))
-    limits, times = columns(
-        draw(st.lists(st.tuples(st.integers(0, len(ends)), st.integers(-1, 21)))), "i8", "i8"
-    )
-    if draw(st.booleans()):
-        limits, times = np.sort(limits), np.sort(times)
-    return lambda sweeps: sweeps.last_open(i64(ends), limits, times)
-
-
-@st.composite
-def touching(draw: st.DrawFn) -> _Call:
-    # Many events, so that some are skipped in blocks.
-    repeats = draw(st.sampled_from((1, 700)))
-    events = st.tuples(st.integers(0, 40), st.integers(0, 9) | st.just(40))
-    start, length = columns(sorted(draw(st.lists(events, max_size=9)) * repeats), "i8", "i8")
-    end, edges = start + length, draw(_bounds)
-    first, last = i64(edges[: len(edges) // 2 * 2]).reshape(-1, 2).T.copy()
-    return lambda sweeps: sweeps.touching(start, end, sweeps.reaches(end), first, last)
-
-
-@st.composite
-def clearest(draw: st.DrawFn) -> _Call:
-    row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 3))
-    start, length, shows = columns(sorted(draw(st.lists(row, max_size=9))), "i8", "i8", "u2")
-    begin, size, wanted = columns(sorted(draw(st.lists(row, max_size=9))), "i8", "i8", "u2")
-    end, finish = start + length, begin + size + 1
-    return lambda sweeps: sweeps.clearest(
-        start, end, sweeps.reaches(end), shows, begin, finish, wanted, 0.8
-    )
-
-
-@st.composite
-def overlapping(draw: st.DrawFn) -> _Call:
-    start, end = columns(draw(st.lists(st.tuples(_small, _small))), "i8", "i8")
-    first, last = draw(_small), draw(_small)
-    return lambda sweeps: sweeps.overlapping(start, end, first, last)
-
-
-@st.composite
-def tables_of_ids(draw: st.DrawFn) -> _Call:
-    ids, asked = draw(_ids), draw(_ids | st.lists(_numbers, max_size=9).map(i64))
-    least, most = min([0, *ids.tolist()]), max([0, *ids.tolist()])
-    # A column of a table is no contiguous array.
-    asked = np.stack((asked, asked), axis=1)[:, 1]
-    low = draw(st.sampled_from((least, _LEAST, _MOST)))
-
-    def call(sweeps: ModuleType) -> Any:
-        marks = sweeps.marked(ids, least, most - least + 1)
-        known = sweeps.are_marked(marks.view(np.uint8), asked, low)
-        return marks, known, sweeps.looked_up(np.arange(marks.size), asked, low, -7)
-
-    return call
-
-
-@st.composite
-def earliest(draw: st.DrawFn) -> _Call:
-    ids, times = columns(
-        draw(st.lists(st.tuples(st.integers(-4, 9), st.integers(0, 3)))), "i8", "i8"
-    )
-    return lambda sweeps: sweeps.earliest(ids, times, -4, 14)
-
-
-@st.composite
-def totals(draw: st.DrawFn) -> _Call:
-    rows = draw(
-        st.lists(st.tuples(st.integers(-2, 5), st.integers(-(2**40), 2**40), st.booleans()))
-    )
-    where, values, chosen = columns(rows, draw(st.sampled_from(("i2", "i4", "i8"))), "i8", "u1")
-    marks = None if draw(st.booleans()) else chosen
-    cuts = draw(st.sets(st.integers(0, len(rows)), max_size=4))
-    first = i64(sorted({0, *cuts, len(rows)}))
-    return lambda sweeps: (
-        sweeps.totals(where, values, 6, marks),
-        sweeps.totals_between(values, chosen, first),
-    )
-
-
-@st.composite
-def in_both(draw: st.DrawFn) -> _Call:
-    marks = st.lists(st.integers(0, 1), min_size=5, max_size=5)
-    of_first, of_second = (np.array(draw(marks), dtype=np.uint8) for _ in range(2))
-    first, second = columns(
-        draw(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 3)))), "u1", "i4"
-    )
-    return lambda sweeps: sweeps.in_both(first, of_first, second, of_second)
-
-
-@st.composite
-def lines_of(draw: st.DrawFn) -> _Call:
-    cells = draw(st.lists(st.binary(max_size=4), min_size=1, max_size=4))
-    width = draw(st.integers(1, 3))
-    row = st.lists(
-        st.tuples(st.integers(-1, len(cells) - 1), _numbers), min_size=width, max_size=width
-    )
-    table = i64(draw(st.lists(row, max_size=5))).reshape(-1, width, 2)
-    codes = np.ascontiguousarray(table[:, :, 0].T, dtype=np.int32)
-    numbers = np.ascontiguousarray(table[:, :, 1].T)
-    begin, packed = np.cumsum([0, *map(len, cells)]), np.frombuffer(b"".join(cells), dtype=np.uint8)
-    return lambda sweeps: sweeps.lines_of(codes, numbers, packed, begin)
-
-
-@st.composite
-def codes_of(draw: st.DrawFn) -> _Call:
-    values = draw(st.lists(st.sampled_from([None, "a", "b", "", "a b"])))
-
-    def call(sweeps: ModuleType) -> Any:
-        known: dict[Any, int] = {"b": 0}
-        codes = sweeps.codes_of(np.array(values, dtype=np.object_), known)
-        return codes, np.array(list(known.values()), dtype=np.int64), repr(list(known)).encode()
-
-    return call
-
-
-@st.composite
-def row_labels(draw: st.DrawFn) -> _Call:
-    spread = draw(st.sampled_from((2, 60)))
-    # Many rows, so that the table of labels grows.
-    row = st.tuples(st.integers(-1, spread), st.integers(-1, spread), st.integers(0, 2))
-    rows = draw(st.lists(row, max_size=30)) * draw(st.sampled_from((1, 90)))
-    if draw(st.booleans()):
-        rows += [(number % 70, number // 70, number % 3) for number in range(2500)]
-    keys = columns(rows, "i4", "i4", "u1")
-    return lambda sweeps: sweeps.labelled(*keys)
-
-
-@st.composite
-def gaps_between(draw: st.DrawFn) -> _Call:
-    row = st.tuples(st.integers(0, 12), st.integers(-1, 4), st.integers(0, 1), st.integers(-1, 3))
-    events = sorted(draw(st.lists(row, max_size=8)), key=lambda event: event[0])
-    arguments = columns(events, "i8", "i8", "u1", "i4")
-    launched_at = i64(draw(st.lists(st.integers(0, 9), min_size=4, max_size=4)))
-    first, last = draw(st.integers(-1, 8)), draw(st.integers(4, 16))
-    return lambda sweeps: sweeps.gaps_between(*arguments, launched_at, first, last)
-
-
-@st.composite
-def late_until(draw: st.DrawFn) -> _Call:
-    row = st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(-1, 2))
-    start, length, after = columns(draw(st.lists(row, max_size=8)), "i8", "i8", "i4")
-    launch = np.array(draw(st.lists(st.integers(-1, 2), min_size=3, max_size=3)), dtype=np.int32)
-    call = st.tuples(st.integers(-2, 16), st.integers(0, 4))
-    calls = columns(draw(st.lists(call, min_size=3, max_size=3)), "i8", "i8")
-    return lambda sweeps: sweeps.late_until(start, start + length, after, launch, *calls, 2)
-
-
-@st.composite
-def cut(draw: st.DrawFn) -> _Call:
-    spans, bounds = draw(_gaps), i64(draw(_bounds))
-    marks = draw(st.lists(st.integers(0, 1), min_size=len(spans), max_size=len(spans)))
-    chosen = None if draw(st.booleans()) else np.array(marks, dtype=np.uint8)
-    return lambda sweeps: sweeps.cut(*columns(spans, "i8", "i8"), bounds, chosen)
-
-
-@st.composite
-def exclusive(draw: st.DrawFn) -> _Call:
-    row = st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(0, 2))
-    events = columns(sorted(draw(st.lists(row, max_size=10))), "i8", "i8", "u1")
-    return lambda sweeps: sweeps.exclusive(*events, 3)
-
-
-@st.composite
-def layered(draw: st.DrawFn) -> _Call:
-    layers = draw(st.lists(_gaps, min_size=1, max_size=4))
-    spans = columns([span for layer in layers for span in layer], "i8", "i8")
-    begin, bounds = np.cumsum([0, *map(len, layers)]), i64(draw(_bounds))
-    first, last = draw(st.integers(-2, 20)), draw(st.integers(-2, 40))
-    return lambda sweeps: sweeps.layered(*spans, begin, bounds, first, last)
-
-
-def plain(found: Any) -> Any:
-    """What a sweep gives, with the types of its arrays."""
-    if isinstance(found, np.ndarray):
-        return found.dtype, found.tolist()
-    return tuple(map(plain, found)) if isinstance(found, tuple) else found
-
-
 @pytest.mark.parametrize(
-    "calls",
-    [
-        covered_before, places, merged, last_open, touching, clearest, overlapping, tables_of_ids, earliest, totals, in_both,
-        lines_of, codes_of, row_labels, gaps_between, late_until, cut, exclusive, layered,
-    ],
-)  # fmt: skip
-@given(data=st.data())
-def test_compiled_sweeps_are_those_of_the_reference(
-    calls: Callable[[], st.SearchStrategy[_Call]], data: st.DataObject
-) -> None:
-    call = data.draw(calls())
-    assert plain(call(SWEEPS)) == plain(call(sweeps_reference))
+    "name", sorted({*fuzzed_kernels.SWEEP_CALLS, *fuzzed_kernels.DECODER_CALLS})
+)
+def test_compiled_functions_are_those_of_the_reference(name: str) -> None:
+    for seed in range(500):
+        fuzzed_kernels.compare(name, Random(seed))
 
 
 @given(
@@ -437,8 +207,3 @@ def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str
                 expected_spans.append((moment, cause, piece))
     assert [column.dtype for column in spans] == [np.int64, np.uint8, np.int32]
     assert list(zip(*(column.tolist() for column in spans), strict=True)) == expected_spans
-
-
-def test_both_implementations_agree_on_what_no_trace_holds() -> None:
-    for seed in range(3000):
-        fuzzed_kernels.call(seed)

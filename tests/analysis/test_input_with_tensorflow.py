@@ -113,7 +113,7 @@ def recorded(pipeline: str, folder: Path) -> Run:
     (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
     captured = run_command(
         folder,
-        ["--steps", "24:36", "--without", "sync", "train.py", pipeline],
+        ["--steps", "24:36", "train.py", pipeline],
         environment_with(folder),
     )
     assert captured.code == 0, captured.err[-2000:]

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 
@@ -83,16 +86,72 @@ def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **variables}
 
 
-def run_command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Captured:
+QUIET: Final = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+"""The environment of scripts with the real TensorFlow."""
+CAPTURE: Final = ("-m", "traceview", "capture")
+
+
+def run_python(
+    folder: Path,
+    *command: str | Path,
+    environment: Mapping[str, str] | None = None,
+    code: int | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected."""
     done = subprocess.run(
-        [sys.executable, "-m", "traceview", "capture", *arguments],
+        [sys.executable, *command],
         cwd=folder,
-        env=dict(environment),
+        env=dict(QUIET() if environment is None else environment),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
+    assert code in (None, done.returncode), done.stderr[-3000:]
+    return done
+
+
+@contextmanager
+def started(
+    folder: Path, *command: str, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The same, which runs in the block and is killed after it."""
+    with subprocess.Popen(
+        [sys.executable, *command],
+        cwd=folder,
+        env=dict(QUIET() if environment is None else environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_together(
+    folder: Path,
+    commands: Sequence[Sequence[str]],
+    environments: Sequence[Mapping[str, str]],
+    apart_s: float = 0.0,
+) -> list[subprocess.CompletedProcess[str]]:
+    """The same of several that run at the same time, each begun a while after the one before."""
+    with ExitStack() as stack:
+        processes: list[subprocess.Popen[str]] = []
+        for command, environment in zip(commands, environments, strict=True):
+            time.sleep(apart_s if processes else 0)
+            process = started(folder, *command, environment=environment)
+            processes.append(stack.enter_context(process))
+        texts = [process.communicate(timeout=300) for process in processes]
+    return [
+        subprocess.CompletedProcess(process.args, process.returncode, *text)
+        for process, text in zip(processes, texts, strict=True)
+    ]
+
+
+def run_command(folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> Captured:
+    done = run_python(folder, *CAPTURE, *arguments, environment=environment)
     return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
 
 

@@ -11,8 +11,6 @@ from textwrap import dedent
 
 _MODULES = {
     "tensorflow/__init__.py": """
-        import os
-
         __version__ = "2.21.0"
         from tensorflow.python.data.ops.iterator_ops import OwnedIterator
         from tensorflow.python.distribute.distribute_lib import Strategy
@@ -20,7 +18,6 @@ _MODULES = {
         from tensorflow.python.eager.backprop import GradientTape
         from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
         from tensorflow.python.profiler import profiler_v2, trace
-        from tensorflow.python.util import tf_stack
 
         function = Function
 
@@ -42,15 +39,6 @@ _MODULES = {
                 start = staticmethod(profiler_v2.start)
                 stop = staticmethod(profiler_v2.stop)
                 Trace = trace.Trace
-
-                class server:
-                    ports = []
-
-                    @classmethod
-                    def start(cls, port):
-                        if "FAKE_SERVER_FAILS" in os.environ:
-                            raise RuntimeError(f"no port {port}")
-                        cls.ports.append(port)
     """,
     "tensorflow/python/eager/context.py": """
         graphs = 0
@@ -166,21 +154,6 @@ _MODULES = {
             def __next__(self):
                 time.sleep(self._seconds)
                 return next(self._batches)
-    """,
-    "tensorflow/python/util/tf_stack.py": """
-        import collections
-
-        class SentinelFilter:
-            def __init__(self):
-                self.update()
-
-            def update(self):
-                self.internal_set = set(self.get_filtered_filenames())
-
-            def get_filtered_filenames(self):
-                return frozenset()
-
-        _source_filter_stacks = collections.defaultdict(lambda: [SentinelFilter()])
     """,
     "tensorflow/python/framework/errors.py": """
         class AlreadyExistsError(Exception):

@@ -1,14 +1,18 @@
-"""Captures scripts one after another in this process, as a notebook captures its cells: TensorFlow is imported once."""
+"""Captures scripts one after another in this process, or in forked ones, so that TensorFlow is imported once."""
 
 from __future__ import annotations
 
+import json
+import os
+import runpy
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from tests.capture.conftest import QUIET, Captured, run_python
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
@@ -22,7 +26,6 @@ class Done:
 
     code: int = 0
     run: Path | None = None
-    problem: str | None = None
     said: list[str] = field(default_factory=list)
 
 
@@ -33,10 +36,16 @@ def captured(
     *,
     listeners: Sequence[WindowListener] = (),
     out: str = "logs",
+    without: Collection[str] = (),
 ) -> Done:
     """Run a script as `__main__`, and capture its steps below `out`."""
     done = Done()
-    settings = Settings(Path(out), StepRange.parse(steps), step_functions=tuple(step_functions))
+    settings = Settings(
+        Path(out),
+        StepRange.parse(steps),
+        without=frozenset(without),
+        step_functions=tuple(step_functions),
+    )
     capture = StepWatch(settings, done.said.append, listeners)
     capture.capture.prepare()
     capture.hooks.install()
@@ -55,8 +64,84 @@ def captured(
         if isinstance(error, KeyboardInterrupt):
             end, done.code = "interrupted", 130
     capture.finish(end)
-    problem = capture.outcome(end)
+    capture.outcome(end)
     capture.remove()
     done.run = capture.run
-    done.problem = None if problem is None else problem.message
     return done
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script and the steps of it to record, empty for a run without a capture; its arguments, and its module `model`."""
+
+    text: str
+    steps: str
+    step_functions: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    model: str = ""
+
+
+def captured_scripts(
+    folder: Path, scripts: Mapping[str, Script], *, is_forked: bool = False, **variables: str
+) -> dict[str, Captured]:
+    """Capture scripts that share an import of TensorFlow, and what they do with it unless each `is_forked` after it."""
+    rows = []
+    for number, (name, script) in enumerate(scripts.items()):
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        (place / "train.py").write_text(script.text, encoding="utf-8")
+        (place / "model.py").write_text(script.model, encoding="utf-8")
+        choices = (script.steps, script.step_functions, script.without, script.arguments)
+        rows.append((name, str(place), *choices))
+    (folder / "scripts.json").write_text(json.dumps([is_forked, rows]), encoding="utf-8")
+    command = ("-m", "tests.capture.in_process", "scripts.json")
+    done = run_python(folder, *command, environment=QUIET(**variables), code=0)
+    found: dict[str, Captured] = {}
+    printed: list[str] = []
+    for line in done.stdout.splitlines():
+        if line.startswith("ROW "):
+            name, code, place, run, said = json.loads(line.removeprefix("ROW "))
+            err = "\n".join([*said, str(Path(place) / run)])
+            found[name] = Captured(code, "\n".join(printed), err, Path(place) / "logs")
+            printed = []
+        else:
+            printed.append(line)
+    assert list(found) == list(scripts), done.stderr[-3000:]
+    assert [name for name, run in found.items() if run.code] == [], done.stderr[-3000:]
+    return found
+
+
+def main(path: str) -> None:
+    """Run the scripts of a list."""
+    import tensorflow as tf
+
+    assert tf.keras
+    is_forked, rows = json.loads(Path(path).read_text("utf-8"))
+    for name, place, steps, step_functions, without, arguments in rows:
+        child = os.fork() if is_forked else 0
+        if child:
+            os.waitpid(child, 0)
+            continue
+        os.chdir(place)
+        sys.path[0], sys.argv[1:] = place, arguments
+        if steps:
+            done = captured("train.py", steps, step_functions, without=without)
+        else:
+            runpy.run_path(str(Path(place, "train.py")), run_name="__main__")
+            done = Done()
+        row = json.dumps([name, done.code, place, str(done.run), done.said])
+        sys.stdout.write(f"\nROW {row}\n")
+        sys.stdout.flush()
+        if is_forked:
+            os._exit(0)
+    methods = (
+        tf.GradientTape.__enter__,
+        tf.GradientTape.gradient,
+        type(tf.function(main)).__call__,
+    )
+    assert [method for method in methods if not hasattr(method, "__code__")] == [], "left hooked"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

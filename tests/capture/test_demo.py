@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with, run_command
+from tests.capture.conftest import ROOT, environment_with, run_command, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
+from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
 from traceview.base.errors import UsageError
 from traceview.capture.demo import run as demo_run
 from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import StepRange
 from traceview.ledger.states import IDLE_STATES
 
@@ -31,18 +29,15 @@ WINDOW = StepRange(10, 15)
         ([Slowdown.straggler, Slowdown.one_gpu], "one-gpu and straggler"),
     ],
 )
-def test_slowdowns_that_exclude_each_other(
-    chosen: list[Slowdown], names: str, tmp_path: Path
-) -> None:
+def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
-        demo_command(Settings(tmp_path / "logs", WINDOW), None, chosen)
-    assert not (tmp_path / "logs").exists()
+        demo_command(WINDOW, None, chosen)
 
 
-def test_without_tensorflow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as raised:
-        demo_command(Settings(tmp_path / "logs", WINDOW), None, [])
+        demo_command(WINDOW, None, [])
     assert "pip install" in str(raised.value.hint)
 
 
@@ -94,38 +89,17 @@ def test_a_demo_is_captured_and_reported_on_at_once(tmp_path: Path, fake: Path) 
     options += ["--slowdown", "callback", "--slowdown", "one-gpu", "--slowdown", "callback"]
     environment = environment_with(fake)
     environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
-    done = subprocess.run(
-        [sys.executable, "-c", SLOW, "capture", "--demo", *options],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        tmp_path, "-c", SLOW, "capture", "--demo", *options, environment=environment, code=0
     )
-    assert done.returncode == 0, done.stderr
     run = Path(done.stderr.splitlines()[-1])
     assert done.stdout.startswith(f"run {run.name}")
 
 
-SEVERAL = """
-import json, sys
-from pathlib import Path
-from tests.capture.in_process import captured
-from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import StepRange
-
-for name in sys.argv[1:].copy():
-    slowdowns = [Slowdown(one) for one in name.split("+")]
-    command = demo_command(Settings(Path(name), StepRange(10, 15)), None, slowdowns)
-    sys.argv[:] = command[1:]
-    done = captured(command[1], "10:15", out=name)
-    print(json.dumps([name, done.code, str(done.run)]), flush=True)
-"""
-# `launch` has a process of its own: collectives of single ops do not share one with those of functions.
-OTHERS = [slowdown.value for slowdown in Slowdown if slowdown.value not in ("launch", "one-gpu")]
-# First: later there are strategies of other runs in memory, and this one uses none.
-IN_ONE_PROCESS = ["one-gpu", *OTHERS, "input+callback"]
+SLOWED = [
+    *(slowdown.value for slowdown in Slowdown if slowdown.value != "launch"),
+    "input+callback",
+]
 STATE_OF = {
     "input": "input",
     "sync": "sync",
@@ -143,20 +117,15 @@ SHOWN = 0.8
 
 @pytest.fixture(scope="module")
 def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One run per slowdown, captured one after the other in one process."""
-    folder = tmp_path_factory.mktemp("slow")
-    done = subprocess.run(
-        [sys.executable, "-c", SEVERAL, *IN_ONE_PROCESS],
-        cwd=folder,
-        env=environment_with(CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(name, code) for name, code, _ in rows] == [(name, 0) for name in IN_ONE_PROCESS]
-    return {name: folder / run for name, _, run in rows}
+    """One run per slowdown."""
+    scripts = {}
+    for name in SLOWED:
+        slowdowns = [Slowdown(one) for one in name.split("+")]
+        _, script, *arguments = demo_command(WINDOW, None, slowdowns)
+        text = Path(script).read_text("utf-8")
+        scripts[name] = Script(text, str(WINDOW), arguments=tuple(arguments))
+    done = captured_scripts(tmp_path_factory.mktemp("slow"), scripts, is_forked=True)
+    return {name: captured.run for name, captured in done.items()}
 
 
 def states_of_replicas(run: Path) -> list[dict[str, int]]:
@@ -170,13 +139,8 @@ def states_of_replicas(run: Path) -> list[dict[str, int]]:
 @pytest.mark.tensorflow
 def test_the_metric_is_not_interrupted_by_garbage_that_waits_for_it() -> None:
     """Finalizers of TensorFlow's executors wait for their ops, and the metric is one of them."""
-    done = subprocess.run(
-        [sys.executable, "-c", GARBAGE],
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
+    done = run_python(
+        ROOT, "-c", GARBAGE, environment=environment_with(TF_CPP_MIN_LOG_LEVEL="3"), code=0
     )
     assert done.stdout == "0\n"
 

@@ -147,9 +147,9 @@ def test_a_capture_is_left_behind_if_nobody_runs_it(
     host: str | None, pid: object, age_s: float, is_left: bool, tmp_path: Path
 ) -> None:
     other = prepared(tmp_path)
-    sidecar = Sidecar(other.sidecar)
+    sidecar = Sidecar()
     sidecar.add("process", {"host": host or socket.gethostname(), "pid": pid})
-    sidecar.write()
+    sidecar.write(other.sidecar)
     then = time.time() - age_s
     os.utime(other.private, (then, then))
     assert prepared(tmp_path).left_behind() == ([other.private] if is_left else [])
@@ -188,15 +188,15 @@ def test_a_trace_must_be_one(tmp_path: Path) -> None:
 
 
 def test_the_sidecar_is_written_as_a_whole(tmp_path: Path) -> None:
-    sidecar = Sidecar(tmp_path / "node.traceview.json")
+    path, sidecar = tmp_path / "node.traceview.json", Sidecar()
     sidecar.add("window", {"asked": [1, 2]})
-    sidecar.write()
+    sidecar.write(path)
     sidecar.add("window", {"got": None})
     sidecar.add("host", {"path": Path("x"), "odd": "\udcff"})
     sidecar.state = "saved"
-    sidecar.write()
+    sidecar.write(path)
     assert [path.name for path in tmp_path.iterdir()] == ["node.traceview.json"]
-    assert json.loads((tmp_path / "node.traceview.json").read_text("utf-8")) == {
+    assert json.loads(path.read_text("utf-8")) == {
         "schema_version": SCHEMA_VERSION,
         "state": "saved",
         "window": {"asked": [1, 2], "got": None},

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import CAPTURE, run_python, started
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
-QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 
 HANGS = """
 import tensorflow as tf
@@ -35,22 +31,12 @@ for number in range(30):
 
 def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HANGS, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "-m", "traceview", "capture", "train.py"],
-        cwd=tmp_path,
-        env=QUIET(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(0.5)
-            process.send_signal(signal.SIGTERM)
-            _, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
+    with started(tmp_path, *CAPTURE, "train.py") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     run = Path(err.splitlines()[-1])
     (trace,) = run.glob("*.xplane.pb")
@@ -81,23 +67,13 @@ def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_pytho
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(HOLDS, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "-m", "traceview", "capture", "train.py"],
-        cwd=tmp_path,
-        env=QUIET(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "hangs\n"
-            time.sleep(0.5)
-            process.send_signal(signal.SIGTERM)
-            begun = time.monotonic()
-            _, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
+    with started(tmp_path, *CAPTURE, "train.py") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "hangs\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 15
     assert process.returncode == -signal.SIGTERM
     assert "a native call holds Python's lock, so the profile is not saved" in err
@@ -141,15 +117,7 @@ fit("logs3")
 
 def test_a_fit_that_ends_by_an_exception_keeps_its_trace(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FIT, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=QUIET(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(tmp_path, "train.py")
     assert done.returncode == 3, done.stderr
     lines = done.stdout.splitlines()
     assert lines[1::2] == ["ValueError", "KeyboardInterrupt", "InternalError"]
@@ -203,15 +171,7 @@ def test_ops_are_defined_where_they_are_without_capture(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(DEFINED, encoding="utf-8")
     said = [
-        subprocess.run(
-            [sys.executable, *command, str(script)],
-            cwd=tmp_path,
-            env=QUIET(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
+        run_python(tmp_path, *command, str(script), code=0)
         for command in ([], ["-m", "traceview", "capture"])
     ]
     alone, captured = (done.stdout for done in said)

@@ -1,15 +1,14 @@
-"""Checks in real captures the reason why one device computes all gradients; one process each, on two CPU devices."""
+"""Checks in real captures the reason why one device computes all gradients, on two CPU devices."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with, run_command
-from traceview.report.model import Report
+from tests.capture.conftest import Captured
+from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -59,29 +58,26 @@ else:
 """
 
 
-def captured(folder: Path, kind: str) -> Report:
-    (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
-    environment = environment_with(CUDA_VISIBLE_DEVICES="-1")
-    options = ["--steps", "5:9", "--out", str(folder), "train.py", kind]
-    done = run_command(folder, options, environment)
-    assert done.code == 0, done.err
-    return traceview.analyze(done.run)
+REASONS: Final[dict[str, list[str] | None]] = {
+    "unused_strategy": ["unused_strategy", "outside_scope"],
+    "one_replica": ["one_replica"],
+    "pinned_ops": ["replicas_together"],
+    "small_batch": ["small_batch"],
+    "healthy": None,
+    # Both replicas compute, and take turns at the variables that they share.
+    "outside_scope": None,
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "reasons"),
-    [
-        ("unused_strategy", ["unused_strategy", "outside_scope"]),
-        ("one_replica", ["one_replica"]),
-        ("pinned_ops", ["replicas_together"]),
-        ("small_batch", ["small_batch"]),
-        ("healthy", None),
-        # Both replicas compute, and take turns at the variables that they share.
-        ("outside_scope", None),
-    ],
-)
-def test_the_reason_is_in_the_capture(kind: str, reasons: list[str] | None, tmp_path: Path) -> None:
-    report = captured(tmp_path, kind)
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
+    scripts = {kind: Script(SCRIPT, "5:9", arguments=(kind,)) for kind in REASONS}
+    return captured_scripts(tmp_path_factory.mktemp("reasons"), scripts, is_forked=True)
+
+
+@pytest.mark.parametrize("kind", REASONS)
+def test_the_reason_is_in_the_capture(kind: str, runs: dict[str, Captured]) -> None:
+    report, reasons = traceview.analyze(runs[kind].run), REASONS[kind]
     found = report.results.gradients
     assert found is not None
     codes = {finding.code: finding.severity for finding in report.findings}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import CAPTURE, QUIET, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
 from traceview.capture.launch.saying import VARIABLE
 
@@ -181,15 +181,7 @@ def line_of(script: str, text: str) -> int:
 def finished(folder: Path, script: str, *options: str) -> Hung:
     """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "traceview", "capture", "--on-hang", LIMIT, *options, "train.py"],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
     return Hung(reports_below(folder), done.stderr, done.returncode)
 
 
@@ -396,36 +388,12 @@ for number in range(10):
 def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(WORKERS, encoding="utf-8")
     addresses = free_addresses(2)
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "traceview",
-                "capture",
-                "--on-hang",
-                "3s",
-                "--steps",
-                "20:22",
-                "train.py",
-                str(index),
-                *addresses,
-            ],
-            cwd=tmp_path,
-            env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
-    ]
-    try:
-        texts = [process.communicate(timeout=120)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+    options = ("--on-hang", "3s", "--steps", "20:22", "train.py")
+    commands = [[*CAPTURE, *options, str(index), *addresses] for index in range(2)]
+    done = run_together(tmp_path, commands, [QUIET()] * 2)
     reports = [report for report in reports_below(tmp_path) if report["step_count"] == 6]
     by_task = {report["task"]: report for report in reports}
-    assert set(by_task) == {"worker 0", "worker 1"}, "\n".join(texts)
+    assert set(by_task) == {"worker 0", "worker 1"}, [each.stderr for each in done]
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
     line = next(n for n, text in enumerate(WORKERS.splitlines(), 1) if "time.sleep" in text)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import CAPTURE, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
 
 pytestmark = pytest.mark.jax
@@ -146,19 +144,17 @@ class Ran:
 def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
     """Run a script below `traceview capture` with these options; without options as it is."""
     (folder / "train.py").write_text(script, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", *options] if options else []
-    done = subprocess.run(
-        [sys.executable, *capture, "train.py", *arguments],
-        cwd=folder,
-        env=environment_with(
+    capture = [*CAPTURE, *options] if options else []
+    done = run_python(
+        folder,
+        *capture,
+        "train.py",
+        *arguments,
+        environment=environment_with(
             XLA_FLAGS="--xla_force_host_platform_device_count=4",
             JAX_PLATFORMS="cpu",
             TF_CPP_MIN_LOG_LEVEL="3",
         ),
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
     )
     paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
     return Ran(
@@ -333,24 +329,13 @@ jax.block_until_ready(w)
 def test_processes_of_one_job_share_a_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROCESSES, encoding="utf-8")
     (address,) = free_addresses(1)
-    command = [sys.executable, "-m", "traceview", "capture", "--steps", "8:13", "train.py"]
-    processes = [
-        subprocess.Popen(
-            [*command, str(index), address],
-            cwd=tmp_path,
-            env=environment_with(
-                XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"
-            ),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for index in range(2)
+    commands = [
+        [*CAPTURE, "--steps", "8:13", "train.py", str(index), address] for index in range(2)
     ]
-    try:
-        errors = [process.communicate(timeout=150)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
+    environment = environment_with(
+        XLA_FLAGS="--xla_force_host_platform_device_count=2", JAX_PLATFORMS="cpu"
+    )
+    done = run_together(tmp_path, commands, [environment] * 2)
     (folder,) = tmp_path.glob("logs/plugins/profile/*")
     names = sorted(path.name.rpartition("_")[2] for path in folder.glob("*.xplane.pb"))
-    assert names == ["p0.xplane.pb", "p1.xplane.pb"], "\n".join(errors)
+    assert names == ["p0.xplane.pb", "p1.xplane.pb"], [each.stderr for each in done]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import CAPTURE, Captured, environment_with
+from tests.capture.in_process import Script, captured_scripts
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
 from traceview.capture.launch.saying import VARIABLE
@@ -150,80 +150,37 @@ for x, y in data(20): loss = step(x, y)
         "train",
     ),
 }
-PLAIN = """
-import json
-for name, path in json.load(open("loops.json")):
-    print("LOOP", name, flush=True)
-    exec(compile(open(path).read(), path, "exec"), {"__name__": "__main__"})
-"""
-CAPTURED = """
-import json
-from tests.capture.in_process import captured
-
-for name, path in json.load(open("loops.json")):
-    print("LOOP", name, flush=True)
-    done = captured(path, "10:15")
-    print("ROW", json.dumps([done.code, str(done.run), done.problem, done.said]), flush=True)
-from tensorflow.python.eager import backprop
-from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
-for method in (backprop.GradientTape.__enter__, backprop.GradientTape.gradient,
-               concrete_function.ConcreteFunction.__call__, polymorphic_function.Function.__call__):
-    assert hasattr(method, "__code__"), method
-"""
-
-
-def python(folder: Path, code: str) -> dict[str, list[str]]:
-    """What each loop printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    printed: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
-        if line.startswith("LOOP "):
-            printed[line.removeprefix("LOOP ")] = []
-        elif line.startswith(("RESULT ", "ROW ")):
-            printed[next(reversed(printed))].append(line)
-    return printed
+Runs = dict[str, Captured]
 
 
 @pytest.fixture(scope="module")
-def loops(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, dict[str, list[str]], dict[str, list[str]]]:
+def loops(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runs, Runs]:
     """All loops in one process each, without and with a capture."""
-    folder = tmp_path_factory.mktemp("loops")
-    named = []
-    for number, (name, loop) in enumerate(LOOPS.items()):
-        path = folder / f"train_{number}.py"
-        path.write_text(SEED + START + loop.script + RESULT, encoding="utf-8")
-        named.append((name, str(path)))
-    (folder / "loops.json").write_text(json.dumps(named), encoding="utf-8")
-    return folder, python(folder, PLAIN), python(folder, CAPTURED)
+    folder, texts = tmp_path_factory.mktemp("loops"), LOOPS.items()
+    plain, captured = (
+        {name: Script(SEED + START + loop.script + RESULT, steps) for name, loop in texts}
+        for steps in ("", "10:15")
+    )
+    return captured_scripts(folder / "plain", plain), captured_scripts(
+        folder / "captured", captured
+    )
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_loop_trains_the_same_and_has_its_steps(
-    name: str, loops: tuple[Path, dict[str, list[str]], dict[str, list[str]]]
-) -> None:
-    folder, plain, captured = loops
-    result, row = captured[name]
-    assert [result] == plain[name]
-    code, run, problem, said = json.loads(row.removeprefix("ROW "))
-    assert (code, problem) == (0, None)
-    (trace,) = (folder / run).glob("*.xplane.pb")
+def test_a_loop_trains_the_same_and_has_its_steps(name: str, loops: tuple[Runs, Runs]) -> None:
+    plain, captured = (runs[name] for runs in loops)
+    results = [
+        [line for line in run.out.splitlines() if line.startswith("RESULT ")]
+        for run in (plain, captured)
+    ]
+    assert results[0] == results[1]
+    assert len(results[0]) == 1
+    (trace,) = captured.run.glob("*.xplane.pb")
     assert markers_of(trace) == [*LOOPS[name].steps]
-    sidecar = Captured(0, "", str(folder / run), folder).sidecar
-    functions = sidecar["steps"]["functions"]
+    functions = captured.sidecar["steps"]["functions"]
     assert [f["name"] for f in functions if f["is_step"]] == [LOOPS[name].function]
-    assert sidecar["hooks"]["missing"] == []
-    assert LOOPS[name].said in " ".join(said)
+    assert captured.sidecar["hooks"]["missing"] == []
+    assert LOOPS[name].said in captured.err
 
 
 # Launchers
@@ -358,7 +315,7 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     )
     script = two.replace("range(10)", "range(100)")
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
-    command = [sys.executable, "-m", "traceview", "capture", "--steps", "40:50", "train.py"]
+    command = [sys.executable, *CAPTURE, "--steps", "40:50", "train.py"]
     code, _, err = run(tmp_path, command)
     assert code == 0, err
     (captured,) = captured_runs(tmp_path)
@@ -406,7 +363,7 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
 @pytest.mark.parametrize("script", [SERVER, SESSION], ids=["a server", "a session"])
 def test_what_runs_no_steps_is_recorded_by_time(tmp_path: Path, script: str) -> None:
     (tmp_path / "server.py").write_text(script, encoding="utf-8")
-    program = [sys.executable, "-m", "traceview", "capture", "--seconds", "1:2", "server.py"]
+    program = [sys.executable, *CAPTURE, "--seconds", "1:2", "server.py"]
     code, _, err = run(tmp_path, program)
     assert code == 0, err
     (captured,) = captured_runs(tmp_path)

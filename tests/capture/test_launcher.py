@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import Capture, environment_with
+from tests.capture.conftest import CAPTURE, Capture, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
 from traceview.capture.record.destination import KEPT, Destination, NameTakenError
@@ -109,23 +107,14 @@ def test_the_sidecar_has_the_rank() -> None:
 LOOP = SCRIPT_START + "for number in batches(30, 0.02): train_step(number)\n"
 
 
-def run_together(
+def captured_together(
     folder: Path, fake: Path, environments: Sequence[Mapping[str, str]], *options: str
 ) -> list[tuple[int, str]]:
     """Exit code and messages of captures of the same script that run at the same time."""
     (folder / "train.py").write_text(LOOP, encoding="utf-8")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "traceview", "capture", *options, "train.py"],
-            cwd=folder,
-            env=environment_with(fake, **environment),
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for environment in environments
-    ]
-    texts = [process.communicate(timeout=60)[1] for process in processes]
-    return [(process.returncode, text) for process, text in zip(processes, texts, strict=True)]
+    commands = [[*CAPTURE, *options, "train.py"]] * len(environments)
+    done = run_together(folder, commands, [environment_with(fake, **e) for e in environments])
+    return [(each.returncode, each.stderr) for each in done]
 
 
 def traces(run: Path) -> list[str]:
@@ -143,7 +132,7 @@ def traces(run: Path) -> list[str]:
 
 
 def test_processes_of_one_run_get_a_file_each(tmp_path: Path, fake: Path) -> None:
-    done = run_together(tmp_path, fake, [{}] * 3, "--run", "mine")
+    done = captured_together(tmp_path, fake, [{}] * 3, "--run", "mine")
     assert [code for code, _ in done] == [0, 0, 0], done
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
     assert traces(run) == [f"fake-host{end}.xplane.pb" for end in ("", "_p2", "_p3")]
@@ -152,23 +141,16 @@ def test_processes_of_one_run_get_a_file_each(tmp_path: Path, fake: Path) -> Non
 
 
 def test_processes_of_one_folder_get_a_run_each(tmp_path: Path, fake: Path) -> None:
-    done = run_together(tmp_path, fake, [{}] * 3)
+    done = captured_together(tmp_path, fake, [{}] * 3)
     assert [code for code, _ in done] == [0, 0, 0], done
     runs = {Path(text.splitlines()[-1]) for _, text in done}
     assert len(runs) == 3
     assert [traces(run) for run in runs] == [["fake-host.xplane.pb"]] * 3
 
 
-@pytest.mark.parametrize(
-    ("rank", "size"),
-    [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")],
-)
-def test_ranks_of_one_run_are_in_the_names(
-    tmp_path: Path, fake: Path, rank: str, size: str
-) -> None:
-    done = run_together(
-        tmp_path, fake, [{rank: str(n), size: "2"} for n in range(2)], "--run", "mine"
-    )
+def test_ranks_of_one_run_are_in_the_names(tmp_path: Path, fake: Path) -> None:
+    ranks = [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
+    done = captured_together(tmp_path, fake, ranks, "--run", "mine")
     assert [code for code, _ in done] == [0, 0], done
     run = tmp_path / "logs" / "plugins" / "profile" / "mine"
     assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]
@@ -176,14 +158,14 @@ def test_ranks_of_one_run_are_in_the_names(
 
 def test_ranks_of_horovod_share_a_run(tmp_path: Path, fake: Path) -> None:
     ranks = [{"HOROVOD_RANK": str(n), "HOROVOD_SIZE": "2", **GLOO} for n in range(2)]
-    done = run_together(tmp_path, fake, ranks)
+    done = captured_together(tmp_path, fake, ranks)
     assert [code for code, _ in done] == [0, 0], done
     (run,) = {Path(text.splitlines()[-1]) for _, text in done}
     assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]
 
 
 def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Path) -> None:
-    done = run_together(
+    done = captured_together(
         tmp_path, fake, [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
     )
     assert [code for code, _ in done] == [0, 0], done

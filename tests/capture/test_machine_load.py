@@ -22,7 +22,7 @@ def group(
     """The group of a window that opens and closes at counters of these texts."""
     stat = folder / "stat"
     monkeypatch.setattr(machine_load, "_STAT", stat)
-    sidecar, listener = Sidecar(folder / "s.json"), MachineLoadListener()
+    sidecar, listener = Sidecar(), MachineLoadListener()
     stat.write_text(before, encoding="ascii")
     listener.opened(sidecar)
     stat.write_text(after, encoding="ascii")

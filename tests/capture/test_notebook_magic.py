@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import ROOT, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 DRIVER = """
@@ -129,11 +129,5 @@ def test_a_cell_without_steps_says_so(run: Notebook) -> None:
 
 def test_ipython_is_imported_by_nobody_else(tmp_path: Path) -> None:
     code = "import sys, traceview, traceview.cli.app, traceview.cli.notebook_magic; print('IPython' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment_with(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(ROOT, "-c", code, environment=environment_with(), code=0)
     assert done.stdout == "False\n"

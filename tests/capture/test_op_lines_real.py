@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with, run_command
+from tests.capture.conftest import Captured
+from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
 
@@ -79,13 +78,11 @@ model.fit(rows, verbose=0)
 """
 
 
-def captured(folder: Path, program: str) -> Captured:
-    (folder / "model.py").write_text(MODEL, encoding="utf-8")
-    (folder / "train.py").write_text(START + program, encoding="utf-8")
-    environment = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-    done = run_command(folder, ["--steps", "4:8", "train.py"], environment)
-    assert done.code == 0, done.err
-    return done
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
+    programs = {"loop": LOOP, "keras": KERAS}
+    scripts = {name: Script(START + text, "4:8", model=MODEL) for name, text in programs.items()}
+    return captured_scripts(tmp_path_factory.mktemp("lines"), scripts, is_forked=True)
 
 
 def line(program: str, mark: str) -> str:
@@ -113,8 +110,8 @@ def of(found: dict[str, set[str | None]], *ends: str) -> set[str | None]:
     return set().union(*places)
 
 
-def test_a_loop_of_replicas_with_its_gradients_and_updates(tmp_path: Path) -> None:
-    run = captured(tmp_path, LOOP)
+def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captured]) -> None:
+    run = runs["loop"]
     lines = run.sidecar["graphs"]["lines"]
     assert len(set(lines)) == len(lines) <= 12
     found = lines_by_op(run)
@@ -137,8 +134,8 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(tmp_path: Path) -> No
     assert of(found, "gradient_tape/Tile", "AddN") == {None}
 
 
-def test_keras_names_lines_of_own_layers_alone(tmp_path: Path) -> None:
-    run = captured(tmp_path, KERAS)
+def test_keras_names_lines_of_own_layers_alone(runs: dict[str, Captured]) -> None:
+    run = runs["keras"]
     found = lines_by_op(run)
     own = {op: places for op, places in found.items() if "/block" in op}
     assert set().union(*own.values()) - {None} == {

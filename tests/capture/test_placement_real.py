@@ -1,17 +1,18 @@
-"""What the sidecar of real captures says of strategy, batches, variables and placement; one process."""
+"""What the sidecar of real captures says of strategy, batches, variables and placement, and the report of them; one process."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import environment_with
+import traceview
+from tests.capture.in_process import Script, captured_scripts
 from tests.capture.test_with_tensorflow import START
+from traceview.document import screen as terminal
+from traceview.report.document import document_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -122,20 +123,12 @@ with two.scope():
 legacy.fit(data(12), verbose=0)
 """,
 }
-DRIVER = """
-import json
-from tests.capture.in_process import captured
-
-for name, path in json.load(open("kinds.json")):
-    done = captured(path, "4:6")
-    print(json.dumps([name, done.code, str(done.run)]), flush=True)
-"""
 
 
 @dataclass
 class Sidecars:
-    codes: dict[str, int] = field(default_factory=dict)
-    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]]
+    runs: dict[str, Path]
 
     def function(self, name: str) -> dict[str, Any]:
         (function,) = self.groups[name]["placement"]["functions"]
@@ -145,35 +138,11 @@ class Sidecars:
 
 @pytest.fixture(scope="module")
 def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
+    scripts = {name: Script(START + MORE + text, "4:6") for name, text in KINDS.items()}
     folder = tmp_path_factory.mktemp("placement")
-    kinds = []
-    for number, (name, script) in enumerate(KINDS.items()):
-        path = folder / f"train_{number}.py"
-        path.write_text(START + MORE + script, encoding="utf-8")
-        kinds.append((name, str(path)))
-    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER],
-        cwd=folder,
-        env=environment_with(
-            TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", NCCL_TEST_TOKEN="abc"
-        ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = Sidecars()
-    for line in done.stdout.splitlines():
-        if line.startswith("["):
-            name, code, run = json.loads(line)
-            found.codes[name] = code
-            if run != "None":
-                (path,) = (folder / run).glob("*.traceview.json")
-                found.groups[name] = json.loads(path.read_text("utf-8"))
-    assert found.codes == dict.fromkeys(KINDS, 0), done.stderr
-    assert list(found.groups) == list(KINDS), done.stderr
-    return found
+    done = captured_scripts(folder, scripts, NCCL_TEST_TOKEN="abc")
+    groups = {name: run.sidecar for name, run in done.items()}
+    return Sidecars(groups, {name: run.run for name, run in done.items()})
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -281,3 +250,34 @@ def test_the_environment(sidecars: Sidecars) -> None:
     assert groups["devices"]["logical"] == ["/device:CPU:0", "/device:CPU:1"]
     assert groups["devices"]["physical"][0]["logical_devices"] == 2
     assert "cluster" not in groups
+
+
+# The report
+
+
+def on_a_terminal(report: traceview.Report) -> str:
+    """The text of a report, on one line."""
+    document = document_of(report, is_brief=True)
+    return " ".join(terminal.render(document, width=120, color=False, most_lines=10**6).split())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
+    """No field is of another type than it is read with."""
+    report = traceview.analyze(sidecars.runs[name])
+    assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
+    assert report.results.environment is not None
+    (host,) = report.results.environment.hosts
+    assert host.command.script[0].endswith(".py")
+    assert (host.versions.tensorflow or "").startswith("2.")
+    assert host.devices.logical == ("/device:CPU:0", "/device:CPU:1")
+    assert "options-ignored" not in [finding.code for finding in report.findings]
+
+
+def test_the_report_has_the_facts_of_the_sidecar(sidecars: Sidecars) -> None:
+    text = on_a_terminal(traceview.analyze(sidecars.runs["two replicas"]))
+    batch, policy = "batch 16 (8 per replica)", "Keras policy float32"
+    for fact in ("MirroredStrategy on 2 replicas", batch, "4 parameters", policy, "TensorFlow 2."):
+        assert fact in text
+    text = on_a_terminal(traceview.analyze(sidecars.runs["all on one device"]))
+    assert "MirroredStrategy in the script, not used by the step" in text

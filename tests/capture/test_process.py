@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 LOOP = "for number, batch in enumerate(batches(30)):\n    train_step(batch)\n"
@@ -51,36 +50,33 @@ class Both:
 
 def both(folder: Path, fake: Path, script: str, *arguments: str, steps: str = "10:15") -> Both:
     (folder / "train.py").write_text(SCRIPT_START + script, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--steps", steps]
+    capture = [*CAPTURE, "--steps", steps]
     alone, captured = (
-        subprocess.run(
-            [sys.executable, *command, "train.py", *arguments],
-            cwd=folder,
-            env=environment_with(fake),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        run_python(folder, *command, "train.py", *arguments, environment=environment_with(fake))
         for command in ([], capture)
     )
     return Both(alone, captured, folder / "logs")
 
 
-LOOKS = {
-    "names": "import sys, __main__\n"
-    "print(sys.argv, __name__, __main__.__file__, __spec__, sys.path[0], __main__.train_step is train_step)\n",
-    "stack": "import inspect\nprint([(frame.filename, frame.function) for frame in inspect.stack()])\n",
-    "warning": "import warnings, numpy\n"  # as TensorFlow does: it adds filters
-    "def old(): warnings.warn('old', DeprecationWarning, stacklevel=2)\nold()\nwarnings.warn('here', stacklevel=2)\n",
-    "stack in a step": "import inspect\n@tf.function\ndef train_step(batch):\n"
-    "    tf.GradientTape().gradient(0, 0)\n    print([frame.function for frame in inspect.stack()])\n",
-}
+LOOK = """
+import inspect, sys, warnings, __main__
+import numpy  # as TensorFlow does: it adds filters of warnings
+def old(): warnings.warn("old", DeprecationWarning, stacklevel=2)
+def look():
+    print(sys.argv, __name__, __main__.__file__, __spec__, sys.path[0], __main__.train_step is train_step)
+    print([(frame.filename, frame.function) for frame in inspect.stack()])
+    old()
+    warnings.warn("here", stacklevel=2)
+look()
+@tf.function
+def train_step(batch):
+    tf.GradientTape().gradient(0, 0)
+    print([frame.function for frame in inspect.stack()])
+"""
 
 
-@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
-def test_the_script_is_itself(tmp_path: Path, fake: Path, look: str) -> None:
-    done = both(tmp_path, fake, look + LOOP + look, "--epochs", "3").check()
+def test_the_script_is_itself(tmp_path: Path, fake: Path) -> None:
+    done = both(tmp_path, fake, f"{LOOK}{LOOP}look()\n", "--epochs", "3").check()
     assert done.numbers() == [*range(9, 16)]
     assert done.captured.stderr.splitlines()[-1] == str(done.runs[0])
 

@@ -1,17 +1,15 @@
-"""Several processes of one host without TF_CONFIG, and children of a script, with real TensorFlow."""
+"""Children of a script, and programs that it starts, with real TensorFlow."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import run_python
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -65,33 +63,13 @@ code = subprocess.call([sys.executable, "alone.py"])
 sys.exit(code or os.system(f"'{sys.executable}' alone.py"))
 """
 STEPS = [9, 10, 11, 12, 13, 14, 15]
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+CAPTURE = ("-m", "traceview", "capture")
 
 
-def ended(
-    folder: Path, commands: Sequence[Sequence[str]], environments: Sequence[Mapping[str, str]]
-) -> list[tuple[int, str, list[str]]]:
-    """Exit code, standard output and lines of standard error of processes that run together."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, *command],
-            cwd=folder,
-            env={**environment_with(**QUIET), **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for command, environment in zip(commands, environments, strict=True)
-    ]
-    try:
-        texts = [process.communicate(timeout=200) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [
-        (process.returncode, out, err.splitlines())
-        for process, (out, err) in zip(processes, texts, strict=True)
-    ]
+def ended(folder: Path, *command: str) -> tuple[int, str, list[str]]:
+    """Exit code, standard output and lines of standard error of a Python process."""
+    done = run_python(folder, *command)
+    return done.returncode, done.stdout, done.stderr.splitlines()
 
 
 def check_run(run: Path, ends: Sequence[str]) -> None:
@@ -109,38 +87,12 @@ def check_run(run: Path, ends: Sequence[str]) -> None:
     assert "missing-host" not in {finding.code for finding in report.findings}
 
 
-def test_two_processes_of_one_run(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(ALONE, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--run", "mine", "train.py"]
-    done = ended(tmp_path, [capture] * 2, [{}] * 2)
-    assert [code for code, _, _ in done] == [0, 0], done
-    check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["", "_p2"])
-
-
-@pytest.mark.parametrize(
-    ("rank", "size"),
-    [
-        ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ],
-)
-def test_two_ranks_of_one_named_run(tmp_path: Path, rank: str, size: str) -> None:
-    """They may be independent trainings, so only the name brings them together."""
-    (tmp_path / "train.py").write_text(ALONE, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--run", "mine", "train.py"]
-    ranks = [{rank: str(number), size: "2"} for number in range(2)]
-    done = ended(tmp_path, [capture] * 2, ranks)
-    assert [code for code, _, _ in done] == [0, 0], done
-    check_run(tmp_path / "logs" / "plugins" / "profile" / "mine", ["_r0", "_r1"])
-
-
 def test_programs_that_a_script_starts(tmp_path: Path) -> None:
     """With the losses that they have alone, and a run each."""
     (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
     (tmp_path / "train.py").write_text(STARTS, encoding="utf-8")
-    ((code, alone, _),) = ended(tmp_path, [["alone.py"]], [{}])
-    capture = ["-m", "traceview", "capture", "train.py"]
-    ((captured_code, out, lines),) = ended(tmp_path, [capture], [{}])
+    code, alone, _ = ended(tmp_path, "alone.py")
+    captured_code, out, lines = ended(tmp_path, *CAPTURE, "train.py")
     assert (captured_code, out) == (code, alone * 2), lines
     runs = sorted((tmp_path / "logs" / "plugins" / "profile").iterdir())
     assert len(runs) == 2
@@ -149,21 +101,9 @@ def test_programs_that_a_script_starts(tmp_path: Path) -> None:
         check_run(run, [""])
 
 
-def test_two_ranks_of_horovod(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(ALONE, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "train.py"]
-    job = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "7"}
-    ranks = [{**job, "HOROVOD_RANK": str(number), "HOROVOD_SIZE": "2"} for number in range(2)]
-    done = ended(tmp_path, [capture] * 2, ranks)
-    assert [code for code, _, _ in done] == [0, 0], done
-    (run,) = {Path(lines[-1]) for _, _, lines in done}
-    check_run(run, ["_r0", "_r1"])
-
-
 def test_a_forked_child_trains_as_without_a_capture(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(FORKS, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "train.py"]
-    (plain, captured) = ended(tmp_path, [["train.py"], capture], [{}] * 2)
+    plain, captured = ended(tmp_path, "train.py"), ended(tmp_path, *CAPTURE, "train.py")
     assert plain[0] == captured[0] == 3, captured
     assert plain[1] == captured[1] != ""
     check_run(Path(captured[2][-1]), [""])
@@ -172,8 +112,7 @@ def test_a_forked_child_trains_as_without_a_capture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
     (tmp_path / "train.py").write_text(MULTIPROCESSING, encoding="utf-8")
-    capture = ["-m", "traceview", "capture", "--run", "mine", "train.py", method]
-    ((code, out, lines),) = ended(tmp_path, [capture], [{}])
+    code, out, lines = ended(tmp_path, *CAPTURE, "--run", "mine", "train.py", method)
     assert code == 3, lines
     assert len(set(out.splitlines())) == 1
     assert out.count("loss") == 2

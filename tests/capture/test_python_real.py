@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with, run_command
+from tests.capture.conftest import Captured
+from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
 from traceview.capture.sampling.python_stacks import NOT_ASKED
@@ -142,38 +142,6 @@ for number in range(25):
 )
 
 
-def captured(folder: Path, script: str, *options: str) -> Captured:
-    path = folder / "train.py"
-    path.write_text(script, encoding="utf-8")
-    arguments = ("--steps", "8:18", "--out", "logs", *options, str(path))
-    # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
-    variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", OPENBLAS_NUM_THREADS="1")
-    done = run_command(folder, arguments, variables)
-    assert done.code == 0, done.err
-    return done
-
-
-def line_of(script: str, text: str) -> int:
-    """The number of the only line of the script that holds `text`."""
-    (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
-    return number
-
-
-def test_a_callback_of_keras_is_named(tmp_path: Path) -> None:
-    done = captured(tmp_path, CALLBACK)
-    expected = f"train.py:{line_of(CALLBACK, '# slow')} in on_train_batch_end"
-    report = traceview.analyze(done.run)
-    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
-    assert stall.arguments["line"] == Line(expected)
-    between = python_between_steps(done.run)
-    assert between.inner is not None
-    assert "numpy/linalg/" in between.inner
-    assert report.results.idle is not None
-    for device in report.results.idle.devices:
-        longest = [gap.python for gap in device.gaps if gap.state == "between"]
-        assert longest.count(expected) > 0.8 * len(longest)
-
-
 BODIES = """
 import queue, socket, threading, time, zlib
 lock, work, (ours, theirs) = threading.Lock(), queue.Queue(), socket.socketpair()
@@ -188,28 +156,83 @@ def helper():
         theirs.send(b"x")
 threading.Thread(target=helper, daemon=True).start()
 """
+WORK = {
+    "sleep": ("time.sleep(0.02)", "waits"),
+    "lock": ("begins.set(); time.sleep(0.001); lock.acquire(); lock.release()", "waits"),
+    "queue": ("begins.set(); work.get()", "waits"),
+    "socket": ("begins.set(); ours.recv(1)", "waits"),
+    "zlib": ("zlib.compress(PAYLOAD, 9)", "runs"),
+    "numpy": ("np.linalg.svd(np.random.default_rng(batch).normal(size=(220, 220)))", "runs"),
+    "python": ("sum(hash(str(number)) for number in range(100_000))", "runs"),
+}
+"""What a callback does, and whether its thread waits or runs."""
+COLLECTS = {
+    "collects": "gc.collect()",
+    "collects by new objects": "kept.append([[number] for number in range(300_000)])",
+}
 
 
-@pytest.mark.parametrize(
-    ("body", "state"),
-    [
-        ("time.sleep(0.02)", "waits"),
-        ("begins.set(); time.sleep(0.001); lock.acquire(); lock.release()", "waits"),
-        ("begins.set(); work.get()", "waits"),
-        ("begins.set(); ours.recv(1)", "waits"),
-        ("zlib.compress(PAYLOAD, 9)", "runs"),
-        ("np.linalg.svd(np.random.default_rng(batch).normal(size=(220, 220)))", "runs"),
-        ("sum(hash(str(number)) for number in range(100_000))", "runs"),
-    ],
-    ids=["sleep", "lock", "queue", "socket", "zlib", "numpy", "python"],
-)
-def test_what_waits_is_told_from_what_computes(tmp_path: Path, body: str, state: str) -> None:
-    script = CALLBACK.replace("class Plot", f"{BODIES}\nclass Plot")
-    script = script.replace("        np.linalg.svd(image)  # slow", f"        {body}  # slow")
-    script = script.replace(
-        "        image = np.random.default_rng(batch).normal(size=(220, 220))\n", ""
-    )
-    done = captured(tmp_path, script)
+def callback(body: str, before: str) -> str:
+    """A script whose callback does `body`."""
+    slow = "        image = np.random.default_rng(batch).normal(size=(220, 220))\n        np.linalg.svd(image)"
+    return CALLBACK.replace("class Plot", f"{before}\nclass Plot").replace(slow, f"        {body}")
+
+
+OF_CALLBACKS = {
+    **{name: callback(body, BODIES) for name, (body, _) in WORK.items()},
+    **{
+        name: callback(body, "import gc\nkept = []\nknown = [*gc.callbacks]")
+        for name, body in COLLECTS.items()
+    },
+}
+SCRIPTS = {
+    "callback": Script(CALLBACK, "8:18"),
+    "loop": Script(LOOP, "8:18"),
+    "loop, no samples": Script(LOOP, "8:18", without=("python",)),
+    "generator": Script(GENERATOR, "8:18"),
+    "sleeps": Script(SLEEPS, "8:18"),
+    "retraced": Script(RETRACED, "8:18"),
+    **{
+        name: Script(
+            text + ("\nassert gc.callbacks == known\n" if name in COLLECTS else ""), "8:18"
+        )
+        for name, text in OF_CALLBACKS.items()
+    },
+}
+Runs = dict[str, Captured]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
+    folder = tmp_path_factory.mktemp("python")
+    return captured_scripts(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1", is_forked=True)
+
+
+def line_of(script: str, text: str) -> int:
+    """The number of the only line of the script that holds `text`."""
+    (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
+    return number
+
+
+def test_a_callback_of_keras_is_named(runs: Runs) -> None:
+    done = runs["callback"]
+    expected = f"train.py:{line_of(CALLBACK, '# slow')} in on_train_batch_end"
+    report = traceview.analyze(done.run)
+    (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
+    assert stall.arguments["line"] == Line(expected)
+    between = python_between_steps(done.run)
+    assert between.inner is not None
+    assert "numpy/linalg/" in between.inner
+    assert report.results.idle is not None
+    for device in report.results.idle.devices:
+        longest = [gap.python for gap in device.gaps if gap.state == "between"]
+        assert longest.count(expected) > 0.8 * len(longest)
+
+
+@pytest.mark.parametrize(("name", "state"), [(name, state) for name, (_, state) in WORK.items()])
+def test_what_waits_is_told_from_what_computes(runs: Runs, name: str, state: str) -> None:
+    done = runs[name]
     report = traceview.analyze(done.run)
     (stall,) = (finding for finding in report.findings if finding.code == "callback-stall")
     assert ("waits" in stall.sentences) == (state == "waits")
@@ -218,8 +241,8 @@ def test_what_waits_is_told_from_what_computes(tmp_path: Path, body: str, state:
     assert between.state == state
 
 
-def test_python_in_a_loop_is_named_and_the_clocks_agree(tmp_path: Path) -> None:
-    done = captured(tmp_path, LOOP)
+def test_python_in_a_loop_is_named_and_the_clocks_agree(runs: Runs) -> None:
+    done = runs["loop"]
     between = python_between_steps(done.run)
     assert between.line == f"train.py:{line_of(LOOP, '# slow')} in count_words"
     assert between.inner is None
@@ -242,8 +265,8 @@ def test_python_in_a_loop_is_named_and_the_clocks_agree(tmp_path: Path) -> None:
         assert shifted is None or shifted.frame.function != "count_words"
 
 
-def test_a_generator_is_named(tmp_path: Path) -> None:
-    report = traceview.analyze(captured(tmp_path, GENERATOR).run)
+def test_a_generator_is_named(runs: Runs) -> None:
+    report = traceview.analyze(runs["generator"].run)
     assert report.results.idle is not None
     named = Counter(
         gap.python.partition(" in ")[2]
@@ -254,9 +277,9 @@ def test_a_generator_is_named(tmp_path: Path) -> None:
     assert named["parse"] > 0.8 * named.total() > 0, named
 
 
-def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(tmp_path: Path) -> None:
+def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(runs: Runs) -> None:
     """Its native thread has processor time, so that what computes beside it is not said to wait for a core."""
-    report = traceview.analyze(captured(tmp_path, SLEEPS).run)
+    report = traceview.analyze(runs["sleeps"].run)
     (bound,) = (finding for finding in report.findings if finding.code == "input-bound")
     evidence = {row.metric: row.value for row in bound.evidence}
     assert bound.loss is not None
@@ -264,9 +287,9 @@ def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(tmp_path: Path) ->
     assert evidence["python_line"] == f"train.py:{line_of(SLEEPS, '# slow')} in fetch"
 
 
-def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> None:
+def test_a_function_that_is_traced_is_named_in_the_script(runs: Runs) -> None:
     """What runs is code that TensorFlow has made of it. The line computes for longer than the rest of a call, on any machine."""
-    report = traceview.analyze(captured(tmp_path, RETRACED).run)
+    report = traceview.analyze(runs["retraced"].run)
     (finding,) = (finding for finding in report.findings if finding.code == "retracing")
     lines = [row.value for row in finding.evidence if row.metric == "python_line"]
     assert lines == [f"train.py:{line_of(RETRACED, '# slow')} in train_step"]
@@ -274,37 +297,26 @@ def test_a_function_that_is_traced_is_named_in_the_script(tmp_path: Path) -> Non
     assert finding.action.startswith("Pass a tensor instead of a Python number")
 
 
-@pytest.mark.parametrize(
-    "collects",
-    [
-        pytest.param("gc.collect()", id="asked for"),
-        pytest.param("kept.append([[number] for number in range(300_000)])", id="by new objects"),
-    ],
-)
-def test_a_garbage_collection_is_named(tmp_path: Path, collects: str) -> None:
-    script = CALLBACK.replace("class Plot", "import gc\nkept = []\nclass Plot")
-    script = script.replace("np.linalg.svd(image)  # slow", collects)
-    report = traceview.analyze(captured(tmp_path, script).run)
+@pytest.mark.parametrize("name", COLLECTS)
+def test_a_garbage_collection_is_named(name: str, runs: Runs) -> None:
+    report = traceview.analyze(runs[name].run)
     (finding,) = (row for row in report.findings if row.code == "garbage-collection")
     assert finding.loss is not None
     assert finding.loss.states == ("garbage_collection",)
     assert finding.loss.ratio > 0.1
 
 
-def test_collections_are_timed_in_the_window_alone(tmp_path: Path) -> None:
-    script = CALLBACK.replace("class Plot", "import gc\nknown = [*gc.callbacks]\nclass Plot")
-    script = script.replace("np.linalg.svd(image)  # slow", "gc.collect()")
-    done = captured(tmp_path, script + "\nassert gc.callbacks == known\n")
+def test_collections_are_timed_in_the_window_alone(runs: Runs) -> None:
+    done = runs["collects"]
     window_ns = done.sidecar["python"]["window_ns"]
     begun = [start_ns for start_ns, _, _ in done.sidecar["python"]["collections"]]
     assert len(begun) >= 10
     assert max(begun) - min(begun) < window_ns
 
 
-def test_without_the_option_there_are_no_samples(tmp_path: Path) -> None:
-    done = captured(tmp_path, LOOP, "--without", "python")
+def test_without_the_option_there_are_no_samples(runs: Runs) -> None:
+    done = runs["loop, no samples"]
     assert done.sidecar["python"] == {"reason": NOT_ASKED}
-    assert "Python: " not in done.err
     report = traceview.analyze(done.run)
     assert report.results.idle is not None
     assert {gap.python for row in report.results.idle.devices for gap in row.gaps} == {None}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import run_python
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -49,16 +47,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The log directory of two trainings, of 90 steps and of 96 in calls of 4, and what they printed."""
     folder = tmp_path_factory.mktemp("recurring")
     (folder / "train.py").write_text(FIT, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=folder,
-        env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_python(folder, "train.py", code=0)
     return folder / "logs", done.stdout
 
 

@@ -20,8 +20,7 @@ from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
-from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
+from traceview.capture.window.ranges import SecondsRange, StepRange
 from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)
@@ -236,27 +235,18 @@ def test_alone_the_run_has_no_name_before_it_is_kept(
     monkeypatch.delenv("TF_CONFIG", raising=False)
     alone, said = choice(tmp_path)
     alone.check()
-    alone.settle(WINDOW, Sidecar())
-    alone.describe(Sidecar())
+    alone.settle(WINDOW)
+    alone.say_absent()
     alone.abandon()
     assert (alone.run, alone.suffix, said, list(tmp_path.iterdir())) == (None, "", [], [])
 
 
-def test_the_others_are_written_down_and_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_others_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CONFIG", config(1))
     one, said = choice(tmp_path)
-    sidecar = Sidecar()
-    one.settle(WINDOW, sidecar)
-    assert sidecar.groups["workers"] == {"run": one.run}
-    meet(tmp_path, 0)
-    one.describe(sidecar)
-    assert sidecar.groups["workers"] == {
-        "run": one.run,
-        "partners": ["worker 0", "worker 1", "worker 2"],
-        "absent": ["worker 2"],
-    }
+    one.settle(WINDOW)
+    assert meet(tmp_path, 0).run == one.run
+    one.say_absent()
     assert one.suffix == "_w1"
     assert len(said) == 1
     assert said[0].startswith("note: worker 2 did not join this run")
@@ -265,12 +255,12 @@ def test_the_others_are_written_down_and_missed(
 def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(tmp_path, UNDECIDED, seconds=SecondsRange(10, 15))
+    settings = Settings(tmp_path, SecondsRange(10, 15))
     monkeypatch.setenv("TF_CONFIG", config(0))
     reported = StepWatch(settings, unheard).capture.report_place()[0]
     monkeypatch.setenv("TF_CONFIG", config(1))
     other, said = choice(tmp_path)
-    other.settle(settings.asked, Sidecar())
+    other.settle(settings.asked)
     assert (other.run, said) == (reported.name, [])
 
 
@@ -278,7 +268,7 @@ def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TF_CONFIG", config(1))
     named, said = choice(tmp_path, "mine")
     named.check()
-    named.settle(WINDOW, Sidecar())
+    named.settle(WINDOW)
     assert (named.run, named.suffix, said) == ("mine", "_w1", [])
     assert list(tmp_path.iterdir()) == []
 
@@ -288,7 +278,7 @@ def test_a_folder_in_which_nobody_can_meet(tmp_path: Path, monkeypatch: pytest.M
     in_the_way = Rendezvous(tmp_path, place(1), WINDOW).folder
     in_the_way.touch()
     lonely, said = choice(tmp_path)
-    lonely.settle(WINDOW, Sidecar())
+    lonely.settle(WINDOW)
     assert (lonely.run, lonely.suffix) == (None, "_w1")
     assert len(said) == 1
     assert said[0].startswith(f"note: {in_the_way}: File exists; this capture gets its own run")
@@ -299,7 +289,7 @@ def test_a_capture_that_failed_leaves_no_empty_run(
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", config(1))
     failed, _ = choice(tmp_path)
-    failed.settle(WINDOW, Sidecar())
+    failed.settle(WINDOW)
     (tmp_path / "plugins" / "profile" / str(failed.run) / "trace").touch()
     failed.abandon()
     assert len(runs(tmp_path)) == 1
@@ -371,19 +361,11 @@ def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
     assert len(list(left.rglob("*.xplane.pb"))) == 1
 
 
-def test_a_name_that_is_a_path(capture: Capture, tmp_path: Path) -> None:
-    done = capture(LOOP, "--run", "../mine")
-    assert done.code == 2
-    assert "run '../mine': the name must not be a path" in done.err
-    assert not (tmp_path / "logs").exists()
-
-
 def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:
     set_in_script = f"import os\nos.environ['TF_CONFIG'] = {config(0, ADDRESSES[:2])!r}\n"
     done = capture(set_in_script + LOOP)
     assert done.code == 0
     assert "note: worker 1 did not join this run" in done.err
-    assert done.sidecar["workers"]["absent"] == ["worker 1"]
     assert done.sidecar["file"]["name"] == "fake-host_w0.xplane.pb"
     again = capture(set_in_script + LOOP)
     assert again.run != done.run

@@ -17,7 +17,7 @@ def timed(*steps: tuple[float, float]) -> list[TimedStep]:
 
 def test_an_overhead_beyond_the_spread() -> None:
     step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14])
-    assert step_times.unprofiled_quartiles_ns == (10 * MS, 10 * MS)
+    assert step_times.unprofiled.quartiles_ns == (10 * MS, 10 * MS)
     assert step_times.overhead_ratio == pytest.approx(0.3)
     assert step_times.spread_ratio == 0
     assert str(step_times) == (
@@ -49,7 +49,7 @@ def test_too_few_steps(unprofiled: list[float], profiled: list[float]) -> None:
     assert step_times.spread_ratio is None
     assert step_times.as_json()["ratio"] is None
     assert str(step_times) == "note: too few steps to measure the overhead of the profiler"
-    assert step_times.as_json()["unprofiled_count"] == len(unprofiled)
+    assert step_times.as_json()["unprofiled"]["count"] == len(unprofiled)
 
 
 def test_steps_with_input_from_a_full_buffer_are_compared_with_such_steps() -> None:
@@ -57,8 +57,8 @@ def test_steps_with_input_from_a_full_buffer_are_compared_with_such_steps() -> N
     step_times = StepTimes.of(
         timed(*[(30, 20)] * 9), timed(*[(10, 0)] * 4, *[(33, 20), (33, 22), (33, 21)])
     )
-    assert (step_times.unprofiled_ns, step_times.unprofiled_count) == (30 * MS, 9)
-    assert (step_times.profiled_ns, step_times.profiled_count) == (33 * MS, 3)
+    assert (step_times.unprofiled.ns, step_times.unprofiled.count) == (30 * MS, 9)
+    assert (step_times.profiled.ns, step_times.profiled.count) == (33 * MS, 3)
     assert step_times.overhead_ratio == pytest.approx(0.1)
 
 

@@ -233,8 +233,8 @@ def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
     run.steps(1, cost=900)  # 7 is traced again
     run.steps(1, cost=15)
     times = run.window.times()
-    assert (times.unprofiled_ns, times.unprofiled_count) == (20, 4)
-    assert (times.profiled_ns, times.profiled_count) == (30, 1)
+    assert (times.unprofiled.ns, times.unprofiled.count) == (20, 4)
+    assert (times.profiled.ns, times.profiled.count) == (30, 1)
     assert times.overhead_ratio is None  # one step is no median
     assert [call.number for call in run.window.calls if call.is_traced] == [7]
 
@@ -250,7 +250,7 @@ def test_steps_that_wait_for_input_are_told_from_those_that_have_it_ready(loop: 
         run.window.end("train_step")
     times = run.window.times()
     assert times.is_comparable
-    assert (times.unprofiled_ns, times.profiled_ns, times.profiled_count) == (20 * MS, 40 * MS, 5)
+    assert (times.unprofiled.ns, times.profiled.ns, times.profiled.count) == (20 * MS, 40 * MS, 5)
 
 
 def test_without_a_following_step_the_profile_ends_soon(

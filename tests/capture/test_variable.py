@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.variable import option_names, read, windows, written
+from traceview.capture.launch.variable import option_names, read, window_of, written
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
+from traceview.capture.window.ranges import SecondsRange, StepRange
 from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {
@@ -38,16 +38,13 @@ def test_defaults_are_those_of_the_command() -> None:
 EVERYTHING = Settings(
     Path("/some where/lögs"),
     StepRange(100, 110),
-    is_synchronised=False,
     run="-a run",
-    is_nvml_sampled=False,
-    is_python_sampled=False,
-    is_source_recorded=False,
+    without=frozenset({"nvml", "python", "source"}),
     step_functions=("train step", "--other"),
     on_hang_s=0.25,
     launch="12-ab",
 )
-TIMED = Settings(Path("/logs"), UNDECIDED, seconds=SecondsRange(0.5, 100))
+TIMED = Settings(Path("/logs"), SecondsRange(0.5, 100))
 
 
 @pytest.mark.parametrize("settings", [EVERYTHING, TIMED], ids=["everything", "by time"])
@@ -76,6 +73,8 @@ def test_a_launcher_passes_absolute_folders(
         ("--seconds 5", "--seconds 5: not a range A:B"),
         ("--out 'logs", "no closing quotation"),
         ("--run ../x", "the name must not be a path"),
+        ("--on-hang soon", "--on-hang soon: not a duration"),
+        ("--without sync", "--without sync: no such choice"),
         ("train.py", "unrecognized arguments: train.py"),
     ],
 )
@@ -86,6 +85,6 @@ def test_what_is_wrong_is_said(text: str, said: str) -> None:
 
 
 def test_time_leaves_the_steps_open() -> None:
-    assert windows(None, "1.5:3") == (UNDECIDED, SecondsRange(1.5, 3))
-    assert windows(None, None) == (StepRange(10, 15), None)
+    assert window_of(None, "1.5:3") == SecondsRange(1.5, 3)
+    assert window_of(None, None) == StepRange(10, 15)
     assert str(SecondsRange.parse(":90")) == "0:90"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured, environment_with, run_command
+from tests.capture.conftest import QUIET, Captured, run_command, run_python
+from tests.capture.in_process import Script, captured_scripts
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
 
@@ -330,50 +328,18 @@ assert len(glob.glob(own + "/**/*.xplane.pb", recursive=True)) == 1
         ["net"],
     ),
 }
-DRIVER = """
-import json, sys
-from tests.capture.in_process import captured
-
-for name, path, window, step_function in json.load(open("kinds.json")):
-    done = captured(path, window, [step_function] if step_function else [])
-    row = [name, done.code, str(done.run), done.problem, done.said]
-    print(json.dumps(row), file=sys.__stdout__, flush=True)
-"""
-QUIET = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-
-
-@dataclass(frozen=True)
-class Row:
-    code: int
-    run: Path
-    problem: str | None
-    said: list[str]
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
+def captured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     """Every kind captured, one after the other in one process."""
-    folder = tmp_path_factory.mktemp("kinds")
-    kinds = []
-    for number, (name, kind) in enumerate(KINDS.items()):
-        path = folder / f"train_{number}.py"
-        path.write_text(START + kind.script, encoding="utf-8")
-        kinds.append((name, str(path), kind.window, kind.step_function))
-    (folder / "kinds.json").write_text(json.dumps(kinds), encoding="utf-8")
-    done = python(folder, DRIVER)
-    rows = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    return {name: Row(code, folder / run, problem, said) for name, code, run, problem, said in rows}
-
-
-def python(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=QUIET(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    scripts = {
+        name: Script(
+            START + kind.script, kind.window, (kind.step_function,) * bool(kind.step_function)
+        )
+        for name, kind in KINDS.items()
+    }
+    return captured_scripts(tmp_path_factory.mktemp("kinds"), scripts)
 
 
 def steps_of(run: Path) -> list[int]:
@@ -392,18 +358,19 @@ def steps_of(run: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_kind_of_loop_gives_exactly_its_steps(name: str, captured: dict[str, Row]) -> None:
+def test_every_kind_of_loop_gives_exactly_its_steps(
+    name: str, captured: dict[str, Captured]
+) -> None:
     row, kind = captured[name], KINDS[name]
-    assert (row.code, row.problem) == (0, None)
     assert steps_of(row.run) == kind.numbers
-    sidecar = Captured(0, "", str(row.run), row.run).sidecar
+    sidecar = row.sidecar
     assert sidecar["state"] == "saved"
     assert sidecar["window"]["is_whole"]
     assert sidecar["hooks"]["missing"] == []
     functions = sidecar["steps"]["functions"]
     assert [f["name"] for f in functions if f["is_step"]] == kind.functions
-    assert kind.said in " ".join(row.said)
-    coarse = [line for line in row.said if "counts as one step" in line]
+    assert kind.said in row.err
+    coarse = [line for line in row.err.splitlines() if "counts as one step" in line]
     notes = [f"note: {line}" for line in sidecar["notes"].get("steps", [])]
     assert coarse == [line for line in notes if "counts as one step" in line]
     assert bool(coarse) == ("counts as one step" in kind.said)
@@ -413,7 +380,7 @@ def test_every_kind_of_loop_gives_exactly_its_steps(name: str, captured: dict[st
     "name", ["strategy.run in a loop in a function", "strategy.run in a loop in the graph"]
 )
 def test_a_loop_in_a_graph_runs_on_as_many_replicas_as_there_are(
-    name: str, captured: dict[str, Row]
+    name: str, captured: dict[str, Captured]
 ) -> None:
     trace = traceview.load(captured[name].run)
     assert [trace.device_key(device) for device in range(len(trace.device_list))] == [
@@ -421,14 +388,14 @@ def test_a_loop_in_a_graph_runs_on_as_many_replicas_as_there_are(
     ]
 
 
-def test_no_op_of_traceview_is_in_a_recorded_step(captured: dict[str, Row]) -> None:
+def test_no_op_of_traceview_is_in_a_recorded_step(captured: dict[str, Captured]) -> None:
     """The size of a batch is told by an op of TensorFlow, which is not run while steps are recorded."""
     traces = [trace for row in captured.values() for trace in row.run.glob("*.xplane.pb")]
     assert len(traces) == len(KINDS)
     assert [trace for trace in traces if b"ComputeBatchSize" in trace.read_bytes()] == []
 
 
-def test_accumulation_and_evaluation_are_named(captured: dict[str, Row]) -> None:
+def test_accumulation_and_evaluation_are_named(captured: dict[str, Captured]) -> None:
     steps = traceview.analyze(captured["accumulated gradients"].run).results.steps
     assert steps is not None
     assert (steps.optimizer_steps, steps.accumulated_steps) == ((5, 8, 11), 3)
@@ -501,7 +468,7 @@ for keras, batches, compiled in (
 
 
 def test_the_api(tmp_path: Path) -> None:
-    done = python(tmp_path, START + API)
+    done = run_python(tmp_path, "-c", START + API, code=0)
     runs = [tmp_path / line for line in done.stdout.splitlines()]
     numbers = [steps_of(run) for run in runs]
     assert numbers == [[3, 4, 5, 6, 7]] + [[5, 6, 7, 8, 9]] * 2 + [[3, 6, 9]] + [[3, 5, 8, 10]] * 2

@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace
 from scripts.scenarios import SCENARIOS
-from tests.ledger.ledgers import FIXTURES, Run, base_of, folder_of, run_of
+from tests.ledger.ledgers import FIXTURES, Run, folder_of, run_of
 from tests.oracle import run_answer
 from tests.oracle.intervals import Interval, clip, length, subtract
 from traceview.analysis.facts.selection import recorded_devices
-from traceview.base import sweeps_reference
-from traceview.ledger import build, table
-from traceview.ledger import path as walk
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -240,23 +237,6 @@ def check_path(run: Run, ledger: Ledger) -> None:
     assert place == path.row.size
 
 
-def check_references(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a compiler the ledger and its path are the same."""
-    compiled, compiled_path = run.base, run.base.path
-    with monkeypatch.context() as patched:
-        for module in (build, table, walk):
-            patched.setattr(module, "SWEEPS", sweeps_reference)
-        plain = base_of(run.context)
-        plain_path = plain.path
-        assert plain.gpu_ps_by_device == compiled.gpu_ps_by_device
-    assert (plain.devices, plain.first) == (compiled.devices, compiled.first)
-    for of, other in ((compiled.columns, plain.columns), (compiled_path, plain_path)):
-        for name in of.__struct_fields__:
-            column, expected = getattr(of, name), getattr(other, name)
-            assert column.dtype == expected.dtype
-            assert (column == expected).all(), name
-
-
 # Recorded traces and scenarios
 
 
@@ -285,14 +265,8 @@ def test_the_path_fills_each_step(run: Run) -> None:
         check_path(run, ledger)
 
 
-def test_the_references_make_the_same_ledger(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_references(run, monkeypatch)
-
-
-def test_the_ledger_of_the_whole_recording_holds_too(
-    whole: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_all(whole, monkeypatch)
+def test_the_ledger_of_the_whole_recording_holds_too(whole: Run) -> None:
+    check_all(whole)
 
 
 @pytest.mark.parametrize("window", ["auto", "trace"])
@@ -321,7 +295,7 @@ def test_sums_by_activity_are_those_of_the_raw_planes(
 # Random traces
 
 
-def check_all(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_all(run: Run) -> None:
     for ledger in run.ledgers:
         check_rows(run, ledger)
         check_causers(run, ledger)
@@ -329,7 +303,6 @@ def check_all(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         check_states(ledger)
         check_path(run, ledger)
         check_losses(ledger)
-    check_references(run, monkeypatch)
 
 
 TICK_PS = 10 * US
@@ -364,7 +337,7 @@ def random_trace(
 @settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow],
 )
 @given(_events, _steps, st.sampled_from(["auto", "trace", "devices"]))
 @example(
@@ -379,7 +352,6 @@ def random_trace(
     "auto",
 )
 def test_random_traces_are_accounted_for(
-    monkeypatch: pytest.MonkeyPatch,
     events: list[tuple[str, int, tuple[int, int], int]],
     steps: list[tuple[int, int]],
     window: WindowKind,
@@ -388,4 +360,4 @@ def test_random_traces_are_accounted_for(
         return
     with TemporaryDirectory() as folder:
         random_trace(events, steps).write(Path(folder))
-        check_all(run_of(Path(folder), window), monkeypatch)
+        check_all(run_of(Path(folder), window))

@@ -12,6 +12,7 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import TraceFormatError, TraceNotFoundError, load
 from traceview.trace.model import Trace
+from traceview.trace.reading.load import load as load_trace
 
 SECOND_NS = 1_000_000_000
 
@@ -323,3 +324,14 @@ def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
         device_list = load(tmp_path).device_list
         held_peak = [(d.memory_held_bytes, d.memory_peak_bytes) for d in device_list]
         assert held_peak == ([(20, 90), (21, 91)] if known else [(None, None)] * 2)
+
+
+def test_digests_of_files_are_made_where_they_are_needed(tmp_path: Path) -> None:
+    path = recording().write(tmp_path)
+    assert [file.sha256 for file in load_trace(tmp_path, with_digests=False).files] == [""]
+    shutil.copyfile(path, path.with_name("host1.xplane.pb"))
+    files = load_trace(tmp_path, with_digests=False).files
+    assert [(file.duplicate_of, len(file.sha256 or "")) for file in files] == [
+        (None, 64),
+        ("host0.xplane.pb", 64),
+    ]

@@ -1,19 +1,14 @@
-"""Is the evidence of many gaps at once that of each gap alone, with the compiled search and without it?"""
+"""Is the evidence of many gaps at once that of each gap alone?"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.base import sweeps_reference
-from traceview.base.sweeping import SWEEPS
-from traceview.trace.host import gap_evidence
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gap_evidence import (
     NEARLY,
@@ -25,7 +20,6 @@ from traceview.trace.model import NONE, Trace
 from traceview.trace.reading.load import load
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
 
 
 def evidence_of(
@@ -69,12 +63,8 @@ def stack_of(trace: Trace, states: HostStates, row: int) -> tuple[str | None, ..
     return tuple(trace.names.text(int(columns.name[each])) for each in around)
 
 
-@pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
 @pytest.mark.parametrize("name", ["custom-loop-2", "keras-fit-4", "no-markers-2", "slow-input-2"])
-def test_evidence_of_every_gap(
-    name: str, sweeps: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gap_evidence, "SWEEPS", sweeps)
+def test_evidence_of_every_gap(name: str) -> None:
     trace = load(FIXTURES / name)
     idle = Context(trace, select(trace)).idle
     for device, gaps in idle.gaps.items():
@@ -94,6 +84,3 @@ def test_evidence_of_every_gap(
                 assert alone == rows[gap]
                 if alone != NONE and gap % 5 == 0:
                     assert stacks[found[gap]] == stack_of(trace, states, alone)
-
-
-_spans = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6), st.integers(1, 3)), max_size=9)

@@ -9,156 +9,125 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from scripts.xspace import Messages, XSpace, classes_of
 
-from scripts.xspace import XSpace
-
-_FIELD = descriptor_pb2.FieldDescriptorProto
-_TYPES: Final = {
-    "int64": _FIELD.TYPE_INT64,
-    "int32": _FIELD.TYPE_INT32,
-    "bool": _FIELD.TYPE_BOOL,
-    "bytes": _FIELD.TYPE_BYTES,
-}
-MESSAGES: Final[dict[str, list[tuple[int, str, str, bool]]]] = {
+MESSAGES: Final[Messages] = {
     "HloProto": [
-        (1, "hlo_module", "HloModuleProto", False),
-        (3, "buffer_assignment", "BufferAssignmentProto", False),
+        (1, "hlo_module", "HloModuleProto", "one"),
+        (3, "buffer_assignment", "BufferAssignmentProto", "one"),
     ],
     "BufferAssignmentProto": [
-        (1, "logical_buffers", "LogicalBufferProto", True),
-        (3, "buffer_allocations", "BufferAllocationProto", True),
-        (4, "heap_simulator_traces", "HeapSimulatorTrace", True),
+        (1, "logical_buffers", "LogicalBufferProto", "rep"),
+        (3, "buffer_allocations", "BufferAllocationProto", "rep"),
+        (4, "heap_simulator_traces", "HeapSimulatorTrace", "rep"),
     ],
     "LogicalBufferProto": [
-        (1, "id", "int64", False),
-        (2, "size", "int64", False),
-        (3, "defined_at", "Location", False),
+        (1, "id", "int64", "one"),
+        (2, "size", "int64", "one"),
+        (3, "defined_at", "Location", "one"),
     ],
-    "Location": [(2, "instruction_name", "bytes", False), (4, "instruction_id", "int64", False)],
+    "Location": [(2, "instruction_name", "bytes", "one"), (4, "instruction_id", "int64", "one")],
     "BufferAllocationProto": [
-        (1, "index", "int64", False),
-        (2, "size", "int64", False),
-        (3, "is_thread_local", "bool", False),
-        (5, "is_entry_computation_parameter", "bool", False),
-        (7, "maybe_live_out", "bool", False),
-        (9, "assigned", "Assigned", True),
-        (12, "is_constant", "bool", False),
+        (1, "index", "int64", "one"),
+        (2, "size", "int64", "one"),
+        (3, "is_thread_local", "bool", "one"),
+        (5, "is_entry_computation_parameter", "bool", "one"),
+        (7, "maybe_live_out", "bool", "one"),
+        (9, "assigned", "Assigned", "rep"),
+        (12, "is_constant", "bool", "one"),
     ],
-    "Assigned": [(1, "logical_buffer_id", "int64", False), (3, "size", "int64", False)],
+    "Assigned": [(1, "logical_buffer_id", "int64", "one"), (3, "size", "int64", "one")],
     "HeapSimulatorTrace": [
-        (1, "events", "Event", True),
-        (3, "buffer_allocation_index", "int64", False),
+        (1, "events", "Event", "rep"),
+        (3, "buffer_allocation_index", "int64", "one"),
     ],
     "Event": [
-        (1, "kind", "int32", False),
-        (2, "buffer_id", "int64", False),
-        (5, "share_with_canonical_id", "int64", False),
+        (1, "kind", "int32", "one"),
+        (2, "buffer_id", "int64", "one"),
+        (5, "share_with_canonical_id", "int64", "one"),
     ],
     "HloModuleProto": [
-        (1, "name", "bytes", False),
-        (3, "computations", "HloComputationProto", True),
-        (6, "entry_computation_id", "int64", False),
-        (7, "schedule", "HloScheduleProto", False),
-        (17, "stack_frame_index", "StackFrameIndexProto", False),
+        (1, "name", "bytes", "one"),
+        (3, "computations", "HloComputationProto", "rep"),
+        (6, "entry_computation_id", "int64", "one"),
+        (7, "schedule", "HloScheduleProto", "one"),
+        (17, "stack_frame_index", "StackFrameIndexProto", "one"),
     ],
-    "HloScheduleProto": [(1, "sequences", "SequencesEntry", True)],
-    "SequencesEntry": [(1, "key", "int64", False), (2, "value", "InstructionSequence", False)],
-    "InstructionSequence": [(1, "instruction_ids", "int64", True)],
+    "HloScheduleProto": [(1, "sequences", "SequencesEntry", "rep")],
+    "SequencesEntry": [(1, "key", "int64", "one"), (2, "value", "InstructionSequence", "one")],
+    "InstructionSequence": [(1, "instruction_ids", "int64", "rep")],
     "HloComputationProto": [
-        (1, "name", "bytes", False),
-        (2, "instructions", "HloInstructionProto", True),
-        (5, "id", "int64", False),
-        (6, "root_id", "int64", False),
+        (1, "name", "bytes", "one"),
+        (2, "instructions", "HloInstructionProto", "rep"),
+        (5, "id", "int64", "one"),
+        (6, "root_id", "int64", "one"),
     ],
     "HloInstructionProto": [
-        (1, "name", "bytes", False),
-        (2, "opcode", "bytes", False),
-        (3, "shape", "ShapeProto", False),
-        (7, "metadata", "OpMetadata", False),
-        (9, "parameter_number", "int64", False),
-        (15, "window", "Window", False),
-        (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", False),
-        (28, "custom_call_target", "bytes", False),
-        (30, "dot_dimension_numbers", "DotDimensionNumbers", False),
-        (35, "id", "int64", False),
-        (36, "operand_ids", "int64", True),
-        (38, "called_computation_ids", "int64", True),
-        (43, "backend_config", "bytes", False),
-        (65, "custom_call_has_side_effect", "bool", False),
+        (1, "name", "bytes", "one"),
+        (2, "opcode", "bytes", "one"),
+        (3, "shape", "ShapeProto", "one"),
+        (7, "metadata", "OpMetadata", "one"),
+        (9, "parameter_number", "int64", "one"),
+        (15, "window", "Window", "one"),
+        (16, "convolution_dimension_numbers", "ConvolutionDimensionNumbers", "one"),
+        (28, "custom_call_target", "bytes", "one"),
+        (30, "dot_dimension_numbers", "DotDimensionNumbers", "one"),
+        (35, "id", "int64", "one"),
+        (36, "operand_ids", "int64", "rep"),
+        (38, "called_computation_ids", "int64", "rep"),
+        (43, "backend_config", "bytes", "one"),
+        (65, "custom_call_has_side_effect", "bool", "one"),
     ],
     "ShapeProto": [
-        (2, "element_type", "int32", False),
-        (3, "dimensions", "int64", True),
-        (4, "tuple_shapes", "ShapeProto", True),
+        (2, "element_type", "int32", "one"),
+        (3, "dimensions", "int64", "rep"),
+        (4, "tuple_shapes", "ShapeProto", "rep"),
     ],
     "DotDimensionNumbers": [
-        (1, "lhs_contracting_dimensions", "int64", True),
-        (2, "rhs_contracting_dimensions", "int64", True),
-        (3, "lhs_batch_dimensions", "int64", True),
-        (4, "rhs_batch_dimensions", "int64", True),
+        (1, "lhs_contracting_dimensions", "int64", "rep"),
+        (2, "rhs_contracting_dimensions", "int64", "rep"),
+        (3, "lhs_batch_dimensions", "int64", "rep"),
+        (4, "rhs_batch_dimensions", "int64", "rep"),
     ],
-    "Window": [(1, "dimensions", "WindowDimension", True)],
+    "Window": [(1, "dimensions", "WindowDimension", "rep")],
     "WindowDimension": [
-        (1, "size", "int64", False),
-        (2, "stride", "int64", False),
-        (6, "base_dilation", "int64", False),
+        (1, "size", "int64", "one"),
+        (2, "stride", "int64", "one"),
+        (6, "base_dilation", "int64", "one"),
     ],
     "ConvolutionDimensionNumbers": [
-        (3, "kernel_input_feature_dimension", "int64", False),
-        (4, "kernel_output_feature_dimension", "int64", False),
-        (6, "kernel_spatial_dimensions", "int64", True),
-        (7, "input_batch_dimension", "int64", False),
-        (8, "input_feature_dimension", "int64", False),
-        (9, "output_batch_dimension", "int64", False),
-        (10, "output_feature_dimension", "int64", False),
-        (11, "input_spatial_dimensions", "int64", True),
-        (12, "output_spatial_dimensions", "int64", True),
+        (3, "kernel_input_feature_dimension", "int64", "one"),
+        (4, "kernel_output_feature_dimension", "int64", "one"),
+        (6, "kernel_spatial_dimensions", "int64", "rep"),
+        (7, "input_batch_dimension", "int64", "one"),
+        (8, "input_feature_dimension", "int64", "one"),
+        (9, "output_batch_dimension", "int64", "one"),
+        (10, "output_feature_dimension", "int64", "one"),
+        (11, "input_spatial_dimensions", "int64", "rep"),
+        (12, "output_spatial_dimensions", "int64", "rep"),
     ],
     "OpMetadata": [
-        (1, "op_type", "bytes", False),
-        (2, "op_name", "bytes", False),
-        (3, "source_file", "bytes", False),
-        (4, "source_line", "int32", False),
-        (15, "stack_frame_id", "int32", False),
+        (1, "op_type", "bytes", "one"),
+        (2, "op_name", "bytes", "one"),
+        (3, "source_file", "bytes", "one"),
+        (4, "source_line", "int32", "one"),
+        (15, "stack_frame_id", "int32", "one"),
     ],
     "StackFrameIndexProto": [
-        (1, "file_names", "bytes", True),
-        (2, "function_names", "bytes", True),
-        (3, "file_locations", "FileLocation", True),
-        (4, "stack_frames", "StackFrame", True),
+        (1, "file_names", "bytes", "rep"),
+        (2, "function_names", "bytes", "rep"),
+        (3, "file_locations", "FileLocation", "rep"),
+        (4, "stack_frames", "StackFrame", "rep"),
     ],
     "FileLocation": [
-        (1, "file_name_id", "int32", False),
-        (2, "function_name_id", "int32", False),
-        (3, "line", "int32", False),
+        (1, "file_name_id", "int32", "one"),
+        (2, "function_name_id", "int32", "one"),
+        (3, "line", "int32", "one"),
     ],
-    "StackFrame": [(1, "file_location_id", "int32", False), (2, "parent_frame_id", "int32", False)],
+    "StackFrame": [(1, "file_location_id", "int32", "one"), (2, "parent_frame_id", "int32", "one")],
 }
-"""Per message its fields: number, name, type, and whether it is repeated."""
 
-
-def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(
-        name="hlo_for_tests.proto", package="hlo_for_tests", syntax="proto3"
-    )
-    for name, fields in MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, field, type_, is_repeated in fields:
-            added = message.field.add(name=field, number=number)
-            added.label = _FIELD.LABEL_REPEATED if is_repeated else _FIELD.LABEL_OPTIONAL
-            added.type = _TYPES.get(type_, _FIELD.TYPE_MESSAGE)
-            if type_ not in _TYPES:
-                added.type_name = f".hlo_for_tests.{type_}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"hlo_for_tests.{name}"))
-        for name in MESSAGES
-    }
-
-
-_CLASSES: Final = _classes()
+_CLASSES: Final = classes_of("hlo_for_tests", MESSAGES)
 HloProto: Final = _CLASSES["HloProto"]
 HloModule: Final = _CLASSES["HloModuleProto"]
 

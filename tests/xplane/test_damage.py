@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import traceview
 from tests.xplane import spaces, wire
-from tests.xplane.test_decode import same_columns
 from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.locate import find_runs, summarize
 from traceview.xplane import read
@@ -106,64 +105,6 @@ def test_any_value_of_any_byte_of_a_minimal_file(path: Path) -> None:
     for data in itertools.islice(cases, 0, None, 3):
         store(path, data)
         outcome(path, salvage=True)
-
-
-@pytest.mark.skipif(len(wire.DECODERS) == 1, reason="there is no compiled decoder to compare with")
-def test_both_decoders_see_the_same_damage(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for data in itertools.islice(
-        one_byte_off(spaces.small_space().SerializeToString()), 0, None, 11
-    ):
-        store(path, data)
-        found = []
-        for decoder in wire.DECODERS:
-            monkeypatch.setattr(read, "DECODER", decoder)
-            found.append((outcome(path, salvage=False), outcome(path, salvage=True)))
-        (strict, salvaged), (other_strict, other_salvaged) = found
-        assert isinstance(strict, Space) == isinstance(other_strict, Space)
-        if isinstance(strict, Fault):
-            assert strict == other_strict
-        if isinstance(salvaged, Fault):
-            assert salvaged == other_salvaged
-            continue
-        assert isinstance(other_salvaged, Space)
-        assert salvaged.faults == other_salvaged.faults
-        same_lines(salvaged, other_salvaged)
-
-
-def same_lines(found: Space, expected: Space) -> None:
-    assert [plane.name for plane in found.planes] == [plane.name for plane in expected.planes]
-    for plane, other in zip(found.planes, expected.planes, strict=True):
-        assert [line.payload for line in plane.lines] == [line.payload for line in other.lines]
-        # As text, in which a number that is none equals itself.
-        assert repr(plane.event_metadata) == repr(other.event_metadata)
-        assert repr((plane.stat_names, plane.stats)) == repr((other.stat_names, other.stats))
-        for line, other_line in zip(plane.lines, other.lines, strict=True):
-            assert (line.id, line.name, line.timestamp_ns) == (
-                other_line.id,
-                other_line.name,
-                other_line.timestamp_ns,
-            )
-            same_columns(line.columns, other_line.columns)
-
-
-@thorough
-@given(st.data())
-def test_damaged_lines_stop_both_decoders_at_one_place(data: st.DataObject) -> None:
-    line = bytearray(data.draw(wire.lines))
-    for _ in range(data.draw(st.integers(1, 3))):
-        if line:
-            at = data.draw(st.integers(0, len(line) - 1))
-            line[at : at + data.draw(st.integers(0, 1))] = data.draw(st.binary(max_size=2))
-    message = bytes(line)
-    columns = [
-        decoder.decode_line(message, 0, len(message), wire.WANTED) for decoder in wire.DECODERS
-    ]
-    for other in columns[1:]:
-        same_columns(other, columns[0])
-    fault = columns[0].fault
-    if fault is not None:
-        assert (columns[0].position < fault.offset).all()
-        assert fault.offset <= len(message)
 
 
 @pytest.fixture(scope="module")

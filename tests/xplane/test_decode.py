@@ -33,7 +33,7 @@ MEMBERS = {
     "bytes_value": ValueKind.BYTES,
     "ref_value": ValueKind.REF,
 }
-STAT_NAMES = {stat_id: b"stat %d" % stat_id for stat_id in wire.SLOT_BY_ID}
+STAT_NAMES = {stat_id: b"stat %d" % stat_id for stat_id in wire.SLOTS}
 generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 thorough = settings(generous, max_examples=400)
 
@@ -85,10 +85,10 @@ def check_against_runtime(columns: LineColumns, data: bytes, message: Any) -> No
         for position in columns.position.tolist()
     ] == list(message.events)
     wanted = [
-        (index, wire.SLOT_BY_ID[stat.metadata_id], MEMBERS[stat.WhichOneof("value")], stat)
+        (index, wire.SLOTS[stat.metadata_id], MEMBERS[stat.WhichOneof("value")], stat)
         for index, event in enumerate(message.events)
         for stat in event.stats
-        if stat.metadata_id in wire.SLOT_BY_ID
+        if stat.metadata_id in wire.SLOTS
     ]
     assert columns.stat_event.tolist() == [event for event, _, _, _ in wanted]
     assert columns.stat_slot.tolist() == [slot for _, slot, _, _ in wanted]
@@ -172,7 +172,7 @@ def test_which_of_several_fields_wins() -> None:
 
 
 def test_stats_are_collected_by_slot() -> None:
-    stat_ids = [*wire.SLOT_BY_ID, 4, 10**6, -1, -(2**63), 1 << 16, (1 << 16) - 1]
+    stat_ids = [*wire.SLOTS, 4, 10**6, -1, -(2**63), 1 << 16, (1 << 16) - 1]
     event = b"".join(wire.content(4, wire.number(1, i) + wire.number(4, i)) for i in stat_ids)
     line = wire.content(4, event)
     tables = [
@@ -180,7 +180,7 @@ def test_stats_are_collected_by_slot() -> None:
         {5: 0},
         {-1: 3},
         {(1 << 16) - 1: 1, 1 << 16: 2, -(2**63): 7},
-        wire.SLOT_BY_ID,
+        wire.SLOTS,
     ]
     for slot_by_id in tables:
         expected = [(slot_by_id[i], i) for i in stat_ids if i in slot_by_id]

@@ -206,8 +206,8 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
         of_xla = of_xla or getattr(outer, name, None)
     assert of_xla is not None
     known = of_xla.DESCRIPTOR.fields_by_name
-    for number, field, _, is_repeated in MESSAGES[name]:
+    for number, field, _, kind in MESSAGES[name]:
         assert known[field].number == number
-        assert known[field].is_repeated == is_repeated
+        assert known[field].is_repeated == (kind == "rep")
     written = HloModule.DESCRIPTOR.file.message_types_by_name[name]
     assert {field.name for field in written.fields} <= set(known)

@@ -8,30 +8,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from scripts.fuzzed_kernels import SLOTS, WANTED, varint
 from traceview.xplane import decode_reference
-from traceview.xplane.columns import WantedStats
 from traceview.xplane.read import DECODER
+
+__all__ = ("SLOTS", "WANTED", "varint")
 
 VARINT, FIXED64, CONTENT, FIXED32 = 0, 1, 2, 5
 # Both decoders where there are two.
 DECODERS: list[Any] = list(dict.fromkeys((decode_reference, DECODER)))
 HUGE_STAT_ID = 2**40
-SLOT_BY_ID = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, HUGE_STAT_ID: 6, 2**63 - 1: 7}
-WANTED = WantedStats.of(SLOT_BY_ID)
-
-
-def varint(value: int, padding: int = 0) -> bytes:
-    """A number modulo 2**64, with `padding` bytes more than it needs, ten at most."""
-    value %= 1 << 64
-    out = []
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    for _ in range(min(padding, 10 - len(out))):
-        out[-1] |= 0x80
-        out.append(0)
-    return bytes(out)
 
 
 def content(number: int, payload: bytes, padding: int = 0) -> bytes:
@@ -109,7 +95,7 @@ def _message(
     return st.lists(st.one_of(fields), max_size=max_size).map(b"".join)
 
 
-_stat_id = st.sampled_from([*SLOT_BY_ID, 4, 299, -6, HUGE_STAT_ID + 1]).map(
+_stat_id = st.sampled_from([*SLOTS, 4, 299, -6, HUGE_STAT_ID + 1]).map(
     lambda stat_id: number(1, stat_id)
 )
 _STAT_FIELDS = {1: VARINT, 2: FIXED64, 3: VARINT, 4: VARINT, 5: CONTENT, 6: CONTENT, 7: VARINT}
@@ -120,7 +106,7 @@ stats = st.builds(
     _stat_id | st.just(b""),
 )
 _named_stats = stats | st.builds(
-    lambda stat, name: stat + number(7, name), stats, st.sampled_from([*SLOT_BY_ID])
+    lambda stat, name: stat + number(7, name), stats, st.sampled_from([*SLOTS])
 )
 events = _message({1: VARINT, 2: VARINT, 3: VARINT, 5: VARINT}, {4: stats}, max_size=7)
 lines = _message(

@@ -16,15 +16,15 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.recurring import Recurrence, remove
 from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.ranges import SecondsRange, StepRange
 
 
 class CaptureWarning(UserWarning):
@@ -55,10 +55,7 @@ class Session:
         try:
             yield
         except BaseException as error:
-            if isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError":
-                window.abandon()
-            else:
-                window.fail("step", error)
+            window.fail("step", error)
             raise
         window.end("step")
 
@@ -68,7 +65,6 @@ def capture_steps(
     logdir: str | PathLike[str],
     steps: range,
     *,
-    synchronise: bool = True,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -94,7 +90,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml, python, source)
     with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
         yield Session(watch)
 
@@ -105,7 +101,6 @@ def keras_callback(
     *,
     every: int | None = None,
     keep: int = 10,
-    synchronise: bool = True,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -125,7 +120,7 @@ def keras_callback(
     `capture_steps`; `CaptureError` comes when `fit` begins. Raises `UsageError` also if `every` leaves no steps between two
     windows, if `keep` is less than 1, and for `run` together with `every`.
     """
-    settings = _settings(logdir, steps, synchronise, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml, python, source)
     recurrence = None if every is None else Recurrence(steps, every, keep)
     if recurrence is not None and run is not None:
         raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
@@ -162,11 +157,11 @@ class _StepCapture:
         atexit.register(self._close)
         # The script may change its working directory before the next window.
         self._out = Path.cwd() / self._settings.out
-        self._begin(self._settings.steps)
+        self._begin(self._settings.asked)
 
-    def _begin(self, steps: StepRange, *, may_be_missed: bool = False) -> StepWatch:
+    def _begin(self, steps: StepRange | SecondsRange, *, may_be_missed: bool = False) -> StepWatch:
         listeners = () if self._recurrence is None else (self._recurrence,)
-        settings = replace(self._settings, out=self._out, steps=steps)
+        settings = replace(self._settings, out=self._out, asked=steps)
         self._watch = self._stack.enter_context(
             _watched(settings, KERAS_EPOCHS, self._say, listeners, may_be_missed=may_be_missed)
         )
@@ -204,10 +199,7 @@ class _StepCapture:
 
     def _look(self, thread: int, fit: FrameType | None) -> None:
         """Close the window where `fit` has ended: an exception that is kept keeps its frame alive, but not on the stack."""
-        frame = sys._current_frames().get(thread)
-        while frame is not None and frame is not fit:
-            frame = frame.f_back
-        if frame is None and fit is not None:
+        if fit is not None and fit not in callers(sys._current_frames().get(thread)):
             self._close()
 
     def _close(self) -> None:
@@ -218,18 +210,10 @@ class _StepCapture:
                 self._recurrence.remove_older(self._out)
 
 
-def _settings(
-    logdir: str | PathLike[str],
-    steps: range,
-    synchronise: bool,
-    run: str | None,
-    nvml: bool,
-    python: bool,
-    source: bool,
-) -> Settings:
-    return Settings(
-        output_folder(logdir), StepRange.of(steps), synchronise, run, nvml, python, source
-    )
+def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts: bool) -> Settings:
+    """`parts`: which of `PARTS` are wanted."""
+    without = frozenset(part for part, is_wanted in zip(PARTS, parts, strict=True) if not is_wanted)
+    return Settings(output_folder(logdir), StepRange.of(steps), run, without)
 
 
 @contextmanager
@@ -288,15 +272,12 @@ class _Warnings:
 
 def _line_of_user() -> tuple[str, int] | None:
     """The file and line of the user's code that runs in this thread, the innermost one."""
-    places = CodePlaces(folders_of_script())
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not places.is_user(frame.f_code.co_filename):
-        frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    places = CodePlaces()
+    lines = ((frame.f_code.co_filename, frame.f_lineno) for frame in callers(sys._getframe(1)))
+    return next((line for line in lines if places.is_user(line[0])), None)
 
 
 def _frame_of_fit() -> FrameType | None:
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "fit":
-        frame = frame.f_back
-    return frame
+    return next(
+        (frame for frame in callers(sys._getframe()) if frame.f_code.co_name == "fit"), None
+    )

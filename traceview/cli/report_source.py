@@ -115,8 +115,13 @@ class Source(Struct, frozen=True):
         return report
 
     @contextmanager
-    def trace(self, needed_next: str = "traceview.report.build") -> Iterator[Trace]:
-        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read."""
+    def trace(
+        self, needed_next: str = "traceview.report.build", *, with_digests: bool = True
+    ) -> Iterator[Trace]:
+        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read.
+
+        `with_digests`: as of `load`.
+        """
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
@@ -126,7 +131,13 @@ class Source(Struct, frozen=True):
             Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
         with reading(self.logdir, self.run, is_here=readers is None):
-            yield load(self.logdir, run=self.run, salvage=self.salvage, readers=readers)
+            yield load(
+                self.logdir,
+                run=self.run,
+                salvage=self.salvage,
+                readers=readers,
+                with_digests=with_digests,
+            )
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:

@@ -28,9 +28,11 @@ def recast(
     """
     if not spans.start.size or not columns.count:
         return columns
+    rows = is_among(columns, among)
+    if not rows.any():
+        return columns
     # Up to an instant inside of a span lies an odd number of these.
     bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
-    rows = is_among(columns, among)
     cut, number, passed = cut_at(columns, bounds, rows)
     return _changed(cut, rows[number] & (passed % 2 == 1), state, by)
 

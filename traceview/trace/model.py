@@ -396,13 +396,15 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def among(self, rows: slice) -> HostStat:
         """The same of a range of rows."""
+        if not self.stored_row.size:
+            return self
         bounds = np.array([rows.start, rows.stop], dtype=self.stored_row.dtype)
         first, last = np.searchsorted(self.stored_row, bounds).tolist()
         return HostStat(self.stored_row[first:last], self.stored_value[first:last])
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
-        known = self._around(rows).row
+        known = self._around(rows).row if self.stored_row.size else _NO_ROWS
         if known.size == 0:
             return np.zeros(rows.size, dtype=np.bool_)
         place = np.minimum(places(known, rows), known.size - 1)
@@ -411,7 +413,7 @@ class HostStat(Struct, frozen=True, eq=False):
 
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
-        near = self._around(rows)
+        near = self._around(rows) if self.stored_row.size else _NO_STAT
         known = near.row
         if known.size == 0:
             return np.full(rows.size, default, dtype=np.int64)
@@ -421,6 +423,10 @@ class HostStat(Struct, frozen=True, eq=False):
     def _around(self, rows: Int64Array) -> HostStat:
         """The same from the first to the last of some rows, which mostly are those of one thread."""
         return self.among(slice(int(rows.min()), int(rows.max()) + 1) if rows.size else slice(0, 0))
+
+
+_NO_ROWS: Final = np.empty(0, dtype=np.int64)
+_NO_STAT: Final = HostStat(_NO_ROWS, _NO_ROWS)
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):
@@ -454,8 +460,7 @@ class HostColumns(_EventColumns, frozen=True, eq=False):
 
     def stat(self, key: str) -> HostStat:
         """A stat by its key; empty where no event has it."""
-        empty = np.empty(0, dtype=np.int64)
-        return self.stats.get(key, HostStat(empty, empty))
+        return self.stats.get(key, _NO_STAT)
 
 
 class CollectiveCalls(Struct, frozen=True, eq=False):

@@ -32,10 +32,12 @@ SmallIntArray: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 """Integers of 32 bits if all of them fit, else of 64. For what is compared, looked up and shown, not for sums."""
 
 
+_INT32_VALUES: Final = 1 << 31
+
+
 def small(values: npt.NDArray[np.integer]) -> SmallIntArray:
     """The same integers, in the shorter type if they fit."""
-    limits = np.iinfo(np.int32)
-    if values.size and not limits.min <= values.min() <= values.max() <= limits.max:
+    if values.size and not -_INT32_VALUES <= values.min() <= values.max() < _INT32_VALUES:
         return values.astype(np.int64, copy=False)
     return values.astype(np.int32, copy=False)
 

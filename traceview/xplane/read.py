@@ -101,8 +101,8 @@ def read_summary(path: Location) -> SpaceSummary:
         return SpaceSummary(planes, tuple(reader.faults))
 
 
-def read_file(path: Location, *, salvage: bool = False) -> Space:
-    """Read one `*.xplane.pb`.
+def read_file(path: Location, *, salvage: bool = False, with_digest: bool = False) -> Space:
+    """Read one `*.xplane.pb`. `with_digest`: its bytes are read once more, for their SHA-256.
 
     Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is not a trace or
     damaged. With `salvage` damage is collected in `faults`, and the readable part is returned.
@@ -110,9 +110,12 @@ def read_file(path: Location, *, salvage: bool = False) -> Space:
     with partly_read(path) as data:
         try:
             if len(data) < _THREADED_BYTES:
-                return _Reader(path, data[:], salvage=salvage).space_with(partial)
+                return _Reader(path, data[:], salvage=salvage).space_with(partial, with_digest)
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
-            return _Reader(path, data[:] if is_remote(path) else data, salvage=salvage).space()
+            reader = _Reader(path, data[:] if is_remote(path) else data, salvage=salvage)
+            # Each thread holds the bytes of one line.
+            with started_threads() as start:
+                return reader.space_with(start, with_digest)
         except MemoryError:
             raise TraceFormatError(
                 path,
@@ -148,12 +151,7 @@ class _Reader:
         # Ends of parts that were reported as cut off; a cut at the same end inside such a part is the same damage.
         self.cut_ends: set[int] = set()
 
-    def space(self) -> Space:
-        """The file, read and decoded on threads, each of which holds the bytes of one line."""
-        with started_threads() as start:
-            return self.space_with(start)
-
-    def space_with(self, start: Start) -> Space:
+    def space_with(self, start: Start, with_digest: bool) -> Space:
         decoding = [
             (part, self.start_lines(start, part))
             for part in (self.parts(begin, end) for begin, end in self.plane_bounds())
@@ -176,7 +174,7 @@ class _Reader:
         return Space(
             self.path,
             len(self.data),
-            begin_digest(self.data, start),
+            begin_digest(self.data, start) if with_digest else str,
             planes,
             tuple(program for part, _ in decoding for program in part.programs),
             tuple(header.hostnames),
@@ -275,9 +273,9 @@ class _Reader:
     def plane_header(self, tag: Int64Array, end: Int64Array) -> PlaneHeader:
         """What the fields from each `tag` to its `end` say of a plane."""
         # Fields mostly follow each other: only where a run of them begins the one before has ended.
-        begins = np.ones(tag.size, dtype=np.bool_)
-        begins[1:] = tag[1:] != end[:-1]
-        runs = zip(tag[begins].tolist(), end[np.roll(begins, -1)].tolist(), strict=True)
+        breaks = np.flatnonzero(tag[1:] != end[:-1])
+        begins = [*tag[:1].tolist(), *tag[breaks + 1].tolist()]
+        runs = zip(begins, [*end[breaks].tolist(), *end[-1:].tolist()], strict=True)
         header: PlaneHeader = DECODER.read_plane(b"".join(self.data[at:to] for at, to in runs))
         if header.is_damaged:
             self.fault(int(tag[0]), "damaged: metadata from here on cannot be parsed")

@@ -109,7 +109,7 @@ class Instruction(Struct, frozen=True):
 class Space(Struct, frozen=True, eq=False):
     """One file of `size` bytes.
 
-    `digest` waits for the SHA-256 of the file; it raises `TraceFormatError` if the file became shorter meanwhile. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
+    `digest` waits for the SHA-256 of the file, empty if it was not asked for; it raises `TraceFormatError` if the file became shorter meanwhile. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
     empty unless it was read with `salvage`.
     """
 

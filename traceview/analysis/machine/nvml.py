@@ -299,9 +299,10 @@ _POWER: Final = (
 GPU_THROTTLED: Final = Rule(
     code="gpu-throttled",
     severity="warning",
-    limits={"throttled_ratio": THROTTLED_RATIO, "steady_count": 10},
+    limits={"throttled_ratio": THROTTLED_RATIO, "full_clock_ratio": 0.97, "steady_count": 10},
     starts_at=(
-        "clocks held back in at least {throttled_ratio} of the samples; low confidence below {steady_count} samples"
+        "clocks held back in at least {throttled_ratio} of the samples, to less than {full_clock_ratio} of the highest clock (median); "
+        "low confidence below {steady_count} samples"
     ),
     title="{who:is/are} throttled {ratio} of the time",
     titles={
@@ -334,7 +335,11 @@ def diagnose(context: Context, result: Nvml) -> Iterator[Finding]:
     shared = [row for row in result.devices if sharers(row)]
     if shared:
         yield _shared(context, shared)
-    throttled = [row for row in result.devices if (row.throttled_ratio or 0) >= THROTTLED_RATIO]
+    throttled = [
+        row
+        for row in result.devices
+        if (row.throttled_ratio or 0) >= THROTTLED_RATIO and not _has_full_clock(row)
+    ]
     if throttled:
         yield _throttled(context, throttled)
 
@@ -366,6 +371,13 @@ def _shared_evidence(row: NvmlRow) -> Iterator[Evidence]:
             value: float = getattr(process, metric) or 0.0
             if value >= SHARED_RATIO:
                 yield Evidence(metric, value, SHARED_RATIO, row.device, which)
+
+
+def _has_full_clock(row: NvmlRow) -> bool:
+    """Whether the clock is next to the highest one, whatever the driver says that holds it back."""
+    if row.sm_clock_hz is None or not row.sm_clock_max_hz:
+        return False
+    return row.sm_clock_hz >= GPU_THROTTLED.limits["full_clock_ratio"] * row.sm_clock_max_hz
 
 
 def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:

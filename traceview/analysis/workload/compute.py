@@ -292,7 +292,10 @@ FLOAT64: Final = Rule(
     ),
     notes={
         "half": "The loss is half of their time.",
-        "peaks": "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU.",
+        "peaks": (
+            "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU, and half of the time of "
+            "other ops."
+        ),
     },
     starts_at=(
         "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
@@ -553,6 +556,26 @@ def _saved_ratio(context: Context, slow: NumberFormat) -> float | None:
     return min(saved, default=None)
 
 
+def _saved_of_float64(context: Context) -> float | None:
+    """How much less ops in float64 take in 32 bits: products by the peaks of the GPUs, others half, for they move half the bytes."""
+    of_products = _saved_ratio(context, NumberFormat.FP64)
+    if of_products is None:
+        return None
+    trace = context.trace
+    name = trace.device_columns.name[trace.once(op_labels).row]
+    is_product = trace.once(kernel_names).is_matrix[name]
+    whole = products = 0
+    for device, computed in context.once(time_by_label).items():
+        of_float64 = np.where(_float64_labels(context, device), computed, 0)
+        whole += int(of_float64.sum())
+        products += int(of_float64[is_product].sum())
+    share = products / whole if whole else 0.0
+    return share * of_products + (1 - share) * _SAVED_OF_BYTES
+
+
+_SAVED_OF_BYTES: Final = 0.5
+
+
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
     computed = context.once(time_by_label)
@@ -560,14 +583,14 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     is_recorded = any(ps[shown].any() for ps in computed.values())
     constant = context.once(_constant_instructions)
     is_of_program = any(ps[constant].any() for ps in computed.values())
-    of_float64 = _saved_ratio(context, NumberFormat.FP64)
+    of_float64 = _saved_of_float64(context)
     every = [
         _of_ops(
             context,
             FLOAT64,
             _float64_labels,
             ("high", "" if is_recorded else "graph"),
-            of_float64 or 0.5,
+            of_float64 or _SAVED_OF_BYTES,
             "peaks" if of_float64 else "half",
         ),
         _of_ops(

@@ -32,17 +32,15 @@ COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""
 
 
-def examine(
-    scripts: Sequence[Path] = (), *, out: Path = Path("logs"), asks_tensorflow: bool = True
-) -> list[Check]:
+def examine(scripts: Sequence[Path], out: Path) -> list[Check]:
     """Run every check.
 
-    `asks_tensorflow`: import the framework of the scripts in another process and record a profile there (4 to 15 s). Scripts
-    are read and never run. A problem is a failed check, never an error.
+    The framework of the scripts is imported in another process, which records a profile (4 to 15 s). Scripts are read and never
+    run. A problem is a failed check, never an error.
     """
     imports, of_scripts = read_scripts(scripts)
     framework, installed = chosen(imports)
-    trial = try_profile(framework, os.environ) if asks_tensorflow and installed else None
+    trial = try_profile(framework, os.environ) if installed else Trial()
     return [
         check_framework(framework, installed, trial, is_needed=framework in imports),
         check_gpus(framework, trial, os.environ),
@@ -62,7 +60,7 @@ def chosen(imports: Collection[str]) -> tuple[str, dict[str, str]]:
 
 
 def check_framework(
-    framework: str, installed: Mapping[str, str], trial: Trial | None, *, is_needed: bool
+    framework: str, installed: Mapping[str, str], trial: Trial, *, is_needed: bool
 ) -> Check:
     """Whether it is installed, can be imported, and is of a tested version. `is_needed`: a given script imports it."""
     name = _NAMES[framework]
@@ -74,7 +72,7 @@ def check_framework(
             f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither",
         )
     packages = ", ".join(f"{package} {number}" for package, number in installed.items())
-    if trial is not None and not trial.version:
+    if not trial.version:
         return Check(
             framework,
             "failed",
@@ -88,19 +86,18 @@ def check_framework(
             f"{packages} overwrite each other: the one installed last is imported",
             "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)",
         )
-    number = trial.version if trial else next(iter(installed.values()))
-    release = re.match(r"(\d{1,4})\.(\d{1,4})", number)
+    release = re.match(r"(\d{1,4})\.(\d{1,4})", trial.version)
     oldest, newest = _TESTED[framework]
     if release is None or not oldest <= (int(release[1]), int(release[2])) <= newest:
         tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
         fix = f"use {name} {tested}: in others traceview may not recognize the steps"
         return Check(framework, "warning", packages, fix)
-    return Check(framework, "ok", packages if trial else f"{packages} (import not tried)")
+    return Check(framework, "ok", packages)
 
 
 def check_gpus(
     framework: str,
-    trial: Trial | None,
+    trial: Trial,
     environment: Mapping[str, str],
     list_gpus: Callable[[], str] | None = None,
 ) -> Check:
@@ -109,7 +106,7 @@ def check_gpus(
     try:
         listed = (list_gpus or _list_gpus)()
     except FileNotFoundError:
-        if not (trial and trial.gpus):
+        if not trial.gpus:
             return Check(
                 "gpus",
                 "warning",
@@ -126,8 +123,8 @@ def check_gpus(
             "GPUs)",
         )
     count = sum(line.startswith("GPU ") for line in listed.splitlines())
-    if trial is None or not trial.version:
-        return Check("gpus", "ok", f"{count} by nvidia-smi (not asked which ones {framework} sees)")
+    if not trial.version:
+        return Check("gpus", "ok", f"{count} by nvidia-smi ({framework} could not be asked)")
     sees = f"{framework} sees {trial.gpus} of {max(count, trial.gpus)} GPUs"
     if trial.gpus >= count:
         return Check("gpus", "ok", sees)
@@ -159,9 +156,9 @@ def _list_gpus() -> str:
     ).stdout
 
 
-def check_profile(framework: str, trial: Trial | None) -> Check:
+def check_profile(framework: str, trial: Trial) -> Check:
     """Whether a profile of a small computation records it on each GPU."""
-    if trial is None or not trial.version:
+    if not trial.version:
         return Check("profile", "not applicable", "not tried")
     if not trial.has_events:
         return Check(

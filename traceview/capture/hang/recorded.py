@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.steps.graphs import called
+from traceview.capture.steps.graphs import ops_within
 
 _START: Final = b"CollectiveOpV2Kernel::Run"
 _END: Final = b"CollectiveExecutor::ExecuteAsync::Done"
@@ -37,7 +37,7 @@ def collectives(trace: Path, graphs: Sequence[Any] = ()) -> list[dict[str, Any]]
                 (stats.get(b"group_key"), stats.get(b"instance_key")), set()
             )
             parts.add(_last(name.rpartition(b":")[0]))
-    devices = {_last(op.name): op.device for graph in graphs for op in _ops(graph, set())}
+    devices = {_last(op.name): op.device for graph in graphs for op, _ in ops_within(graph)}
     waiting = {op for number, op in begun.items() if number not in ended and op}
     absent = {op for parts in together.values() if parts & waiting for op in parts} - waiting
     return [
@@ -71,19 +71,9 @@ def _events(trace: Path) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
                     yield names[key], dict(read_event_stats(data, position, plane.stat_names))
 
 
-def _ops(graph: Any, known: set[str]) -> Iterator[Any]:
-    """The ops of a graph and of the functions that it calls."""
-    for op in graph.get_operations():
-        yield op
-        for name in called(op, op.type):
-            if name not in known:
-                known.add(name)
-                yield from _ops(graph._get_function(name).graph, known)
-
-
 def python_ops(graphs: Sequence[Any]) -> int:
     """How many ops of these graphs run Python, such as `tf.py_function`."""
-    return sum(op.type in _PYTHON for graph in graphs for op in _ops(graph, set()))
+    return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
 
 
 def _short(device: str) -> str:

@@ -12,12 +12,11 @@ import os
 import socket
 import tempfile
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
 from traceview.base.stack_dump import FILE_PREFIX
-from traceview.capture.process.around import Patches
+from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import own_thread
 
 
@@ -32,7 +31,7 @@ class Silence:
         self._arm = faulthandler.dump_traceback_later
         self._patches = Patches()
         self._is_taken = False
-        self._native: Any = None
+        self._is_told = False
 
     def open(self) -> None:
         """Make the file. Without it nothing is noticed, and `problem` says why."""
@@ -52,18 +51,17 @@ class Silence:
             f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
             f"was stopped. All stacks are in {name}:\n"
         )
-        with suppress(ImportError, AttributeError):
-            native: Any = import_module("traceview.capture.process.native")
-            watch = native.new_watch(), self._after_s, text.encode(), os.fsencode(name)
-            own_thread("silence", native.watch_silence, *watch).start()
-            self._native = native
+        if hasattr(NATIVE, "watch_silence"):
+            watch = NATIVE.new_watch(), self._after_s, text.encode(), os.fsencode(name)
+            own_thread("silence", NATIVE.watch_silence, *watch).start()
+            self._is_told = True
 
     def beat(self) -> None:
         """Python runs."""
         if self._file is None or self._is_taken:
             return
-        if self._native is not None:
-            self._native.beat()
+        if self._is_told:
+            NATIVE.beat()
         try:
             self._arm(self._after_s, repeat=False, file=self._file)
         except (OSError, RuntimeError, ValueError) as error:
@@ -81,8 +79,8 @@ class Silence:
 
     def close(self) -> None:
         """End, and remove the file."""
-        if self._native is not None:
-            self._native.new_watch()
+        if self._is_told:
+            NATIVE.new_watch()
         if self._file is None:
             return
         if not self._is_taken:

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS
-from traceview.capture.process.python_code import CodePlaces, origin_of
+from traceview.capture.process.python_code import CodePlaces, callers, origin_of
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -114,8 +114,7 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     """
     lines: list[str] = []
     user_line = None
-    frame = innermost
-    while frame is not None:
+    for frame in callers(innermost):
         code = frame.f_code
         if not places.is_own(code.co_filename) and not (
             code.co_filename.startswith(_IMPORT) and lines
@@ -126,7 +125,6 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
                 user_line = line
             if len(lines) < MOST_FRAMES:
                 lines.append(line)
-        frame = frame.f_back
     return lines, user_line
 
 

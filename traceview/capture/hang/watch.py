@@ -22,7 +22,7 @@ from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.recorded import collectives, python_ops
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import own_thread
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
@@ -161,9 +161,9 @@ class HangWatch:
             self._beat(is_ended=False)
         least_s, most_s = _LOOK_S
         missing: dict[str, str] = {}
-        calls, first = self._other_calls(), threads.look(_places())
+        calls, first = self._other_calls(), threads.look(CodePlaces())
         self._stop.wait(min(max(self._after_s / 4, least_s), most_s))
-        second = threads.look(_places())
+        second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
             **threads.described(first, second, without=self._thread.native_id),
@@ -279,7 +279,7 @@ class HangWatch:
     def _beat(self, *, is_ended: bool) -> None:
         """Tell the other workers what this one does."""
         callee = self._steps.observer.current
-        main = None if is_ended else next(iter(threads.python_threads(_places())), None)
+        main = None if is_ended else next(iter(threads.python_threads(CodePlaces())), None)
         self._peers.write({
             "is_ended": is_ended,
             "is_in_step": callee is not None and callee.is_step,
@@ -287,10 +287,6 @@ class HangWatch:
             "waited_ns": int((time.monotonic() - self._ended_s) * 1e9),
             "line": main.user_line if main else None,
         })  # fmt: skip
-
-
-def _places() -> CodePlaces:
-    return CodePlaces(folders_of_script())
 
 
 def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:

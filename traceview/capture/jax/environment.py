@@ -42,15 +42,11 @@ class JaxEnvironment(EnvironmentListener):
 
 
 def describe(jax: Any) -> dict[str, Any]:
-    """The devices of this process, how many processes there are, and settings of numbers."""
+    """The devices of this process, and how many processes there are."""
     return answers({
         "backend": jax.default_backend,
-        "process_index": jax.process_index,
         "process_count": jax.process_count,
-        "device_count": jax.device_count,
         "devices": lambda: [_device(device) for device in jax.local_devices()],
-        "enable_x64": lambda: bool(jax.config.jax_enable_x64),
-        "matmul_precision": lambda: str(jax.config.jax_default_matmul_precision or "default"),
     })  # fmt: skip
 
 

@@ -9,15 +9,14 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import RLock
-from time import monotonic
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.steps.callee import micro_batches
+from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
@@ -26,26 +25,15 @@ _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
 
-class NoEagerSteps:
-    """JAX has no steps outside of functions and marks."""
+class JaxSteps(Recognizer):
+    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`."""
 
-    gradients: ClassVar[int] = 0
-
-    def finish(self) -> None:
-        """Nothing is open."""
-
-
-class JaxSteps:
-    """Counts the steps of a process. `names`: functions or annotations whose calls are steps, by default recognized."""
+    nothing_called = "no function of jax.jit or jax.pmap was called"
+    how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
 
     def __init__(self, window: StepWindow, names: Iterable[str] = ()) -> None:
-        self.window = window
-        self.names = frozenset(names)
+        super().__init__(window, names)
         self.functions: dict[str, CompiledFunction] = {}
-        self.began_s: float | None = None
-        """When a function of the script first ran, by the monotonic clock."""
-        self.on_begin: list[Callable[[], None]] = []
-        """Called once, then."""
         self.hooks = JaxHooks(self)
         self._leading: CompiledFunction | None = None
         self._has_marks = False
@@ -54,26 +42,10 @@ class JaxSteps:
 
     # What the rest of the capture asks
 
-    nothing_called: Final = "no function of jax.jit or jax.pmap was called"
-    how_to_mark: Final = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
-    current: ClassVar[None] = None
-    """The call that runs; of those of JAX only the return is seen."""
-    eager: ClassVar[NoEagerSteps] = NoEagerSteps()
-
     @property
-    def callees(self) -> list[CompiledFunction]:
+    def callees(self) -> Sequence[CompiledFunction]:
         """The functions of the script that were called, and the annotations."""
         return [function for function in list(self.functions.values()) if not function.is_of_jax]
-
-    @property
-    def step_functions(self) -> list[CompiledFunction]:
-        """Those whose calls were counted as steps."""
-        return [function for function in self.callees if function.step_count]
-
-    def summary(self) -> list[str]:
-        """What was called how often, most frequent first, one line each."""
-        called = sorted(self.callees, key=lambda function: -function.calls)
-        return [f"{f.name} ({f.words}) × {f.calls}" for f in called if f.calls]
 
     def remarks(self) -> Iterator[str]:
         """What the user should know about what counts as a step."""
@@ -106,7 +78,7 @@ class JaxSteps:
         if called.is_of_jax:
             return
         if self.began_s is None:
-            self._begin()
+            self.begin_training()
         with self._lock:
             called.calls += 1
             if not self._has_marks and self._is_step(called):
@@ -117,7 +89,7 @@ class JaxSteps:
         if not self._is_mark(name):
             return
         if self.began_s is None:
-            self._begin()
+            self.begin_training()
         with self._lock:
             if not self._has_marks:
                 if self.window.state != "waiting":
@@ -133,9 +105,7 @@ class JaxSteps:
             return
         marked = self._function(name)
         with self._lock:
-            if isinstance(error, StopIteration):
-                self.window.abandon()
-            elif error is not None:
+            if error is not None:
                 self.window.fail(name, error)
             else:
                 marked.is_step = True
@@ -156,14 +126,6 @@ class JaxSteps:
         if function is None:
             function = self.functions[name] = CompiledFunction(name)
         return function
-
-    def _begin(self) -> None:
-        with self._lock:
-            if self.began_s is not None:
-                return
-            self.began_s = monotonic()
-        for action in self.on_begin:
-            action()
 
     def _is_mark(self, name: str) -> bool:
         return name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)

@@ -12,13 +12,11 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Lock
 from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.base.text import in_bytes, is_plain
-from traceview.capture.launch.saying import VARIABLE, is_first, say, say_problem, write
+from traceview.capture.launch.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.launch.variable import read
 from traceview.capture.process.endings import Endings, end_by
 from traceview.capture.record.destination import runs_of_launch
@@ -64,10 +62,7 @@ def end_first(text: str, begun_s: float) -> None:
     except UsageError:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
-    if len(runs) > 1:
-        say(f"{len(runs)} runs were recorded:")
-    for run in runs:
-        _name(run)
+    name_runs(runs)
     if runs:
         return
     if not _captures:
@@ -77,14 +72,6 @@ def end_first(text: str, begun_s: float) -> None:
         )
     elif not _captures[-1].is_prepared:
         say_problem(_captures[-1].why_unused())
-
-
-def _name(run: Path) -> None:
-    """Write the folder of a run, for a person or a script."""
-    is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
-    if not is_shown:
-        say("note: the path of the run is quoted for bash and zsh")
-    write(str(run) if is_shown else in_bytes(run))
 
 
 class LaunchedCapture(WindowListener):
@@ -212,7 +199,7 @@ class LaunchedCapture(WindowListener):
         self._end("interrupted" if number else "ended")
         if number:
             if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
-                _name(self._capture.run)
+                name_runs([self._capture.run])
             end_by(number)
         if has_lock:
             self._ending.release()

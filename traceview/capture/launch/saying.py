@@ -10,6 +10,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from traceview.base.errors import TraceviewError
 
 VARIABLE = "TRACEVIEW_CAPTURE"
@@ -20,6 +23,19 @@ OFF = ("", "0")
 def is_first(text: str) -> bool:
     """Whether this process is the one that became the command. `text`: the value of the variable."""
     return f"--launch={os.getpid()}-" in text
+
+
+def name_runs(runs: Sequence[Path]) -> None:
+    """Write the folders of runs, for a person or a script."""
+    from traceview.base.text import in_bytes, is_plain
+
+    if len(runs) > 1:
+        say(f"{len(runs)} runs were recorded:")
+    for run in runs:
+        is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
+        if not is_shown:
+            say("note: the path of the run is quoted for bash and zsh")
+        write(str(run) if is_shown else in_bytes(run))
 
 
 def say_problem(problem: TraceviewError) -> None:
@@ -34,7 +50,8 @@ def say(line: str) -> None:
     from traceview.capture.sidecar.secrets import masked_message
 
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in masked_message(line))
-    is_alone = is_first(os.environ.get(VARIABLE, ""))
+    text = os.environ.get(VARIABLE, "")
+    is_alone = text in OFF or is_first(text)
     write(f"traceview: {shown}" if is_alone else f"traceview[{os.getpid()}]: {shown}")
 
 

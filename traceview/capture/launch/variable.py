@@ -8,30 +8,22 @@ from __future__ import annotations
 
 import shlex
 from argparse import ArgumentParser
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
 from traceview.base.errors import UsageError
 from traceview.capture.launch.saying import VARIABLE
 from traceview.capture.record.destination import DEFAULT_OUT
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.window.ranges import (
     DEFAULT_STEPS,
-    UNDECIDED,
     SecondsRange,
     StepRange,
     parse_duration,
 )
 
 _EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
-SWITCHES: Final = {
-    "sync": "is_synchronised",
-    "nvml": "is_nvml_sampled",
-    "python": "is_python_sampled",
-    "source": "is_source_recorded",
-}
-"""What `--without NAME` switches off, and the setting that it unsets."""
 
 
 def read(text: str) -> Settings:
@@ -41,16 +33,14 @@ def read(text: str) -> Settings:
     except ValueError as error:
         raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
     options = vars(_parser().parse_args(words))
-    steps, seconds = windows(options["steps"], options["seconds"])
     return Settings(
         options["out"],
-        steps,
+        window_of(options["steps"], options["seconds"]),
         run=options["run"],
-        seconds=seconds,
+        without=omitted(options["without"]),
         step_functions=tuple(options["step_function"]),
         on_hang_s=None if options["on_hang"] is None else hang_seconds(options["on_hang"]),
         launch=options["launch"],
-        **switches(options["without"]),
     )
 
 
@@ -58,41 +48,36 @@ def written(settings: Settings) -> str:
     """The value that `read` reads as these settings, with absolute paths."""
     hang_s = settings.on_hang_s
     values: dict[str, object] = {
-        "steps": settings.steps if settings.seconds is None else None,
-        "seconds": settings.seconds,
+        "steps" if isinstance(settings.asked, StepRange) else "seconds": settings.asked,
         "out": Path.cwd() / settings.out,
         "run": settings.run,
+        "without": ",".join(sorted(settings.without)) or None,
         "on-hang": None if hang_s is None else f"{round(hang_s * 1000)}ms",
         "launch": settings.launch,
     }
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     words += [f"--step-function={name}" for name in settings.step_functions]
-    off = [name for name, setting in SWITCHES.items() if not getattr(settings, setting)]
-    words += [f"--without={','.join(off)}"] if off else []
     return shlex.join(words)
 
 
-def windows(steps: str | None, seconds: str | None) -> tuple[StepRange, SecondsRange | None]:
+def window_of(steps: str | None, seconds: str | None) -> StepRange | SecondsRange:
     """Read --steps or --seconds; raises `UsageError` if both are given or one cannot be read."""
     if seconds is None:
-        return StepRange.parse(DEFAULT_STEPS if steps is None else steps), None
+        return StepRange.parse(DEFAULT_STEPS if steps is None else steps)
     if steps is not None:
         raise UsageError(
             "--seconds cannot be combined with --steps",
             hint="--seconds is for scripts in which no steps are recognized",
         )
-    return UNDECIDED, SecondsRange.parse(seconds)
+    return SecondsRange.parse(seconds)
 
 
-def switches(without: Sequence[str], also: Collection[str] = ()) -> dict[str, bool]:
-    """The settings that --without leaves on and switches off; raises `UsageError` for a name that is not in `also`."""
-    names = [name.strip() for value in without for name in value.split(",")]
-    for name in names:
-        if name not in (*SWITCHES, *also):
-            raise UsageError(
-                f"--without {name}: no such choice", hint=f"one of {', '.join((*SWITCHES, *also))}"
-            )
-    return {setting: name not in names for name, setting in SWITCHES.items()}
+def omitted(without: Sequence[str]) -> frozenset[str]:
+    """The parts that --without names; raises `UsageError` for any other name."""
+    names = frozenset(name.strip() for value in without for name in value.split(","))
+    for name in names.difference(PARTS):
+        raise UsageError(f"--without {name}: no such choice", hint=f"one of {', '.join(PARTS)}")
+    return names
 
 
 def hang_seconds(text: str) -> float:

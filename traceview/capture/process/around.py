@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
+
+NATIVE: Any = None
+"""The compiled module; without a C compiler at the install there is none, and elsewhere than on Linux it lacks signals."""
+with suppress(ImportError):
+    NATIVE = import_module("traceview.capture.process.native")
 
 Before = Callable[..., Any]
 After = Callable[[Any, Any, BaseException | None], Any]
@@ -17,10 +23,7 @@ def around(function: Callable[..., Any], before: Before, after: After) -> Any:
     `before` gets the arguments. What it returns is the first argument of `after`, which then gets the result and the
     error, one of them None, and returns the result; without it, after None, `after` is not called.
     """
-    try:
-        make = import_module("traceview.capture.process.native").Around
-    except ImportError:
-        make = _in_python
+    make = _in_python if NATIVE is None else NATIVE.Around
     return functools.wraps(function)(make(function, before, after))
 
 

@@ -12,13 +12,12 @@ import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any, Final
 
-from traceview.capture.process.around import Patches
+from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import own_thread
 
 ENDINGS: Final = ("SIGTERM", "SIGHUP")
@@ -33,7 +32,7 @@ _LONGEST_SAVING_S: Final = 60.0
 
 def end_by(number: int) -> None:
     """End this process by a signal, as where nobody handles it; any thread may call this."""
-    import_module("traceview.capture.process.native").end_by(number)
+    NATIVE.end_by(number)
 
 
 class Endings:
@@ -47,27 +46,24 @@ class Endings:
         self._save = save
         self._process = os.getpid()
         self._patches = Patches()
-        self._native: Any = None
+        self._is_catching = False
 
     def install(self) -> None:
         """The profile is about to start."""
         for name in _CALLS:
             self._patches.put(os, name, self._saving(getattr(os, name)))
-        with suppress(ImportError):
-            native: Any = import_module("traceview.capture.process.native")
-            if hasattr(native, "catch"):
-                self._native = native
-        if self._native is not None:
-            self._native.catch(*(int(getattr(signal, name)) for name in ENDINGS))
+        if hasattr(NATIVE, "catch"):
+            self._is_catching = True
+            NATIVE.catch(*(int(getattr(signal, name)) for name in ENDINGS))
             own_thread("ending", self._await_signal).start()
-            own_thread("deadline", self._native.hold_to, _GRACE_S, _LONGEST_SAVING_S).start()
+            own_thread("deadline", NATIVE.hold_to, _GRACE_S, _LONGEST_SAVING_S).start()
 
     def remove(self) -> None:
         """The trace is saved: everything ends the process as without traceview."""
         self.leave()
-        native, self._native = self._native, None
-        if native is not None:
-            native.release()
+        if self._is_catching:
+            self._is_catching = False
+            NATIVE.release()
 
     def leave(self) -> None:
         """This is a forked child, in which the signals already do what they did."""
@@ -84,7 +80,7 @@ class Endings:
         return ends
 
     def _await_signal(self) -> None:
-        number = self._native.wait()
+        number = NATIVE.wait()
         if number:
             self._save(number)
 

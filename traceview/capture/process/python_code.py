@@ -11,11 +11,11 @@ import os
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 _LIBRARY_FOLDERS: Final = ("site-packages", "dist-packages")
@@ -23,12 +23,13 @@ _CAPTURE: Final = Path(__file__).parent.parent
 
 
 class CodePlaces:
-    """Where code lies. `user_folders`: those of the script, whose code is the user's wherever it is installed.
+    """Where code lies. `user_folders`: those of the script that runs, whose code is the user's wherever it is installed.
 
     An environment in such a folder, as `.venv` often is, holds packages all the same.
     """
 
-    def __init__(self, user_folders: Sequence[Path]) -> None:
+    def __init__(self, user_folders: Sequence[Path] | None = None) -> None:
+        user_folders = [_folder_of_script()] if user_folders is None else user_folders
         self._user = _beginnings(
             folder for folder in user_folders if folder.name not in _LIBRARY_FOLDERS
         )
@@ -97,15 +98,21 @@ class CodePlaces:
         return None
 
 
-def folders_of_script() -> list[Path]:
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, and those that led to it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _folder_of_script() -> Path:
     """The folder of the script that runs; of a module within packages, that of the outermost package."""
     main: Any = sys.modules.get("__main__")
-    file = getattr(main, "__file__", None)
+    file: str | None = getattr(main, "__file__", None)
     if not file:
-        return [Path.cwd()]
+        return Path.cwd()
     package = getattr(main, "__package__", None) or ""
-    depth = package.count(".")
-    return [(Path.cwd() / file).parents[depth]]
+    return (Path.cwd() / file).parents[package.count(".")]
 
 
 def _beginnings(folders: Iterable[Path]) -> tuple[str, ...]:

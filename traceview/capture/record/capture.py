@@ -63,13 +63,11 @@ class Capture:
         self._profiler.check()
         self._choice.check()
         self._destination.prepare()
-        self.sidecar.path = self._destination.sidecar
         process = {"pid": os.getpid(), "host": socket.gethostname()}
         self.sidecar.add("process", {**process, "launch": self.settings.launch})
         if hasattr(os, "sched_getaffinity"):
             # A quota of a container does not show in it.
             self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
-        self.sidecar.add("window", _asked(self.settings))
         self._write()
         for folder in self._destination.left_behind():
             if has_trace(folder):
@@ -107,7 +105,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.asked, self.sidecar)
+            folder = self._choice.begin(self.settings.asked)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 
@@ -116,7 +114,7 @@ class Capture:
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
-        self._choice.settle(self.settings.asked, self.sidecar)
+        self._choice.settle(self.settings.asked)
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()
@@ -126,17 +124,10 @@ class Capture:
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
         self.sidecar.add("versions", _versions(self._modules))
-        try:
-            self.sidecar.write()
-        except OSError as error:
-            # The profile runs, and there may be room again when it ends.
-            self._note("sidecar", str(error))
         self._notify("opened", self.sidecar)
 
     def synchronise(self) -> None:
         """Wait for the devices, before the profile starts and before it stops."""
-        if not self.settings.is_synchronised:
-            return
         try:
             self._profiler.synchronise()
         except CaptureError as error:
@@ -152,13 +143,9 @@ class Capture:
         try:
             self._profiler.stop()
             self._keep(window)
-        except Exception as error:
-            self.sidecar.state = "failed"
-            self.sidecar.add("failure", {"reason": masked(str(error))})
-            with suppress(OSError):
-                self.sidecar.write()
-            raise
         finally:
+            if self.kept is None:
+                self.sidecar.state = "failed"
             self._notify("finished")
 
     # Inside
@@ -166,10 +153,8 @@ class Capture:
     def _keep(self, window: StepWindow) -> None:
         trace = self._destination.written(self._destination.private / "profile")
         self.sidecar.add("window", window.as_json())
-        if window.recorded_s is not None:
-            self.sidecar.add("window", {"recorded_seconds": window.recorded_s})
         self.sidecar.add("overhead", window.times().as_json())
-        self._choice.describe(self.sidecar)
+        self._choice.say_absent()
         self._notify("closed", self.sidecar, trace)
         # After the listeners, whose failures are among them.
         self.sidecar.add("notes", self._notes)
@@ -177,7 +162,6 @@ class Capture:
         self.kept = self._moved(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()
-        self.sidecar.path = None
 
     def _moved(self, trace: Path) -> Kept:
         """Move both files to the run, under the first name that no process beside this one has taken."""
@@ -211,16 +195,9 @@ class Capture:
 
     def _write(self) -> None:
         try:
-            self.sidecar.write()
+            self.sidecar.write(self._destination.sidecar)
         except OSError as error:
             raise self._destination.error(error) from error
-
-
-def _asked(settings: Settings) -> dict[str, Any]:
-    """The fields of the group `window` that are known before the run."""
-    if settings.seconds is not None:
-        return {"asked": None, "asked_seconds": [settings.seconds.first, settings.seconds.last]}
-    return {"asked": [settings.steps.first, settings.steps.last]}
 
 
 def _clocks() -> dict[str, int]:

@@ -14,6 +14,7 @@ from traceview.capture.record.profiler import OneProfile, Profiler
 from traceview.capture.sidecar.cluster import StopRiskListener
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import WindowListener
+from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Hooks, Place
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.placement import PlacementListener
@@ -34,8 +35,8 @@ class Framework(ABC):
     @abstractmethod
     def watch(
         self, window: StepWindow, names: Iterable[str], places: Sequence[Place] | None
-    ) -> tuple[Any, Any]:
-        """What recognizes the steps of `window`, an `Observer` or what answers the same, and its hooks.
+    ) -> tuple[Recognizer, Any]:
+        """What recognizes the steps of `window`, and its hooks.
 
         `names`: of the step functions, by default all that train. `places`: what to hook, by default all that could be a
         step. The hooks have `install`, `remove`, and `missing`, the names of what this version of the framework lacks.

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from traceview.base.errors import CaptureError
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.callee import Recognizer
 from traceview.capture.window.step_window import StepWindow
 
 End = Literal["ended", "failed", "interrupted"]
@@ -20,7 +20,7 @@ FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
 def shortcomings(
-    window: StepWindow, sidecar: Sidecar, observer: Observer | None = None
+    window: StepWindow, sidecar: Sidecar, observer: Recognizer | None = None
 ) -> Iterator[str]:
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
@@ -66,7 +66,7 @@ def _recorded_by_time(window: StepWindow, recorded_s: float) -> str:
     return f"{asked}, with steps {window.got[0]}:{window.got[1]}"
 
 
-def nothing_captured(window: StepWindow, observer: Observer, end: End) -> CaptureError:
+def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> CaptureError:
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
     hint = None
@@ -104,7 +104,7 @@ def nothing_captured(window: StepWindow, observer: Observer, end: End) -> Captur
     return CaptureError(f"nothing was captured: {reason}", hint=hint)
 
 
-def described_calls(observer: Observer) -> str:
+def described_calls(observer: Recognizer) -> str:
     """What was called how often, in one sentence."""
     lines = observer.summary()
     more = len(lines) - _MOST_CALLEES
@@ -113,7 +113,7 @@ def described_calls(observer: Observer) -> str:
     )
 
 
-def _has_repeated_call(observer: Observer) -> bool:
+def _has_repeated_call(observer: Recognizer) -> bool:
     """Whether something was called repeatedly that could be the unrecognized step."""
     calls = [callee.calls for callee in observer.callees]
     return max([*calls, observer.eager.gradients], default=0) > 1
@@ -127,7 +127,7 @@ def _earlier(count: int, window: StepWindow) -> str:
     return f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
 
 
-def candidates(observer: Observer) -> str:
+def candidates(observer: Recognizer) -> str:
     """How to capture a script in which no step is recognized."""
     likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
     if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:

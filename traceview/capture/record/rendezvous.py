@@ -53,12 +53,8 @@ class Meeting:
     def absent(self) -> tuple[Task, ...]:
         """The partners that have not joined so far; raises `OSError`."""
         names = self.rendezvous.names()
-        return tuple(t for t in self.partners if f"{self.number}.{t.label}" not in names)
-
-    @property
-    def partners(self) -> tuple[Task, ...]:
-        """The tasks that should join, this one among them."""
-        return self.rendezvous.place.partners
+        partners = self.rendezvous.place.partners
+        return tuple(t for t in partners if f"{self.number}.{t.label}" not in names)
 
 
 class Rendezvous:

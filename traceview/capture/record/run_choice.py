@@ -11,8 +11,7 @@ from pathlib import Path
 
 from traceview.capture.record.destination import KEPT, RUNS, Destination, NameTakenError
 from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
-from traceview.capture.sidecar.cluster import ROLE, Place, own_place, rank_of
-from traceview.capture.sidecar.file import Sidecar
+from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.window.ranges import SecondsRange, StepRange
 
 
@@ -46,7 +45,7 @@ class RunChoice:
             if not _ran_beside(taken.trace):
                 raise
 
-    def settle(self, asked: StepRange | SecondsRange, sidecar: Sidecar) -> None:
+    def settle(self, asked: StepRange | SecondsRange) -> None:
         """Choose the run, together with the other workers if it has no name."""
         place = own_place(os.environ)
         if place is None:
@@ -67,11 +66,10 @@ class RunChoice:
             )
             return
         self.run = self._meeting.run
-        sidecar.add("workers", {"run": self.run})
 
-    def begin(self, asked: StepRange | SecondsRange, sidecar: Sidecar) -> Path:
+    def begin(self, asked: StepRange | SecondsRange) -> Path:
         """Make the folder of the run now, before anything was recorded, and return it; raises `OSError`."""
-        self.settle(asked, sidecar)
+        self.settle(asked)
         if self.run is None:
             self.run = self._destination.new_run().name
         folder = self._destination.out / RUNS / self.run
@@ -93,18 +91,14 @@ class RunChoice:
                 "one run"
             )
 
-    def describe(self, sidecar: Sidecar) -> None:
-        """Note who shares the run, and name the workers that are missing."""
-        if self._meeting is None:
-            return
-        absent: list[str] = []
+    def say_absent(self) -> None:
+        """Name the workers that are missing in a shared run."""
+        absent: tuple[Task, ...] = ()
         with suppress(OSError):
-            absent = [str(task) for task in self._meeting.absent()]
-        partners = [str(task) for task in self._meeting.partners]
-        sidecar.add("workers", {"run": self.run, "partners": partners, "absent": absent})
+            absent = self._meeting.absent() if self._meeting is not None else ()
         if absent:
             self._say(
-                f"note: {', '.join(absent)} did not join this run: not captured, or captured with another --out "
+                f"note: {', '.join(map(str, absent))} did not join this run: not captured, or captured with another --out "
                 "or other --steps"
             )
 

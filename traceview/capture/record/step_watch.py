@@ -16,8 +16,8 @@ from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Place
-from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepWindow
 
 
@@ -43,9 +43,8 @@ class StepWatch(WindowListener):
         self._companion: Any = None
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
-        self.window = StepWindow(settings.steps, self.capture)
-        self.window.seconds = settings.seconds
-        self.observer: Observer
+        self.window = StepWindow(settings.asked, self.capture)
+        self.observer: Recognizer
         self.hooks: Any
         self.observer, self.hooks = self.framework.watch(
             self.window, settings.step_functions, places
@@ -53,10 +52,10 @@ class StepWatch(WindowListener):
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
             # First, because sampling has to stop when the profile has.
-            PythonListener(is_wanted=settings.is_python_sampled),
-            NvmlListener(is_wanted=settings.is_nvml_sampled),
+            PythonListener(is_wanted="python" not in settings.without),
+            NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
-            *self.framework.listeners(say, is_source_wanted=settings.is_source_recorded),
+            *self.framework.listeners(say, is_source_wanted="source" not in settings.without),
             self,
             *listeners,
         ]

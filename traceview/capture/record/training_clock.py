@@ -12,7 +12,7 @@ from typing import Final
 
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.record.outcome import candidates, described_calls
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.callee import Recognizer
 from traceview.capture.window.ranges import SecondsRange
 from traceview.capture.window.step_window import StepWindow
 
@@ -32,7 +32,7 @@ class TrainingClock:
     def __init__(
         self,
         window: StepWindow,
-        observer: Observer,
+        observer: Recognizer,
         say: Callable[[str], None],
         no_step_s: float = NO_STEP_S,
     ) -> None:

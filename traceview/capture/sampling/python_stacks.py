@@ -13,7 +13,7 @@ from pathlib import Path
 from time import time_ns
 from typing import Any, Final
 
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
+from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling.garbage import CollectionClock
 from traceview.capture.sampling.python_sampling import StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
@@ -43,12 +43,9 @@ class PythonListener(WindowListener):
         if not self._is_wanted:
             sidecar.add("python", {"reason": NOT_ASKED})
             return
-        if not hasattr(sys, "_current_frames"):
-            sidecar.add("python", {"reason": "this Python does not show the stacks of its threads"})
-            return
         self._started_ns = time_ns()
         self._sampler = StackSampler(
-            CodePlaces(folders_of_script()),
+            CodePlaces(),
             lambda: sidecar.state == "recording" and "stopped" not in sidecar.groups["clock"],
         )
         self._sampler.start()

@@ -1,8 +1,7 @@
 """Writes the sidecar: a JSON file beside the trace with what the trace itself does not say.
 
 `<host>.traceview.json` is one object with `schema_version`, `state` and named groups of fields. Any group may be
-missing, and readers ignore groups they do not know. The file is always replaced as a whole, so that after a crash it
-shows how far the run came: `waiting` for the window, `recording` it, then `saved` or `failed`.
+missing, and readers ignore groups they do not know.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ State = Literal["waiting", "recording", "saved", "failed"]
 
 @dataclass
 class Sidecar:
-    """The fields so far. `path` is where they are written; None while there is no place for them."""
+    """The fields so far, and whether the profile waits for its window, runs, or is over."""
 
-    path: Path | None = None
     state: State = "waiting"
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -36,12 +34,10 @@ class Sidecar:
         """The whole object."""
         return {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
 
-    def write(self) -> None:
-        """Replace the file by the current fields; raises `OSError`."""
-        if self.path is None:
-            return
+    def write(self, path: Path) -> None:
+        """Replace a file by the current fields; raises `OSError`."""
         text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, default=str)
-        write_whole(self.path, f"{text}\n".encode("utf-8", "replace"))
+        write_whole(path, f"{text}\n".encode("utf-8", "replace"))
 
 
 class WindowListener:

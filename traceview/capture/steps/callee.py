@@ -1,5 +1,7 @@
 """Describes what the script calls: whether its calls are steps or evaluation, what it is named, and how often it ran.
 
+`Recognizer` is what the rest of a capture asks, whatever the framework; `Callee` is what TensorFlow calls.
+
 A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
 one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
 too, the call only prepared this batch.
@@ -8,12 +10,15 @@ too, the call only prepared this batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter_ns
-from typing import Any, Final, Literal, NamedTuple
+from threading import Lock
+from time import monotonic, perf_counter_ns
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
+from traceview.capture.steps.eager_steps import EagerSteps
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
@@ -113,6 +118,58 @@ def micro_batches(steps: Iterable[Any], updates: Iterable[Any]) -> Iterator[str]
                     f"the steps are the calls of {step.name}; {update.name}, which updates variables, ran once for about "
                     f"{step.calls // update.calls} of them: --step-function {update.name} counts its calls"
                 )
+
+
+class Recognizer(ABC):
+    """Counts the steps of a process, and reports them to `window`. `names`: what counts as a step, by default recognized."""
+
+    nothing_called: ClassVar[str]
+    how_to_mark: ClassVar[str]
+    """What there is to say where no step is recognized."""
+
+    def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
+        self.window = window
+        self.names = frozenset(names)
+        self.began_s: float | None = None
+        """When training began, which is when the framework first ran something, by the monotonic clock."""
+        self.on_begin: list[Callable[[], None]] = []
+        """Called once, then."""
+        self.eager = EagerSteps(window, lambda: False)
+        """Steps outside of functions, of which only TensorFlow has some."""
+        self._beginning = Lock()
+
+    @property
+    @abstractmethod
+    def callees(self) -> Sequence[Any]:
+        """What the script has called: `name`, `kind`, `words`, `calls`, `step_count` and `is_step` of each."""
+
+    @property
+    def current(self) -> Any:
+        """What was called and has not returned, where that is seen."""
+        return None
+
+    @abstractmethod
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step, one line each."""
+
+    def begin_training(self) -> None:
+        """The framework runs something, perhaps for the first time."""
+        with self._beginning:
+            if self.began_s is not None:
+                return
+            self.began_s = monotonic()
+        for action in self.on_begin:
+            action()
+
+    @property
+    def step_functions(self) -> list[Any]:
+        """The callees whose calls were counted as steps."""
+        return [callee for callee in self.callees if callee.step_count]
+
+    def summary(self) -> list[str]:
+        """What was called how often, most frequent first, one line each."""
+        called = sorted(self.callees, key=lambda callee: -callee.calls)
+        return [f"{each.name} ({each.words}) × {each.calls}" for each in called if each.calls]
 
 
 class _Call(NamedTuple):

@@ -11,16 +11,12 @@ from itertools import zip_longest
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.graphs import called
+from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs, names_of
 
 MOST_OPS: Final = 20_000
 """Names; what a graph has beyond is left out."""
 
 _MOST_VISITED: Final = 300_000
-_DEEPEST: Final = 8
-"""Calls within calls."""
-
 _MOST_BEFORE: Final = 100
 """Ops in a row of which the size of a batch is handed on."""
 
@@ -72,29 +68,25 @@ class _Found:
     def __init__(self, examples: int | None) -> None:
         self.flops: dict[str, int | None] = {}
         self._examples = examples
-        self._visited = 0
+        self._visits = Visits(_MOST_VISITED)
 
     def visit(self, graph: Any, shapes: _Shapes, calls: tuple[str, ...]) -> None:
         """Add the products of a graph and of those that it calls."""
         ops = graph.get_operations()
-        self._visited += len(ops)
-        if self._visited > _MOST_VISITED:
-            raise NoAnswerError(f"its calls lead to more than {_MOST_VISITED:,} ops")
+        self._visits.add(len(ops))
         for op in ops:
-            kind = op.type
-            count = _FLOPS_OF.get(kind)
+            count = _FLOPS_OF.get(op.type)
             if count is not None:
                 self._add(op, _known(count, op, shapes), calls)
-            for name in called(op, kind) if len(calls) < _DEEPEST else ():
-                inner = graph._get_function(name).graph
+            for _, inner in inner_graphs(op, graph) if len(calls) < DEEPEST else ():
                 given = [shapes.of(tensor) for tensor in op.inputs][-len(inner.inputs) :]
                 own = _Shapes(self._examples, _given(inner.inputs, given))
                 self.visit(inner, own, (*calls, op.name))
                 shapes.called(op, [own.of(tensor) for tensor in inner.outputs])
 
     def _add(self, op: Any, flops: int | None, calls: tuple[str, ...]) -> None:
-        for name in _names(op):
-            for shown in dict.fromkeys((name, "/".join((*calls, name)))):
+        for each in _fused(op):
+            for shown in names_of(each, calls):
                 if shown in self.flops or len(self.flops) < MOST_OPS:
                     is_other = self.flops.setdefault(shown, flops) != flops
                     self.flops[shown] = None if is_other else flops
@@ -108,14 +100,14 @@ def _known(count: Callable[[Any, _Shapes], int], op: Any, shapes: _Shapes) -> in
     return flops if 0 < flops <= _LARGEST else None
 
 
-def _names(op: Any) -> Iterator[str]:
-    """The name of an op, and of those after it with which it may be run as one: a bias and an activation."""
-    yield op.name
+def _fused(op: Any) -> Iterator[Any]:
+    """An op, and those after it with which it may be run as one: a bias and an activation."""
+    yield op
     for _ in range(_MOST_FUSED):
         op = next((each for each in op.outputs[0].consumers() if each.type in _FUSED), None)
         if op is None:
             return
-        yield op.name
+        yield op
 
 
 class _Shapes:

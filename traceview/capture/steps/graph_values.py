@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.graphs import called
+from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs, names_of
 
 MOST_OPS: Final = 1_000
 """Of each kind; a model whose float64 is meant has them all in it."""
@@ -30,9 +29,6 @@ _NO_WORK: Final = frozenset(
 """Ops that hand on what they are given, or take no time."""
 
 _HANDLES: Final = ("resource", "variant")
-_DEEPEST: Final = 8
-"""Calls within calls; a function that calls itself has no end."""
-
 _MOST_VISITED: Final = 300_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
@@ -53,27 +49,21 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
 class _Found:
     """Ops by name, as far as graphs were visited.
 
-    The runtime runs an op of a function under its name, or, where it puts the graph of the function in place of the call,
-    below the name of the call: both are kept.
+    Both names that the runtime may use are kept.
     """
 
     def __init__(self) -> None:
-        self._visited = 0
+        self._visits = Visits(_MOST_VISITED)
         self._kinds: dict[str, list[set[str]]] = {}
         self._is_stateful: dict[str, bool] = {}
 
     def visit(self, graph: Any, constant: set[str], calls: tuple[str, ...]) -> None:
-        """Add the ops of a graph; `constant`: the tensors among its inputs that never change; `calls`: that led to it.
-
-        Raises `NoAnswerError` where calls lead to too many ops: what is left of them might have the same names.
-        """
+        """Add the ops of a graph; `constant`: the tensors among its inputs that never change; `calls`: that led to it."""
         ops = graph.get_operations()
-        self._visited += len(ops)
-        if self._visited > _MOST_VISITED:
-            raise NoAnswerError(f"its calls lead to more than {_MOST_VISITED:,} ops")
+        self._visits.add(len(ops))
         for op in ops:
             kind, inputs = op.type, list(op.inputs)
-            inner = list(called(op, kind))
+            inner = [each for _, each in inner_graphs(op, graph)]
             is_constant = (
                 all(tensor.name in constant for tensor in inputs)
                 and (bool(inputs) or kind == "Const")
@@ -84,12 +74,9 @@ class _Found:
                 constant.update(tensor.name for tensor in op.outputs)
             if kind not in _NO_WORK and not inner:
                 self._add(op, is_constant=is_constant, calls=calls)
-            if len(calls) < _DEEPEST:
-                for name in inner:
-                    given = [tensor.name in constant for tensor in inputs]
-                    self._visit_inner(
-                        graph._get_function(name).graph, kind, given, (*calls, op.name)
-                    )
+            for each in inner if len(calls) < DEEPEST else ():
+                given = [tensor.name in constant for tensor in inputs]
+                self._visit_inner(each, kind, given, (*calls, op.name))
 
     def only(self, kind: str) -> list[str]:
         """The ops of a kind, without those whose name an op of another kind has, too."""
@@ -102,7 +89,7 @@ class _Found:
         kinds = {"float64"} if in_64_bits else set()
         if is_constant:
             kinds.add("constant")
-        for name in dict.fromkeys((op.name, "/".join((*calls, op.name)))):
+        for name in names_of(op, calls):
             self._kinds.setdefault(name, []).append(kinds)
 
     def _visit_inner(

@@ -1,10 +1,12 @@
-"""Counts the ops in the graph of a step function by requested device, and finds a training loop in it."""
+"""Walks graphs and those that they call: counts ops by requested device, and finds gradients, updates and training loops."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
+
+from traceview.capture.sidecar.file import NoAnswerError
 
 _LOOPS: Final = {
     "While": ("cond", "body"),
@@ -24,17 +26,77 @@ _FUNCTION_ATTRIBUTES: Final = {
     "StatelessCase": ("branches",),
 }
 """Ops that hold graphs, and their attributes that name these."""
+_OWN_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
+"""Where loops and branches have their graphs, once there are gradients (TensorFlow 2.21)."""
+DEEPEST: Final = 8
+"""Calls within calls; a function that calls itself has no end."""
 _GRADIENT_SCOPE: Final = "gradient_tape/"
 """The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
 _UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 
 
-def count_ops(graph: Any) -> Counter[str]:
+def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
+    """The names and graphs of the functions that an op of a graph calls."""
+    for attribute in _FUNCTION_ATTRIBUTES.get(op.type, ()):
+        value = op.get_attr(attribute)
+        for function in value if isinstance(value, list) else [value]:
+            name = function.name
+            own = (getattr(op, each, None) for each in _OWN_GRAPHS)
+            known = (each for each in own if each is not None and each.name == name)
+            yield name, next(known, None) or graph._get_function(name).graph
+
+
+def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any, Any]]:
+    """The ops of a graph and of the functions that it calls, each function once, with the graph that each op is in."""
+    known = set() if known is None else known
+    for op in graph.get_operations():
+        yield op, graph
+        for name, inner in inner_graphs(op, graph):
+            if name not in known:
+                known.add(name)
+                yield from ops_within(inner, known)
+
+
+class Visits:
+    """The ops that were visited, each as often as calls lead to it, of which there may be `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+
+    def add(self, ops: int) -> None:
+        """Count more; raises `NoAnswerError` where these are too many: what is left of them might have the same names."""
+        self._count += ops
+        if self._count > self._most:
+            raise NoAnswerError(f"its calls lead to more than {self._most:,} ops")
+
+
+def names_of(op: Any, calls: tuple[str, ...]) -> Iterator[str]:
+    """The names under which the runtime may run an op: its own, and that below the calls that led to it."""
+    yield op.name
+    if calls:
+        yield "/".join((*calls, op.name))
+
+
+def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Counter[str]:
     """The ops of a graph and of those it calls by requested device, "" where none is requested.
 
-    An op without one has that of its call. The body of a loop counts once, and so do both sides of a branch.
+    An op without one has that of its call. The body of a loop counts once, and so do both sides of a branch. `known`: the
+    counts of functions that were counted.
     """
-    return _count(graph, {})
+    known = {} if known is None else known
+    devices: Counter[str] = Counter()
+    for op in graph.get_operations():
+        device = op.device
+        devices[device] += 1
+        for name, inner in inner_graphs(op, graph):
+            if name not in known:
+                # Also ends a recursion.
+                known[name] = Counter()
+                known[name] = count_ops(inner, known)
+            for inner_device, count in known[name].items():
+                devices[inner_device or device] += count
+    return devices
 
 
 def training_loop(graph: Any) -> str | None:
@@ -43,13 +105,18 @@ def training_loop(graph: Any) -> str | None:
     The body of such a loop computes a gradient and updates a variable. A loop in a layer updates no variable from
     gradients, and one that accumulates gradients updates none either.
     """
-    return next(_training_loops(graph, set()), None)
+    for op, outer in ops_within(graph):
+        if op.type in _LOOPS:
+            for _, inner in inner_graphs(op, outer):
+                if {"gradient", "update"} <= set(_training_parts(inner)):
+                    return str(op.type)
+    return None
 
 
 def computes_gradients(function: Any) -> bool:
     """Whether the graph of a concrete function computes gradients; False where it cannot be read."""
     try:
-        return "gradient" in _training_parts(function.graph, set())
+        return "gradient" in _training_parts(function.graph)
     except Exception:  # private parts of TensorFlow
         return False
 
@@ -60,55 +127,16 @@ def updates_alone(function: Any) -> bool:
         graph = function.graph
         is_given_data = len(function.inputs) > len(function.captured_inputs)
         is_of_model = any(variable.trainable for variable in graph.variables)
-        is_update = set(_training_parts(graph, set())) == {"update"}
+        is_update = set(_training_parts(graph)) == {"update"}
     except Exception:  # private parts of TensorFlow
         return False
     return is_update and is_of_model and not is_given_data
 
 
-def _training_loops(graph: Any, known: set[str]) -> Iterator[str]:
-    for op in graph.get_operations():
-        kind = op.type
-        for name in called(op, kind):
-            inner = graph._get_function(name).graph
-            if kind in _LOOPS and {"gradient", "update"} <= set(_training_parts(inner, set())):
-                yield kind
-            elif name not in known:
-                known.add(name)
-                yield from _training_loops(inner, known)
-
-
-def _training_parts(graph: Any, known: set[str]) -> Iterator[str]:
+def _training_parts(graph: Any) -> Iterator[str]:
     """`gradient` and `update` for each such op in a graph and those that it calls."""
-    for op in graph.get_operations():
-        kind = op.type
+    for op, _ in ops_within(graph):
         if _GRADIENT_SCOPE in op.name:
             yield "gradient"
-        if kind.startswith(_UPDATES):
+        if op.type.startswith(_UPDATES):
             yield "update"
-        for name in called(op, kind):
-            if name not in known:
-                known.add(name)
-                yield from _training_parts(graph._get_function(name).graph, known)
-
-
-def _count(graph: Any, known: dict[str, Counter[str]]) -> Counter[str]:
-    devices: Counter[str] = Counter()
-    for op in graph.get_operations():
-        kind, device = op.type, op.device
-        devices[device] += 1
-        for name in called(op, kind):
-            if name not in known:
-                # Also ends a recursion.
-                known[name] = Counter()
-                known[name] = _count(graph._get_function(name).graph, known)
-            for inner_device, count in known[name].items():
-                devices[inner_device or device] += count
-    return devices
-
-
-def called(op: Any, kind: str) -> Iterator[str]:
-    """The names of the functions that an op of this type calls."""
-    for attribute in _FUNCTION_ATTRIBUTES.get(kind, ()):
-        value = op.get_attr(attribute)
-        yield from (function.name for function in (value if isinstance(value, list) else [value]))

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from threading import Lock, current_thread, get_ident, main_thread
+from threading import current_thread, get_ident, main_thread
 from threading import enumerate as threads
-from time import monotonic
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
@@ -25,6 +24,7 @@ from traceview.capture.steps.callee import (
     Callee,
     CallsBetween,
     Kind,
+    Recognizer,
     micro_batches,
     name_of,
     name_of_concrete,
@@ -33,11 +33,10 @@ from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.steps.graphs import computes_gradients, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.steps.step_objects import StepObjects, traces
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
-_END_OF_DATA: Final = ("OutOfRangeError",)
 
 
 class Call:
@@ -64,19 +63,18 @@ class Nested:
         self.thread = get_ident()
 
 
-class Observer:
-    """Follows the calls of all threads and reports the steps among them to `window`.
+class Observer(Recognizer):
+    """Follows the calls of all threads and reports the steps among them.
 
-    `names`: the step functions to count, by default all. `steps` learns which objects the steps call, `inputs` what the
+    `steps` learns which objects the steps call, `inputs` what the
     recorded ones are given.
     """
 
-    nothing_called: Final = "no tf.function was called"
-    how_to_mark: Final = (
+    nothing_called = "no tf.function was called"
+    how_to_mark = (
         "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
         "--seconds 100:105"
     )
-    """What there is to say where no step is recognized."""
 
     def __init__(
         self,
@@ -85,21 +83,16 @@ class Observer:
         steps: StepObjects,
         inputs: StepInputs,
     ) -> None:
-        self.window = window
+        super().__init__(window, names)
         self.steps = steps
         self.inputs = inputs
         self.between = CallsBetween(inputs)
-        self.names = frozenset(names)
         self.open: dict[int, Callee] = {}
         """What each thread has called, by the thread."""
-        self.callees: list[Callee] = []
+        self._callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self._elsewhere: Counter[str] = Counter()
         """Calls of step functions that overlapped with a step of another thread, by name."""
-        self.began_s: float | None = None
-        """When training began, by the monotonic clock."""
-        self.on_begin: list[Callable[[], None]] = []
-        """Called once, when training begins."""
         self._functions: dict[int, tuple[ref[Any], Callee]] = {}
         self._by_name: dict[str, Callee] = {}
         self._executing_eagerly: Callable[[], bool] | None = None
@@ -114,7 +107,6 @@ class Observer:
         """The thread in which a step runs."""
         self._of_replicas: Callee | None = None
         """What has called `Strategy.run` last."""
-        self._beginning = Lock()
 
     # What runs
 
@@ -145,15 +137,6 @@ class Observer:
                 return True
             self._executing_eagerly = context.executing_eagerly
         return self._executing_eagerly()
-
-    def begin_training(self) -> None:
-        """TensorFlow runs something, perhaps for the first time."""
-        with self._beginning:
-            if self.began_s is not None:
-                return
-            self.began_s = monotonic()
-        for action in self.on_begin:
-            action()
 
     def _open_here(self) -> Callee | None:
         """What this thread has called; a replica works for what has called `Strategy.run`."""
@@ -239,9 +222,7 @@ class Observer:
         if call.was_step:
             self._stepping = None
         if error is not None:
-            if isinstance(error, StopIteration) or type(error).__name__ in _END_OF_DATA:
-                window.abandon()
-            elif call.was_step:
+            if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
             self.eager.stop()
@@ -381,18 +362,13 @@ class Observer:
     # Results
 
     @property
-    def step_functions(self) -> list[Callee]:
-        """The callees whose calls were counted as steps."""
-        return [callee for callee in self.callees if callee.step_count]
+    def callees(self) -> Sequence[Callee]:
+        """Functions, replicas and models, and what is outside of them, in the order in which they were first called."""
+        return self._callees
 
     def summary(self) -> list[str]:
-        """What was called how often, most frequent first, one line each."""
-        lines = [
-            f"{callee.name} ({callee.words}) × {callee.calls}"
-            for callee in sorted(self.callees, key=lambda callee: -callee.calls)
-            if callee.calls
-        ]
-        eager = self.eager.gradients
+        """What was called how often, and gradients that are no step."""
+        lines, eager = super().summary(), self.eager.gradients
         if eager and not any(callee.kind == "eager" for callee in self.callees):
             lines.append(f"GradientTape.gradient outside any function × {eager}")
         return lines
@@ -447,5 +423,5 @@ class Observer:
     def _new(self, name: str, kind: Kind) -> Callee:
         callee = Callee(name, kind)
         callee.is_chosen = name in self.names if self.names else None
-        self.callees.append(callee)
+        self._callees.append(callee)
         return callee

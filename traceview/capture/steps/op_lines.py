@@ -8,12 +8,11 @@ the gradient of, and updates of variables. Updates run outside of the code of an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
-from traceview.capture.process.python_code import CodePlaces, folders_of_script
-from traceview.capture.sidecar.file import NoAnswerError
-from traceview.capture.steps.graphs import called
+from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs
 
 _USER, _LIBRARY, _TRACING, _TAPE, _REPLICAS = range(5)
 _PARTS: Final = {
@@ -28,14 +27,8 @@ _PARTS: Final = {
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:gradient_tape|update_\d+(?:_\d+)*)/")
 
-_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
-"""Where loops and branches have their graphs (TensorFlow 2.21)."""
-
 _MOST_OPS: Final = 100_000
 """Ops, each as often as calls lead to it."""
-
-_DEEPEST: Final = 8
-"""Calls within calls; a function that calls itself has no end."""
 
 _SEVERAL: Final = ""
 """Instead of a line, where ops have several."""
@@ -69,11 +62,11 @@ class _Found:
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, str | None]] = {}
         """By the name of an op in its function its lines, by its name with the calls that lead to it."""
-        self._visited = 0
+        self._visits = Visits(_MOST_OPS)
         self._ops: dict[int, list[tuple[str, str | None, list[Any]]]] = {}
         """By graph its ops: name, line, and the graphs that they call."""
         self._of_stack: dict[Any, str | None] = {}
-        self._code = CodePlaces(folders_of_script())
+        self._code = CodePlaces()
         self._parts: dict[str, int] = {}
 
     def visit(self, graph: Any, calls: tuple[str, ...]) -> None:
@@ -81,19 +74,17 @@ class _Found:
         ops = self._ops.get(id(graph))
         if ops is None:
             ops = self._ops[id(graph)] = [
-                (op.name, self._line(op), list(_graphs_of(op, graph)))
+                (op.name, self._line(op), [inner for _, inner in inner_graphs(op, graph)])
                 for op in graph.get_operations()
                 if op.type not in _WITHOUT_WORK and not _NAMED.search(op.name)
             ]
-        self._visited += len(ops)
-        if self._visited > _MOST_OPS:
-            raise NoAnswerError(f"its calls lead to more than {_MOST_OPS:,} ops")
+        self._visits.add(len(ops))
         for name, line, inner in ops:
             if line != _OF_ALL:
                 lines, path = self._lines.setdefault(name, {}), "/".join(("", *calls, name))
                 # Both branches of a condition have the same path.
                 lines[path] = line if lines.get(path, line) == line else _SEVERAL
-            if len(calls) < _DEEPEST:
+            if len(calls) < DEEPEST:
                 for called_graph in inner:
                     self.visit(called_graph, (*calls, name))
 
@@ -159,14 +150,6 @@ class _Found:
             usual = _USER if self._code.is_user(file) else _LIBRARY
             self._parts[file] = next(of_tensorflow, usual)
         return self._parts[file]
-
-
-def _graphs_of(op: Any, graph: Any) -> Iterator[Any]:
-    """The graphs that an op calls. Those of loops and branches, once there are gradients, are known to the op alone."""
-    for name in called(op, op.type):
-        own = (getattr(op, attribute, None) for attribute in _GRAPHS)
-        known = (each for each in own if each is not None and each.name == name)
-        yield next(known, None) or graph._get_function(name).graph
 
 
 def _outermost(name: str, of_scope: dict[str, str | None]) -> str:

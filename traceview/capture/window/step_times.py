@@ -40,20 +40,34 @@ class TimedStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StepTimes:
-    """Median and quartiles of the time per step without and with the profiler, and how many calls they are from.
+class Times:
+    """Median and quartiles of the time per step, and how many calls they are from; None for too few of them."""
 
-    A median of no call is None, and so are quartiles of fewer than three. `is_comparable`: both waited for their input,
-    or both had it ready.
-    """
+    ns: int | None
+    count: int
+    quartiles_ns: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, times: Sequence[float]) -> Times:
+        """Those of these nanoseconds."""
+        if len(times) < _FEWEST:
+            return cls(int(median(times)) if times else None, len(times), None)
+        lower, middle, upper = quantiles(times, n=4, method="inclusive")
+        return cls(int(middle), len(times), (int(lower), int(upper)))
+
+    def __str__(self) -> str:
+        low, high = self.quartiles_ns or (0, 0)
+        spread = f"quartiles {low / 1e6:.2f} to {high / 1e6:.2f}, {self.count} calls"
+        return f"{(self.ns or 0) / 1e6:.2f} ms ({spread})"
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Times without and with the profiler. `is_comparable`: in both, steps waited for input, or in both they had it ready."""
 
     is_comparable: bool
-    unprofiled_ns: int | None
-    unprofiled_count: int
-    unprofiled_quartiles_ns: tuple[int, int] | None
-    profiled_ns: int | None
-    profiled_count: int
-    profiled_quartiles_ns: tuple[int, int] | None
+    unprofiled: Times
+    profiled: Times
 
     @classmethod
     def of(cls, unprofiled: Sequence[TimedStep], profiled: Sequence[TimedStep]) -> StepTimes:
@@ -69,27 +83,15 @@ class StepTimes:
         is_comparable = min(len(before), len(after)) >= _FEWEST
         if not is_comparable:
             before, after = [step.ns for step in unprofiled], [step.ns for step in profiled]
-        return cls(
-            is_comparable,
-            int(median(before)) if before else None,
-            len(before),
-            _quartiles(before),
-            int(median(after)) if after else None,
-            len(after),
-            _quartiles(after),
-        )
+        return cls(is_comparable, Times.of(before), Times.of(after))
 
     @property
     def overhead_ratio(self) -> float | None:
         """What profiling adds to a step, as a share of the unprofiled step; None with too few steps that compare."""
-        if (
-            not self.is_comparable
-            or not self.unprofiled_ns
-            or self.profiled_ns is None
-            or self.spread_ratio is None
-        ):
+        before, after = self.unprofiled.ns, self.profiled.ns
+        if not self.is_comparable or not before or after is None:
             return None
-        return self.profiled_ns / self.unprofiled_ns - 1
+        return after / before - 1
 
     @property
     def spread_ratio(self) -> float | None:
@@ -97,10 +99,10 @@ class StepTimes:
 
         A difference of the medians within it may be chance.
         """
-        before, after = self.unprofiled_quartiles_ns, self.profiled_quartiles_ns
-        if not self.unprofiled_ns or before is None or after is None:
+        before, after = self.unprofiled.quartiles_ns, self.profiled.quartiles_ns
+        if not self.unprofiled.ns or before is None or after is None:
             return None
-        return (before[1] - before[0] + after[1] - after[0]) / 2 / self.unprofiled_ns
+        return (before[1] - before[0] + after[1] - after[0]) / 2 / self.unprofiled.ns
 
     def as_json(self) -> dict[str, Any]:
         """The group `overhead` of the sidecar."""
@@ -121,22 +123,9 @@ class StepTimes:
             start = f"overhead: not measurable, because steps with the profiler were {-ratio:.0%} shorter"
         else:
             start = "overhead: too small to measure"
-        before = _described(self.unprofiled_ns, self.unprofiled_quartiles_ns, self.unprofiled_count)
-        after = _described(self.profiled_ns, self.profiled_quartiles_ns, self.profiled_count)
-        return f"{start}. Median step: {before} without the profiler, {after} with it"
-
-
-def _quartiles(times: Sequence[float]) -> tuple[int, int] | None:
-    if len(times) < _FEWEST:
-        return None
-    lower, _, upper = quantiles(times, n=4, method="inclusive")
-    return int(lower), int(upper)
-
-
-def _described(median_ns: int | None, quartiles_ns: tuple[int, int] | None, count: int) -> str:
-    low, high = quartiles_ns or (0, 0)
-    spread = f"quartiles {low / 1e6:.2f} to {high / 1e6:.2f}, {count} calls"
-    return f"{(median_ns or 0) / 1e6:.2f} ms ({spread})"
+        return (
+            f"{start}. Median step: {self.unprofiled} without the profiler, {self.profiled} with it"
+        )
 
 
 def step_times(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:

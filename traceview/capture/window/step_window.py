@@ -34,6 +34,11 @@ _TIMED_STEPS: Final = 51
 """Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
 
+def is_end_of_data(error: BaseException) -> bool:
+    """Whether this is how Python or TensorFlow says that there is no more input."""
+    return isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError"
+
+
 class OpenMarker(Protocol):
     """A step marker that is open."""
 
@@ -61,12 +66,16 @@ class Recording(Protocol):
 
 
 class StepWindow:
-    """The part of a run in which `recording` records the steps `steps`."""
+    """The part of a run in which `recording` records the steps, or the seconds, that are `asked`."""
 
     def __init__(
-        self, steps: StepRange, recording: Recording, clock_ns: Callable[[], int] = perf_counter_ns
+        self,
+        asked: StepRange | SecondsRange,
+        recording: Recording,
+        clock_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
-        self.steps = steps
+        self.seconds = asked if isinstance(asked, SecondsRange) else None
+        self.steps = asked if isinstance(asked, StepRange) else UNDECIDED
         self.state: State = "waiting"
         self.calls: list[RecordedCall] = []
         self.evaluations: list[Evaluation] = []
@@ -75,8 +84,6 @@ class StepWindow:
         self.failed_steps = 0
         self.unfollowed: RecordedCall | None = None
         """The last call, if it is left out because no step followed it in time."""
-        self.seconds: SecondsRange | None = None
-        """What was asked for instead of steps."""
         self.on_look: Callable[[], None] = lambda: None
         """Called every tenth of a second while the window is open, in a thread of its own."""
         self.recorded_s: float | None = None
@@ -142,7 +149,13 @@ class StepWindow:
             self._record(number, count, function, begun_ns, is_traced=is_traced)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
-        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets."""
+        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets.
+
+        At the end of the data none has begun.
+        """
+        if is_end_of_data(error):
+            self.abandon()
+            return
         number, begun_ns = self.next_number, self._begun_ns
         self.next_number = number + count
         self.failed_steps += count
@@ -154,9 +167,7 @@ class StepWindow:
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
         self._begun_ns = 0
-        if self._marker is not None:
-            marker, self._marker = self._marker, None
-            marker.abandon()
+        self._abandon_marker()
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
@@ -196,8 +207,7 @@ class StepWindow:
     def begins_again(self) -> None:
         """What has run since belongs to the step before, and the next one begins now."""
         if self.state == "recording" and self._marker is not None:
-            marker, self._marker = self._marker, None
-            marker.abandon()
+            self._abandon_marker()
             self._begun_ns = self._clock_ns()
             self._mark()
 
@@ -253,12 +263,13 @@ class StepWindow:
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        asked = None if self.seconds is not None else [self.steps.first, self.steps.last]
-        edges = [call for call in self.calls if call.is_edge]
+        seconds, edges = self.seconds, [call for call in self.calls if call.is_edge]
         return {
-            "asked": asked,
+            "asked": None if seconds else [self.steps.first, self.steps.last],
+            "asked_seconds": [seconds.first, seconds.last] if seconds else None,
+            "recorded_seconds": self.recorded_s,
             "got": self.got,
-            "is_whole": asked is not None and self.is_whole,
+            "is_whole": seconds is None and self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.is_cut],
@@ -310,6 +321,11 @@ class StepWindow:
                 self._marker = self._recording.marker()
             except Exception as error:
                 self._add_failure(error)
+
+    def _abandon_marker(self) -> None:
+        marker, self._marker = self._marker, None
+        if marker is not None:
+            marker.abandon()
 
     def _record(
         self,

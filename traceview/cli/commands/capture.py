@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
@@ -12,30 +11,27 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.base.text import in_bytes, is_plain
 from traceview.capture.demo.run import Slowdown, demo_command
-from traceview.capture.launch.saying import VARIABLE
-from traceview.capture.launch.variable import hang_seconds, switches, windows
+from traceview.capture.launch.saying import VARIABLE, name_runs, say
+from traceview.capture.launch.variable import hang_seconds, omitted, window_of
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import DEFAULT_STEPS
+from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange
 from traceview.cli.options import (
     argument,
     choice,
     flag,
     given_options,
-    listed,
     option,
     output_folder,
 )
 from traceview.cli.output import abandon_stdout
-from traceview.document.sanitize import sanitize
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _SLOWDOWNS: Final = tuple(kind.value for kind in Slowdown)
 _MODES: Final = {
-    "check": ("script", "arguments", "out", "without"),
+    "check": ("script", "arguments", "out"),
     "demo": ("devices", "slowdown", "steps", "out", "run", "without", "analyze"),
 }
 """Options that do something else than to record a script, and what each of them takes."""
@@ -89,7 +85,7 @@ def capture(
         list[str] | None,
         option(
             "NAMES",
-            "Omit sync (waiting for idle devices), nvml (GPU clocks), python (stacks), source (lines of ops of TensorFlow) or, with --check, tensorflow.",
+            "Omit nvml (GPU clocks), python (stacks) or source (lines of ops of TensorFlow).",
         ),
     ] = None,
     on_hang: Annotated[
@@ -114,31 +110,27 @@ def capture(
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
     check_mode(context)
-    switched = switches(without or (), also=("tensorflow",) if check else ())
     if check:
         from traceview.cli.commands.capture_check import show_checks
 
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
         scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
-        has_tensorflow = "tensorflow" not in listed(without)
-        show_checks(scripts, out, asks_tensorflow=has_tensorflow)
+        show_checks(scripts, out)
         return
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
-    steps_asked, seconds_asked = windows(steps, seconds)
     settings = Settings(
         out=out,
-        steps=steps_asked,
+        asked=window_of(steps, seconds),
         run=run,
-        seconds=seconds_asked,
+        without=omitted(without or ()),
         step_functions=tuple(step_function or ()),
         on_hang_s=None if on_hang is None else hang_seconds(on_hang),
-        launch=None,
-        **switched,
     )
     if script is None:
-        command = demo_command(settings, devices, [Slowdown(kind) for kind in slowdown or ()])
+        slowdowns = [Slowdown(kind) for kind in slowdown or ()]
+        command = demo_command(StepRange.parse(steps or DEFAULT_STEPS), devices, slowdowns)
     else:
         from traceview.capture.launch.programs import command_of
 
@@ -155,40 +147,15 @@ def _run(command: list[str], settings: Settings) -> NoReturn:
     from traceview.capture.launch.command import end_as, run
 
     code, runs = run(command, settings)
-    _name(runs)
+    for folder in runs:
+        _print_report(folder)
+    with suppress(Exception):
+        sys.stdout.flush()
+    name_runs(runs)
     if not runs and code == 0:
         # The process that trains has said why.
         raise typer.Exit(NOTHING_CAPTURED)
     end_as(code)
-
-
-def _say(line: str) -> None:
-    """Print a line for the user, after what was printed before."""
-    from traceview.capture.sidecar.secrets import masked_message
-
-    _print(f"traceview: {sanitize(masked_message(line))}")
-
-
-def _name(runs: Sequence[Path]) -> None:
-    """Print the reports of runs, and at last their folders, for a person or a script."""
-    for run in runs:
-        _print_report(run)
-    if len(runs) > 1:
-        _say(f"{len(runs)} runs were recorded:")
-    for run in runs:
-        if is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8"):
-            _print(str(run))
-        else:
-            _say("note: the path of the run is quoted for bash and zsh")
-            _print(in_bytes(run))
-
-
-def _print(line: str) -> None:
-    """Print a line on standard error; a closed or broken stream is ignored."""
-    with suppress(Exception):
-        sys.stdout.flush()
-    with suppress(OSError, ValueError):
-        typer.echo(line, err=True)
 
 
 def _print_report(run: Path) -> None:
@@ -202,7 +169,7 @@ def _print_report(run: Path) -> None:
         report = analyze(run, top=TERMINAL_TOP)
         Target(None).write_report(report, None, invocation=Invocation(str(run)))
     except TraceviewError as error:
-        _say(f"note: no report: {error.message}")
+        say(f"note: no report: {error.message}")
     except BrokenPipeError:
         # The reader has closed the pipe; the run must still be named on stderr.
         abandon_stdout()

@@ -26,17 +26,14 @@ STATUSES: Final = {
 """The statuses of a check, worst first, and their styles."""
 
 
-def show_checks(scripts: Sequence[Path], out: Path, *, asks_tensorflow: bool) -> None:
-    """Run every check and print the result; ends the command with 8 if one failed.
-
-    `scripts`: read, never run. `asks_tensorflow`: import it in another process to ask for its GPUs.
-    """
+def show_checks(scripts: Sequence[Path], out: Path) -> None:
+    """Run every check and print the result; ends the command with 8 if one failed. `scripts`: read, never run."""
     from traceview.capture.check.checks import examine
 
     target = Target(None)
-    if asks_tensorflow and sys.stderr.isatty():
-        typer.echo("traceview: importing TensorFlow (--without tensorflow skips this)", err=True)
-    checks = examine(scripts, out=out, asks_tensorflow=asks_tensorflow)
+    if sys.stderr.isatty():
+        typer.echo("traceview: recording a trial profile", err=True)
+    checks = examine(scripts, out)
     color, unicode = target.has_color, target.has_unicode
     target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
     if any(check.status == "failed" for check in checks):

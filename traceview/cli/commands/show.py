@@ -119,7 +119,9 @@ def show(
         target.write_parts(content(target, format_, answer, width))
     else:
         source = Source.of(context, logdir)
-        with source.trace("traceview.cli.rows") as trace:
+        # Findings are those of a report, which has the digests of its files.
+        digested = table == "findings"
+        with source.trace("traceview.cli.rows", with_digests=digested) as trace:
             _warn(trace)
             answer = _answer(table, trace, device, choice, source)
             with stage("writing"):

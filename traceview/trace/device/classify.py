@@ -7,6 +7,7 @@ strings, last by the host call that issued it.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -241,6 +242,11 @@ class Classes(Struct, frozen=True, eq=False):
     unknown_direction: BoolArray
 
 
+_CLASS_OF_KIND: Final = np.arange(len(NameKind), dtype=np.uint8)
+_CLASS_OF_KIND[[NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY]] = ActivityClass.D2D
+_CLASS_OF_KIND[NameKind.GRAPH] = ActivityClass.COMPUTE
+
+
 def final_classes(
     kind: npt.NDArray[np.uint8], launch: Int64Array, host_name: Int32Array, names: Names
 ) -> Classes:
@@ -251,11 +257,8 @@ def final_classes(
         calls, index = unique_inverse(host_name[launch[linked]])
         directions = np.array([copy_direction(names[int(c)]) for c in calls], dtype=np.uint8)
         kind[linked] = directions[index]
-    class_of_kind = np.arange(len(NameKind), dtype=np.uint8)
-    class_of_kind[[NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY]] = ActivityClass.D2D
-    class_of_kind[NameKind.GRAPH] = ActivityClass.COMPUTE
     return Classes(
-        class_of_kind[kind],
+        _CLASS_OF_KIND[kind],
         p2p=kind == NameKind.P2P,
         opaque=kind == NameKind.GRAPH,
         unknown_direction=(kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY),

@@ -70,6 +70,8 @@ class EventsAround:
     def innermost(self, rows: Int64Array) -> Int64Array:
         """The index of the innermost event around the start of each host row on its thread, `NONE` without one."""
         result = np.full(rows.size, NONE, dtype=np.int64)
+        if not self._rows.size:
+            return result
         thread = self._thread_of_line[self._host.line[rows]]
         for number in unique_ids(thread).tolist():
             indices, nest = self._on_thread(number)
@@ -117,6 +119,8 @@ def steps_of_rows(
     rows: Int64Array, roots: Roots, host: HostColumns, thread_of_line: Int32Array
 ) -> Int64Array:
     """The step of each row of one host: that of the innermost root or linked consumer around it; else `NONE`."""
+    if not host.stat("producer_id").stored_row.size:
+        return innermost_value(rows, roots.row, roots.step, host, thread_of_line)
     producers, producer_key, consumers, consumer_key = linked_events(host)
     step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
     # The first producer whose step is known gives a consumer key its step.

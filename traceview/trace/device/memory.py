@@ -177,6 +177,8 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> l
 def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
     """The figures of each allocator by its number, as fields of `Device`."""
     allocator = host.stat("allocator_name")
+    if not allocator.stored_row.size:
+        return {}
     allocated = host.stat("bytes_allocated").at(allocator.row, -1)
     available = host.stat("bytes_available").at(allocator.row, 0)
     peak = host.stat("peak_bytes_in_use").at(allocator.row, -1)

@@ -148,6 +148,8 @@ class HostEvidence(HostEvents):
         columns = self._columns
         if not self._has_queue:
             return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
+        if not ops.size:
+            return launches, ops
         start = columns.start_ps[launches]
         if (start[1:] < start[:-1]).any():
             start = np.sort(start)
@@ -173,8 +175,10 @@ class HostEvidence(HostEvents):
 
     def _traced(self, rows: Int64Array) -> IntervalSet:
         """Calls that traced a `tf.function`, up to where they run the traced graph."""
-        columns, runs = self._columns, self._call_rows
         traced = among(self._traced_calls, rows)
+        if not traced.size:
+            return NEVER
+        columns, runs = self._columns, self._call_rows
         end = columns.end_ps[traced].copy()
         for index, row in enumerate(traced.tolist()):
             inside = (
@@ -194,10 +198,10 @@ class HostEvidence(HostEvents):
 
     def _prepared(self, rows: Int64Array) -> IntervalSet:
         """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
-        columns = self._columns
         copies = among(self.copies_of_constants, rows)
         if not copies.size:
             return NEVER
+        columns = self._columns
         spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
         copied = columns.start_ps[copies]
         copied = copied[spoken.within(copied, copied + 1) == 0]
@@ -223,8 +227,10 @@ class HostEvidence(HostEvents):
 
     def _reads(self, rows: Int64Array) -> IntervalSet:
         """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
-        columns = self._columns
         copies, calls = self._reads_of_devices
+        if not calls.size:
+            return NEVER
+        columns = self._columns
         is_own = is_in(calls, rows)
         calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
         started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]

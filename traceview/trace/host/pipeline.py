@@ -165,6 +165,8 @@ def iterator_calls(trace: Trace, host: int) -> IteratorCalls:
     """The calls of the iterators of one host, with their self times."""
     columns = trace.host_columns
     row = trace.named_on(host, _is_of_iterator)
+    if not row.size:
+        return IteratorCalls(row, row, (), *[row] * 6)
     stage, stage_names = _stages(trace, row)
     own = columns.stat("id").at(row, 0)
     # A root asks itself.
@@ -196,6 +198,8 @@ def stages_of(
     `blocking`: numbers of the pipelines that the model waits for. Stages of one name are one stage within those and
     one within the others, so that the replicas of a distributed dataset are counted together.
     """
+    if not chosen.size:
+        return []
     columns = trace.host_columns
     blocks = is_in(calls.pipeline[chosen], blocking)
     facts = {
@@ -419,6 +423,8 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     """The waits on the thread of the step and those of the model's graph calls."""
     columns = trace.host_columns
     rows = trace.named_on(host, _is_wait)
+    if not rows.size:
+        return InputWaits(rows, rows, rows, rows, in_turn=True)
     marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
     # Without markers every thread of the model may run the step.
     of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]
@@ -487,6 +493,8 @@ def shards(trace: Trace, host: int, calls: IteratorCalls, waits: InputWaits) -> 
     are in the order of the replicas.
     """
     rows = shard_rows(trace, host)
+    if not rows.size:
+        return {}
     numbers = trace.host_columns.stat("shard_num").at(rows, NONE)
     pipelines = list(dict.fromkeys(waits.pipeline[waits.pipeline != NONE].tolist()))
     count = unique_ids(numbers[numbers != NONE]).size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import asdict
@@ -36,12 +37,14 @@ def load(
     run: str | None = None,
     salvage: bool = False,
     readers: Readers | None = None,
+    with_digests: bool = True,
 ) -> Trace:
     """Read a run.
 
     `path`: a log directory, also by its address, such as `s3://bucket/logs`, a directory in it, one run's directory or a single `*.xplane.pb`. `run` selects one of
     several runs; without it the newest is read. `salvage` accepts damaged files and keeps their readable part; a
-    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage. `readers`: who reads the files, by default this process.
+    damaged file beside good ones is always salvaged. `Trace.problems` lists the damage. `readers`: who reads the files, by default this process. `with_digests`: the SHA-256 of a
+    single file is needed; of several it always is, to find copies.
 
     Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
     """
@@ -56,7 +59,8 @@ def load(
         for other in passed_over
     ]
     others = tuple(other.name for other in runs if other is not chosen)
-    read = readers.read if readers else read_here
+    is_digested = with_digests or len(chosen.paths) > 1
+    read = readers.read if readers else partial(read_here, with_digests=is_digested)
     return _trace(chosen, read(chosen.paths, salvage), problems, others)
 
 
@@ -65,11 +69,13 @@ def load_run(run: RunFiles) -> Trace:
     return _trace(run, read_here(run.paths, False), [], ())
 
 
-def read_here(paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
+def read_here(
+    paths: Sequence[Location], salvage: bool, *, with_digests: bool = True
+) -> Iterator[tuple[int, HostFile]]:
     """Read the files one after the other in this process; each is decoded on threads."""
     for number, path in enumerate(paths):
         with stage("reading files", f"{number + 1} of {len(paths)}"):
-            file = read_host(path, salvage=salvage)
+            file = read_host(path, salvage=salvage, with_digest=with_digests)
         yield number, file
 
 

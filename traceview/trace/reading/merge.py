@@ -216,15 +216,8 @@ def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Co
     """A column over all parts, in the order of `hosts`; the pieces lose theirs."""
     if len(hosts) == 1:
         return change(hosts[0], pieces[hosts[0]].pop(key))
-    first = pieces[hosts[0]][key]
-    bounds = _before(pieces[host][key].size for host in hosts)
-    whole = np.empty(bounds[-1], dtype=first.dtype)
-    for place, host in enumerate(hosts):
-        piece = change(host, pieces[host].pop(key))
-        # The numbers of one host may need more bits than those of others.
-        whole = whole.astype(np.result_type(whole, piece), copy=False)
-        whole[bounds[place] : bounds[place + 1]] = piece
-    return whole
+    # The numbers of one host may need more bits than those of others.
+    return np.concatenate([change(host, pieces[host].pop(key)) for host in hosts])
 
 
 def _steps_of(steps: HostSteps, host: int, first_line: int, offset_ps: int) -> HostSteps:

@@ -81,6 +81,11 @@ _OFTEN_ALIKE: Final = frozenset(
 )  # fmt: skip
 """Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
 
+_LARGE_BYTES: Final = 1 << 20
+"""Of a file; asking the system takes as long as to arrange a small one."""
+_MANY: Final = 1024
+"""A column of fewer values takes no memory to speak of."""
+
 _OF_EVERY_LAUNCH: Final = ("correlation_id",)
 """Stats of most host events, whose rows and values mostly fit into 32 bits."""
 
@@ -99,6 +104,8 @@ class _Parts:
 
 def joined_columns(parts: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
     """Parts of a column as one, in a longer type than `dtype` if a part has one."""
+    if len(parts) == 1 and parts[0].dtype == dtype:
+        return parts[0]
     return joined(parts, np.result_type(dtype, *parts).type)
 
 
@@ -192,7 +199,7 @@ class DeviceParts:
 
 def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
-    if column.size and (column == column[0]).all():
+    if column.size >= _MANY and (column == column[0]).all():
         return np.broadcast_to(column[:1].copy(), column.shape)
     return column
 
@@ -208,7 +215,7 @@ _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 class Part(Struct, frozen=True, eq=False):
     """What one file gives of its host, which is the only host of `recording`, with times since its own profile start.
 
-    `steps`: of the host. `problems`: of the file. `sha256`, `event_count`: of the whole file.
+    `steps`: of the host. `problems`: of the file. `sha256`, empty if it was not asked for, `event_count`: of the whole file.
     """
 
     recording: Recording
@@ -253,23 +260,27 @@ class HostFile(Struct, frozen=True, eq=False):
     failure: Failure | None
 
 
-def read_host(path: Location, *, salvage: bool = False) -> HostFile:
+def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True) -> HostFile:
     """Read the file of one host. `salvage`: damage is accepted, and listed in the problems of the part.
+
+    `with_digest`: as of `read_file`.
 
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
     try:
-        return _read_host(path, salvage=salvage, failure=None)
+        return _read_host(path, salvage, with_digest, None)
     except (TraceFormatError, TraceNotFoundError) as error:
         failure = Failure.of(path, error)
     try:
-        return _read_host(path, salvage=True, failure=failure)
+        return _read_host(path, True, with_digest, failure)
     except (TraceFormatError, TraceNotFoundError):
         return HostFile(path.stat().st_size if path.exists() else 0, None, failure)
 
 
-def _read_host(path: Location, *, salvage: bool, failure: Failure | None) -> HostFile:
-    space = read_file(path, salvage=salvage)
+def _read_host(
+    path: Location, salvage: bool, with_digest: bool, failure: Failure | None
+) -> HostFile:
+    space = read_file(path, salvage=salvage, with_digest=with_digest)
     return HostFile(space.size, _PartReader(space, salvage=salvage).part(), failure)
 
 
@@ -293,8 +304,9 @@ class _PartReader:
     def part(self) -> Part:
         with stage("arranging events"):
             host = self.arrange()
-        # Decoding has left as much free memory as the columns take, in pieces.
-        SWEEPS.release_free_memory()
+        if self.space.size >= _LARGE_BYTES:
+            # Decoding has left as much free memory as the columns take, in pieces.
+            SWEEPS.release_free_memory()
         with stage("joining events"):
             recording = self.recording(host)
         with stage("finding steps"):
@@ -370,7 +382,8 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         for plane, lines in planes:
-            self.add_plane(plane, build_table(plane, lines, origin))
+            if lines or plane.kind in (*_DEVICE_KINDS, PlaneKind.HOST):
+                self.add_plane(plane, build_table(plane, lines, origin))
         return Host(
             name=self.host,
             file=space.path.name,

@@ -1,0 +1,186 @@
+"""What is constant and what is float64 in graphs that TensorFlow traces now, and the operations of their products."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.capture.conftest import run_python
+
+pytestmark = pytest.mark.tensorflow
+
+PROGRAM = """
+import json
+import tensorflow as tf
+from traceview.capture.steps import graph_values
+from traceview.capture.steps.graph_flops import describe_flops
+
+table = tf.random.normal([40, 40])
+weight = tf.Variable(tf.ones([40, 40]))
+lookup = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0]), default_value=0.0
+)
+
+
+@tf.function
+def inner(fixed, x):
+    with tf.name_scope("inner"):
+        svd = tf.linalg.svd(fixed, compute_uv=False, name="svd")
+        product = tf.matmul(fixed, x, name="product")
+    return svd[0] + tf.reduce_sum(product)
+
+
+@tf.function
+def step(x):
+    squared = tf.matmul(table, table, name="squared")
+    eigen = tf.linalg.eigvalsh(squared, name="eigen")
+    noise = tf.random.uniform([40], name="noise")
+    scaled = tf.multiply(noise, eigen, name="scaled")
+    read = tf.matmul(weight, table, name="read")
+    found = lookup.lookup(tf.constant([1]))
+    wide = tf.cast(x, tf.float64, name="wide")
+    narrow = tf.cast(tf.matmul(wide, wide, name="in_wide"), tf.float32, name="narrow")
+    for _ in tf.range(3):
+        narrow += tf.matmul(squared, narrow, name="looped")
+    total = tf.reduce_sum(scaled) + tf.reduce_sum(read) + found[0] + tf.reduce_sum(narrow)
+    return total + inner(squared, x)
+
+
+values = graph_values.describe_values([step.get_concrete_function(tf.ones([40, 40])).graph])
+
+dense = tf.Variable(tf.ones([30, 40]))
+kernel = tf.Variable(tf.ones([3, 3, 5, 7]))
+deep = tf.Variable(tf.ones([3, 3, 7, 2]))
+heads = tf.Variable(tf.ones([14, 4, 6]))
+
+
+@tf.function
+def layer(x):
+    return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, dense, name="dense"), tf.ones([40]), name="bias"), name="relu")
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, 30]), tf.TensorSpec([None, 16, 16, 5]), tf.TensorSpec([None, None])])
+def step(x, image, free):
+    with tf.GradientTape() as tape:
+        h = layer(x)
+        c = tf.nn.conv2d(image, kernel, 2, "SAME", name="conv")
+        d = tf.nn.depthwise_conv2d(c, deep, [1, 1, 1, 1], "SAME", name="deep")
+        rows = tf.reshape(d, [-1, 14])
+        wide = tf.matmul(rows, tf.ones([14, 3]), name="flat")
+        q = tf.einsum("bxc,chd->bxhd", tf.reshape(d, [-1, 64, 14]), heads, name="heads")
+        loss = tf.reduce_sum(h) + tf.reduce_sum(wide) + tf.reduce_sum(q)
+    for _ in tf.range(3):
+        h = tf.matmul(h, tf.ones([40, 40]), name="looped")
+    lost = tf.matmul(free, free, name="lost")
+    gradient = tape.gradient(loss, [dense, kernel, deep, heads])
+    return gradient, h, tf.reduce_sum(lost)
+
+
+graph = step.get_concrete_function().graph
+flops = [describe_flops([graph], 8), describe_flops([graph], None)]
+
+
+def ten_times(function):
+    return tf.function(lambda x: sum(function(x) for _ in range(10)))
+
+
+function = tf.function(lambda x: x * 2)
+for _ in range(3):
+    function = ten_times(function)
+graph_values._MOST_VISITED = 1_000
+try:
+    graph_values.describe_values([function.get_concrete_function(tf.zeros([2])).graph])
+except Exception as error:
+    problem = f"{type(error).__name__} {error}"
+print(json.dumps([values, flops, problem]))
+"""
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    script = tmp_path_factory.mktemp("graphs") / "train.py"
+    script.write_text(PROGRAM, encoding="utf-8")
+    done = run_python(script.parent, script, code=0)
+    result: list[Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.fixture(scope="module")
+def values(described: list[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = described[0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def flops(described: list[Any]) -> list[dict[str, int]]:
+    found: list[dict[str, int]] = described[1]
+    return found
+
+
+def of_names(names: Any, *wanted: str) -> set[str]:
+    """Which of the wanted ops are among names, as far as the script gave them."""
+    return {name for name in wanted if any(one.endswith(name) for one in names)}
+
+
+def test_what_reads_only_tensors_from_before_the_graph_is_constant(values: dict[str, Any]) -> None:
+    constant = values["constant_ops"]
+    expected = {"squared", "eigen", "inner/svd"}
+    assert of_names(constant, *expected) == expected
+
+
+def test_what_depends_on_variables_arguments_and_chance_is_not(values: dict[str, Any]) -> None:
+    others = ("noise", "scaled", "read", "LookupTableFindV2", "wide", "inner/product", "looped")
+    assert of_names(values["constant_ops"], *others) == set()
+
+
+def test_results_in_float64_are_named_and_what_comes_after_is_not(values: dict[str, Any]) -> None:
+    names = values["float64_ops"]
+    assert of_names(names, "wide", "in_wide", "narrow", "squared", "looped") == {"wide", "in_wide"}
+
+
+def test_an_op_of_a_function_has_the_name_of_its_call_before_it_too(
+    values: dict[str, Any], flops: list[dict[str, int]]
+) -> None:
+    for found, end in ((values["constant_ops"], "svd"), (flops[0], "relu")):
+        names = [name for name in found if name.endswith(end)]
+        assert len(names) == 2
+        assert any("Call" in name for name in names)
+
+
+def test_calls_that_lead_to_too_many_ops_are_not_followed_to_the_end(described: list[Any]) -> None:
+    assert described[2] == "NoAnswerError its calls lead to more than 1,000 ops"
+
+
+CONV = 2 * 8 * 8 * 8 * 7 * 3 * 3 * 5
+DEEP = 2 * 8 * 8 * 8 * 14 * 3 * 3
+HEADS = 2 * 8 * 64 * 14 * 4 * 6
+
+
+@pytest.mark.parametrize(
+    ("ending", "count"),
+    [
+        ("dense", 2 * 8 * 30 * 40),
+        ("relu", 2 * 8 * 30 * 40),
+        ("dense_grad/MatMul", 2 * 8 * 30 * 40),
+        ("conv", CONV),
+        ("gradient_tape/Conv2DBackpropFilter", CONV),
+        ("deep", DEEP),
+        ("DepthwiseConv2dNativeBackpropInput", DEEP),
+        ("DepthwiseConv2dNativeBackpropFilter", DEEP),
+        ("flat", 2 * 8 * 64 * 14 * 3),
+        ("heads/Einsum", HEADS),
+        ("looped", 2 * 8 * 40 * 40),
+        ("lost", None),
+    ],
+)
+def test_counts_by_hand(flops: list[dict[str, int]], ending: str, count: int | None) -> None:
+    """Of a batch of eight, of which the graph knows no size; the rows of a tensor that was flattened are more."""
+    known, _ = flops
+    found = {name: each for name, each in known.items() if name.endswith(ending)}
+    assert set(found.values()) == ({count} if count else set()), known
+
+
+def test_without_the_size_of_a_batch_nothing_depends_on_it(flops: list[dict[str, int]]) -> None:
+    assert flops[1] == {}
