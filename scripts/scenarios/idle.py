@@ -144,6 +144,30 @@ def waits_for_a_value() -> Scenario:
     return run.scenario("waits_for_a_value", {"sync": 4 * 7.1}, ["d2h-sync"], compute=4 * 49.3)
 
 
+def hands_on_after_a_wait() -> Scenario:
+    """The host waits until the kernel of the step before is done, and only then dispatches the next step for 8.19 ms.
+
+    It could do so while the kernel runs, so that time is of the wait. In the first step nothing runs meanwhile.
+    """
+    run = Run()
+    for index, step in enumerate(run.steps()):
+        step.host("cuStreamSynchronize", 0.5, 4.33, {"correlation_id": 90_000 + index})
+        step.host("EagerExecute", 4.4, 12.59)
+        run.call(step, 12.6, kernel_ms=53 if index < STEP_COUNT - 1 else 40)
+    gap_ms, silent_ms = 12.625 - 4.325, 0.07
+    return run.scenario(
+        "hands_on_after_a_wait",
+        {
+            "sync": 3.83 + 3 * (gap_ms - silent_ms),
+            "launch": 12.625 - 4.4,
+            "between_calls": 4 * silent_ms,
+            "unknown": 0.5 + MARKER_MS - 52.625,
+        },
+        ["d2h-sync"],
+        compute=3 * 53 + 40,
+    )
+
+
 def reads_a_value_unseen() -> Scenario:
     """No synchronise call is recorded: a copy to the host is asked for, and its thread is still until it ends.
 
@@ -358,6 +382,7 @@ CASES: dict[str, Builder] = {
         waits_for_input,
         waits_for_input_in_the_graph,
         waits_for_a_value,
+        hands_on_after_a_wait,
         reads_a_value_unseen,
         saves_checkpoints,
         callbacks_between_steps,

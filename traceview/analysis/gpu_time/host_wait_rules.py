@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
@@ -85,13 +86,15 @@ LAUNCH_BOUND: Final = Rule(
     code="launch-bound",
     states=(State.LAUNCH,),
     title="{who:waits/wait} {loss} for kernel launches",
+    titles={"kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}"},
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
         "execution, Python between launches, or executor threads that compete."
     ),
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
-        f"{numbers.time(BACK_TO_BACK_PS)} between them"
+        f"{numbers.time(BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
+        f"{numbers.time(SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(
@@ -100,12 +103,23 @@ LAUNCH_BOUND: Final = Rule(
         "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
     ),
     actions={
+        "kernels": (
+            "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
+            "",
+        ),
+        "jax-kernels": (
+            "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
+            "Where the order matters, let each iteration do more, such as several rows at once.",
+        ),
         "jax": (
             "Launch fewer and larger kernels: one `jax.jit` around the whole step, or a larger batch per device.",
             "`jax.lax.scan` runs several steps in one call.",
-        )
+        ),
     },
-    notes=_SOME_STEPS,
+    notes={
+        **_SOME_STEPS,
+        "kernels": "Kernels so short take little longer than their launch, also where a graph launches them.",
+    },
     metrics=_METRICS,
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
@@ -224,12 +225,9 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
             return None
         return _Waits(context, result, ledger.rows(states=states))
 
-    for rule in (
-        rules.LAUNCH_BOUND,
-        rules.CHECKPOINT_STALL,
-        rules.VALIDATION_STALL,
-        rules.GARBAGE_COLLECTION,
-    ):
+    if launches := waits(State.LAUNCH):
+        yield from _launches(launches)
+    for rule in (rules.CHECKPOINT_STALL, rules.VALIDATION_STALL, rules.GARBAGE_COLLECTION):
         known = waits(*rule.states)
         yield from known.finding(rule) if known else ()
     if sync := waits(State.SYNC):
@@ -289,6 +287,28 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
         title="late",
         notes=("late",),
+    )
+
+
+# Launches
+
+
+def _launches(waits: _Waits) -> Iterator[Finding]:
+    """Launches, or the small kernels that they start."""
+    ledger = waits.context.ledger
+    columns = ledger.columns
+    running = waits.rows & (columns.activity != IDLE)
+    ratio = int(columns.duration_ps[running].sum()) / int(columns.duration_ps[waits.rows].sum())
+    count = waits.loss.step_count and int(running.sum()) // waits.loss.step_count
+    key = "kernels" if ratio >= _CLEAR_RATIO and count else ""
+    arguments: dict[str, Argument] = {}
+    if key:
+        arguments = {
+            "count": Number(count // len(waits.loss.devices), "kernel"),
+            "short": Time(SMALL_KERNEL_PS),
+        }
+    yield from waits.finding(
+        rules.LAUNCH_BOUND, arguments=arguments, title=key, action=key, notes=(key,)
     )
 
 

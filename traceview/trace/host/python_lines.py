@@ -240,7 +240,9 @@ class PythonLines:
         next_ps = self._next_ps[rows]
         is_in_next = np.append(self.time_ps[rows[1:]] == next_ps[:-1], False)[: rows.size]
         end_ps = np.where(is_in_next, self.time_ps[rows], next_ps)
-        is_at_rest = self._load[rows] < _AT_REST_RATIO
+        is_at_rest = self._load[rows] < np.where(
+            self._waits[self._samples.stack[rows]], _MOSTLY_RATIO, _AT_REST_RATIO
+        )
         return union(self.previous_ps[rows][is_at_rest], end_ps[is_at_rest])
 
     @property
