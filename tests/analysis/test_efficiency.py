@@ -166,12 +166,12 @@ WHY: list[tuple[str, str, float]] = [
     ("model/out/MatMul:MatMul", "volta_sgemm_128x64_nn", 9),
     ("model/norm/Mul:Mul", "mul", 8),
     ("model/norm/Cast:Cast", "cast", 7),
-    *((f"model/norm/AddV2_{place}:AddV2", "add", 0.005) for place in range(1200)),
+    *((f"model/norm/AddV2_{place}:AddV2", "add", 0.005) for place in range(400)),
 ]
 
 
 def test_why_it_is_low(tmp_path: Path) -> None:
-    """Of 50 ms: 19 ms of products, half of them in float32; 8 ms of multiplications, 7 ms of casts, 6 ms of small ops."""
+    """Of 50 ms: 19 ms of products, half of them in float32; 8 ms of multiplications, 7 ms of casts, 2 ms of small ops."""
     trace = new_trace()
     for step in marked_steps(trace, marker_ms=50):
         at = 0.5
@@ -190,10 +190,10 @@ def test_why_it_is_low(tmp_path: Path) -> None:
     shares = {each.metric: each.value for each in finding.evidence}
     assert shares.pop("mfu_ratio") == pytest.approx(0.01 * (1 + 125 / 15.7))
     assert shares == {
-        "idle_ratio": pytest.approx(0.2), "product_ratio": pytest.approx(0.2), "float32_ratio": pytest.approx(0.18),
-        "memory_ratio": pytest.approx(0.16), "cast_ratio": pytest.approx(0.14), "small_ratio": pytest.approx(0.12),
+        "idle_ratio": pytest.approx(0.28), "product_ratio": pytest.approx(0.2), "float32_ratio": pytest.approx(0.18),
+        "memory_ratio": pytest.approx(0.16), "cast_ratio": pytest.approx(0.14), "small_ratio": pytest.approx(0.04),
     }  # fmt: skip
-    assert "In 20% of the step no op computes." in finding.explanation
+    assert "In 28% of the step no op computes." in finding.explanation
     assert "18% of the step is products in float32" in finding.explanation
 
 

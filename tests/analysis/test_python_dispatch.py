@@ -53,7 +53,7 @@ def state_of(folder: Path, *stack: Line, first_rounds: int | None = None) -> str
     found = {
         state: ps
         for state, ps in states.items()
-        if state in ("python", "host_ops", "between_calls") and ps > len(steps.steps) * ms(10)
+        if state in ("python", "launch", "between_calls") and ps > len(steps.steps) * ms(10)
     }
     (state,) = found
     return state
@@ -62,14 +62,14 @@ def state_of(folder: Path, *stack: Line, first_rounds: int | None = None) -> str
 @pytest.mark.parametrize(
     ("stack", "state"),
     [
-        ((TENSORFLOW, WORK), "host_ops"),
+        ((TENSORFLOW, WORK), "launch"),
         # What the framework calls.
-        ((ENUM, TENSORFLOW, WORK), "host_ops"),
+        ((ENUM, TENSORFLOW, WORK), "launch"),
         ((NUMPY, WORK), "python"),
         ((TENSORFLOW, NUMPY, WORK), "python"),
         ((WORK,), "python"),
         # The line at which it is while a graph runs.
-        ((CALL,), "host_ops"),
+        ((CALL,), "launch"),
         ((NUMPY, CALL), "python"),
     ],
 )

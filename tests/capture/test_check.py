@@ -72,7 +72,7 @@ def test_gpus(
         ("tensorflow", {"tensorflow": "2.20", "tensorflow-cpu": "2.20"}, SEES_ALL, "warning"),
         ("tensorflow", {}, Trial(), "failed"),
         ("jax", {"jax": "0.4.30", "jaxlib": "0.4.30"}, Trial("0.4.30"), "ok"),
-        ("jax", {"jax": "0.11.0"}, Trial("0.11.0"), "warning"),
+        ("jax", {"jax": "0.12.0"}, Trial("0.12.0"), "warning"),
     ],
 )
 def test_a_framework(framework: str, installed: dict[str, str], trial: Trial, status: str) -> None:

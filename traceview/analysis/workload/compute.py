@@ -298,9 +298,8 @@ FLOAT64: Final = Rule(
         ),
     },
     starts_at=(
-        "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
-        "the graphs of the step functions whose results are float64 or complex128: by the names of kernels, the programs of XLA, and "
-        "the graphs of the step functions"
+        "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the "
+        "programs of XLA, and the graphs of the step functions"
     ),
     action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
     advice="NumPy makes float64 unless told otherwise: `array.astype(np.float32)` before the dataset is made.",
