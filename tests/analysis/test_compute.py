@@ -106,7 +106,7 @@ def test_products_off_the_tensor_cores(kernel: str, is_slow: bool, tmp_path: Pat
     if slow is not None:
         assert (
             slow.title
-            == "GPU:0 loses 28.0 of 50.0 ms (56%) to float32 products off the tensor cores"
+            == "GPU:0 loses 28.0 of 50.0 ms (56%) to float32 products off the tensor cores: MatMul"
         )
 
 

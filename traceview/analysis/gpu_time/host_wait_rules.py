@@ -53,18 +53,22 @@ D2H_SYNC: Final = Rule(
     },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
-        "device is idle from the end of its work until the host has launched more."
+        "device is idle from the end of its work until the host has launched more: what the host hands on then, it could have "
+        "handed on while the device worked."
     ),
     starts_at=(
         "{limit} of the GPU time idle in a synchronize call, or while a thread that asked for a copy to the host pauses "
         "until it ends. It says so where for {late_ratio} of that, in waits of {late_row_ps} or more, no device of the host has work"
     ),
     action="Read results less often, not in each step: `if step % 100 == 0: print(float(loss))`.",
-    advice="Keep metrics on the device (`tf.keras.metrics`) and read them at the end of an epoch.",
+    advice=(
+        "Keep metrics on the device (`tf.keras.metrics`) and read them at the end of an epoch. TensorFlow waits for all that it has "
+        "queued on a GPU, also where the loss of an earlier step is read."
+    ),
     actions={
         "jax": (
             "Read results in every 100th step only: `block_until_ready`, `float(loss)` and printing an array wait for the device.",
-            "JAX then queues the next step while the devices compute.",
+            "Or read those of the step before, so that one step is always queued: `jax.block_until_ready(last_loss)`.",
         )
     },
     limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
