@@ -310,6 +310,15 @@ def test_python_of_a_pipeline_that_keeps_up_keeps_the_lock_from_the_step(
         assert bound.title.endswith("to the input pipeline, whose Python keeps the lock")
 
 
+@pytest.mark.parametrize(("python_ms", "is_python"), [(51, True), (49, False)])
+def test_a_map_that_is_mostly_python_is_written_in_ops_of_tensorflow(
+    python_ms: float, is_python: bool, tmp_path: Path
+) -> None:
+    _, bound = buffered(tmp_path, work_ms=95, empty_steps=8, python_ms=(20, 20 + python_ms))
+    assert bound is not None
+    assert bound.action.startswith("Replace Python of the pipeline") == is_python
+
+
 @pytest.mark.parametrize(("load", "lost_ms"), [(0.3, 26), (0.02, 6)])
 def test_a_generator_that_waits_for_something_else_keeps_no_lock(
     load: float, lost_ms: float, tmp_path: Path

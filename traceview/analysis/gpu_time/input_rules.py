@@ -16,7 +16,8 @@ from traceview.analysis.facts.input_supply import (
     causes_prolonged,
     supply_of,
 )
-from traceview.analysis.facts.pipeline_threads import busy_cores
+from traceview.analysis.facts.pipeline_threads import busy_cores, pipeline_python
+from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
@@ -172,9 +173,9 @@ _ACTIONS: Final = {
 
 INPUT_BOUND: Final = Rule(
     code="input-bound",
-    title="{who:waits/wait} {loss} for input[: {stage} is too slow]",
+    title="{who:waits/wait} {loss} for input[: {stage} is too slow][, {line}]",
     titles={
-        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock",
+        _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock[, {line}]",
         _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
     },
@@ -301,6 +302,7 @@ class _Sentences:
         self._is_ready = supply is not None and not supply.is_short
         self.notes: list[str] = [] if self._is_ready else ["late"]
         self.title = self._function = ""
+        self._runs_python = False
         slowest = supply.slowest if supply else None
         if supply is None or slowest is None:
             return
@@ -313,9 +315,19 @@ class _Sentences:
                 self.notes.append("one_call")
         if self._lacks_prefetch:
             self.notes.append(_PREFETCH)
-        python = context.python_of_input.get(context.trace.hosts[host].name)
-        if python and supply.is_generator:
+        self._runs_python = self._most_is_python(supply)
+        if supply.is_generator or self._runs_python:
             self._add_line()
+
+    def _most_is_python(self, supply: InputSupply) -> bool:
+        """Whether the slowest stage calls functions that are Python for most of the window."""
+        if supply.slowest is None or action_for(kind_of(supply.slowest.name)) not in _WITH_FUNCTION:
+            return False
+        context, window = self._context, self._context.selection.windows[self._host]
+        if self._host not in context.idle.states:
+            return False
+        python = pipeline_python(context.trace, context.idle, self._host)
+        return covered_ps(python, window) >= _MAIN_STAGE_RATIO * window.length_ps
 
     @property
     def _lacks_prefetch(self) -> bool:
@@ -368,7 +380,7 @@ class _Sentences:
             return ""
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
-        if _LOCK in self.notes and not supply.is_generator:
+        if (_LOCK in self.notes and not supply.is_generator) or self._runs_python:
             return _LOCK
         if self.title == _CORES:
             action = action_for(self._function)
