@@ -469,6 +469,20 @@ def test_code_of_the_user_is_what_is_not_installed(file: str, is_user: bool, sho
     assert (places.is_user(file), places.shown(file)) == (is_user, shown)
 
 
+@pytest.mark.parametrize("metadata", ["numpy-2.5.2.dist-info", "mine.egg-info", "numpy"])
+def test_packages_that_were_installed_into_any_folder_are_no_code_of_the_user(
+    metadata: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by `pip install --target`; a project that is installed for its development has an `egg-info`."""
+    (tmp_path / "bundle" / metadata).mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "bundle")
+    places = CodePlaces([Path("/home/me/job")])
+    file = str(tmp_path / "bundle" / "numpy" / "lib.py")
+    is_installed = metadata.endswith(".dist-info")
+    assert places.is_user(file) != is_installed
+    assert places.shown(file) == ("numpy/lib.py" if is_installed else "lib.py")
+
+
 def test_an_installed_package_that_is_the_script_is_the_users() -> None:
     places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
     file = "/v/lib/python3.11/site-packages/job/train.py"
