@@ -94,6 +94,14 @@ def _of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
     own = columns.rows_of(device)
     length = columns.end_ps[own] - columns.start_ps[own]
     is_small = columns.class_[own] == ActivityClass.COMPUTE
+    # Of kernels that are usually short at least half are.
+    if not _has_many(
+        context,
+        host,
+        columns.start_ps[own][is_small & (length < SMALL_KERNEL_PS)],
+        MANY_KERNELS // 2,
+    ):
+        return []
     is_small &= usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
     if not _has_many(context, host, columns.start_ps[own][is_small], MANY_KERNELS):
         return []
