@@ -244,6 +244,9 @@ class HostCauses:
             if "correlation_id" in event.stats and self.kind_of(event) in ("other", "op")
         ]
         launching, computing = list(launches), []
+        launching += [
+            event for event in events if self.kind_of(event) == "launch" and id(event) not in piped
+        ]
         shared = {id(activity.event) for activity in self.answer.shared}
         for op in events:
             if self.kind_of(op) != "op" or id(op) in piped:
@@ -324,7 +327,10 @@ class HostCauses:
     def _caller_layers(self, thread: int) -> list[Layer]:
         own, others, calls = self.shown[thread], self.executors, self.calls
         result: list[Layer] = [(cause, [own.strong[cause]]) for cause in STRONG]
-        result += [(cause, [others.strong[cause], calls]) for cause in STRONG]
+        beside = Outside(own.launch.spans)
+        for cause in STRONG:
+            is_copy = cause in ("h2d", "sync")
+            result.append((cause, [others.strong[cause], calls, *([beside] if is_copy else [])]))
         result += [("launch", [own.launch]), ("launch", [others.launch, calls])]
         if self.markers:
             result.append(("between", [Outside(self.markers)]))

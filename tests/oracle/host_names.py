@@ -111,7 +111,7 @@ def kind_of(name: str) -> str:
     if name in ("H2D Dispatch", "tf.constant") or re.match(r"\w+::BufferFromHostBuffer\(", name):
         return "h2d"
     if re.fullmatch(r"command_buffer::\w+", name):
-        return "dispatch"
+        return "launch"
     last = name.rsplit("::", 1)[-1]
     if last in ("BlockHostUntilDone", "SynchronizeStream"):
         return "sync"

@@ -94,6 +94,7 @@ class Ledger:
         self._no_work()
         for answer in self.answers:
             self._without_frames(causes[answer.host.name], answer)
+            self._short_kernels(answer)
 
     def answer_of(self, device: Device) -> HostAnswer:
         """The answer of the host of a device."""
@@ -279,9 +280,23 @@ class Ledger:
             self._recast(device, Cover(saves), ("between",), "checkpoint")
 
     def _dispatch(self, host: HostCauses, answer: HostAnswer) -> None:
-        """Many short kernels are their launches, and what follows a wait for the device is that wait."""
+        """What follows a wait for the device is that wait."""
         for device in answer.devices:
             if device.kind == "replica":
+                continue
+            gaps = find_gaps(self._all, answer, host, device)
+            waited = [
+                (gap.start, gap.end)
+                for gap in gaps
+                for before in causes_in(host, host.caller, gap.start - 1, gap.start)
+                if gap.turn > gap.start and before[2] == "sync"
+            ]
+            self._recast(device, Cover(waited), ("launch", "latency"), "sync")
+
+    def _short_kernels(self, answer: HostAnswer) -> None:
+        """Many short kernels are their launches."""
+        for device in answer.devices:
+            if device.kind != "gpu":
                 continue
             own = device.of_class("compute")
             lengths: dict[str, list[int]] = {}
@@ -299,14 +314,6 @@ class Ledger:
                     else each
                     for each in self.segments[id(device)]
                 ]
-            gaps = find_gaps(self._all, answer, host, device)
-            waited = [
-                (gap.start, gap.end)
-                for gap in gaps
-                for before in causes_in(host, host.caller, gap.start - 1, gap.start)
-                if gap.turn > gap.start and before[2] == "sync"
-            ]
-            self._recast(device, Cover(waited), ("launch", "latency"), "sync")
 
     def _without_frames(self, host: HostCauses, answer: HostAnswer) -> None:
         """Nothing shows Python where no frame is open; the oracle reads runs without samples."""

@@ -169,6 +169,7 @@ class _Assignment:
         """The most of temporaries that is live, and kind, buffer and bytes of all that is live then."""
         # The numbers that traces have for allocations may be those of before they were combined.
         traces = {events[0][1]: events for events in map(self._events, self._traces) if events}
+        sizes = {id_: of.size for id_, of in logical.items()}
         peak = 0
         rows = []
         for allocation in self._allocations:
@@ -181,8 +182,8 @@ class _Assignment:
                 largest = max(sized, key=lambda id_: logical[id_].size, default=-1)
                 rows.append((allocation.kind, largest, allocation.size))
                 continue
-            events = traces[first]
-            sizes = {id_: of.size for id_, of in logical.items()}
+            # One heap is of one allocation.
+            events = traces.pop(first)
             most, at = _peak(events, sizes)
             if most > allocation.size:
                 # Not what the program does.

@@ -30,6 +30,7 @@ class HostNameKind(IntEnum):
     EXECUTOR = 9  # runs ready ops of a graph, one after the other
     CALL = 10  # runs a graph
     ASYNC_INPUT = 11  # as INPUT, for an op that runs on a thread of its own
+    LAUNCH = 12  # prepares or makes a launch
 
 
 _TYPE: Final = re.compile(rb"[A-Za-z_]\w*")
@@ -55,8 +56,8 @@ _STAGING: Final = re.compile(
 _DISPATCH: Final = re.compile(
     rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_\w+"
     rb"|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|ExecutorState::ProcessAsync.*"
-    rb"|command_buffer::\w+"
 )
+_LAUNCH: Final = re.compile(rb"command_buffer::\w+")
 _CALL: Final = re.compile(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
 _PYTHON_CALL: Final = re.compile(
     rb"EagerExecute|EagerLocalExecute: .*|EagerCopyToDevice|TFE_\w+|convert_to_tensor"
@@ -123,6 +124,8 @@ def host_name_kind(name: bytes) -> HostNameKind:
         return HostNameKind.COMPILE
     if _DISPATCH.fullmatch(name):
         return HostNameKind.DISPATCH
+    if _LAUNCH.fullmatch(name):
+        return HostNameKind.LAUNCH
     return _of_driver_call(name)
 
 

@@ -40,11 +40,16 @@ SMALL_KERNEL_PS: Final = 10 * PS_PER_US
 """A kernel shorter than this takes little longer than its launch."""
 
 
+_CLEAR_RATIO: Final = 0.5
+_FEWEST_RATIO: Final = 0.05
+"""A line stands for waits if samples stand for so much of them, and it for half of these."""
+
+
 def dispatch_changes(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
     """The changes of state of a device that its dispatch explains. `lines`: those of Python, to which others are added."""
     if context.trace.device_list[device].kind == "replica":
         return _of_small_ops(context, host, device)
-    return [*_of_small_kernels(context, host, device), *_after_waits(context, host, device, lines)]
+    return _after_waits(context, host, device, lines)
 
 
 def is_side_work(trace: Trace, device: int) -> BoolArray:
@@ -88,8 +93,10 @@ def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
     return changes
 
 
-def _of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
+def of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
     """Kernels of a GPU that are so short that launching them is what they cost."""
+    if context.trace.device_list[device].kind != "gpu":
+        return []
     columns = context.trace.device_columns
     own = columns.rows_of(device)
     length = columns.end_ps[own] - columns.start_ps[own]
@@ -138,7 +145,11 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
     python = context.idle.python.get(host)
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
-    if line is not None:
+    if (
+        line is not None
+        and line.ratio >= _CLEAR_RATIO
+        and line.sampled_ps >= _FEWEST_RATIO * before.length
+    ):
         if str(line) not in lines:
             lines.append(str(line))
         by = (By.PYTHON, lines.index(str(line)))

@@ -139,7 +139,8 @@ _OF_JAX: Final = re.compile(
 
 def _scopes_of_jax(path: str) -> list[str]:
     """The scopes of `jit(step)/transpose(jvp(Model))/dense/dot_general`: `step`, `Model`, `dense`."""
-    one = _SEVERAL.sub(r"/\g<first>", path)
+    # XLA joins the scopes of what it fuses by semicolons; the first stands for all.
+    one = _SEVERAL.sub(r"/\g<first>", path.partition(";")[0])
     bare = _TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
     *scopes, _ = bare.split("/", MOST_PARTS)
     return [scope for scope in scopes if not _OF_JAX.fullmatch(scope)]

@@ -31,7 +31,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
-from traceview.analysis.facts.dispatch import Change, dispatch_changes, is_compute, is_side_work
+from traceview.analysis.facts.dispatch import (
+    Change,
+    dispatch_changes,
+    is_compute,
+    is_side_work,
+    of_small_kernels,
+)
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
 from traceview.analysis.facts.pipeline_threads import (
     TakenTime,
@@ -198,6 +204,7 @@ def ledger_of(context: Run) -> Ledger:
         base = _without_work(context, base)
         base = _by_lines(context, base, lines)
         base = _without_evidence(context, base)
+        base = _of_small_kernels(context, base)
         return replace(base, python=tuple(lines))
 
 
@@ -425,6 +432,16 @@ def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
             shown = python.lines.sampled
         among, state = (State.PYTHON,), State.BETWEEN_CALLS
         changes[device] = partial(recast, spans=complement(shown), among=among, state=state)
+    return each_device(ledger, changes)
+
+
+def _of_small_kernels(context: Run, ledger: Ledger) -> Ledger:
+    """Last, for what devices are idle for may change before, and these kernels run."""
+    changes: dict[int, Change] = {}
+    for device in ledger.devices:
+        steps = of_small_kernels(context, context.trace.device_list[device].host, device)
+        if steps:
+            changes[device] = partial(_one_after_another, steps=steps)
     return each_device(ledger, changes)
 
 

@@ -137,7 +137,7 @@ CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
     states=(State.HOST_OPS,),
     title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
-    titles={"event": "{who:waits/wait} {loss} in {op}"},
+    titles={"event": "{who:waits/wait} {loss} in {op}[, {line}]"},
     meaning=(
         "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
         "that is no op."
@@ -158,6 +158,10 @@ CPU_HEAVY_OP: Final = Rule(
         ),
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
+        "jax-callback": (
+            "Write it in `jax.numpy`, or call Python on what the step returns.",
+            "The program waits for each call of Python, which needs its lock.",
+        ),
     },
     notes={**_SOME_STEPS, "event": "The framework records it under this name before it launches."},
     metrics={**_METRICS, "op": "op"},

@@ -53,6 +53,7 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss, totals
 from traceview.trace.device.lines import graph_lines
+from traceview.trace.device.side_work import SideWork, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -295,16 +296,16 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
 
 def _launches(waits: _Waits) -> Iterator[Finding]:
     """Launches, or the small kernels that they start."""
-    ledger = waits.context.ledger
-    columns = ledger.columns
+    ledger, columns, trace = waits.context.ledger, waits.context.ledger.columns, waits.context.trace
     running = waits.rows & (columns.activity != IDLE)
     ratio = int(columns.duration_ps[running].sum()) / int(columns.duration_ps[waits.rows].sum())
-    count = waits.loss.step_count and int(running.sum()) // waits.loss.step_count
-    key = "kernels" if ratio >= _CLEAR_RATIO and count else ""
-    arguments: dict[str, Argument] = {}
-    if key:
+    of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
+    kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
+    key, arguments = "", dict[str, Argument]()
+    if ratio >= _CLEAR_RATIO and waits.loss.named_steps:
+        key = "kernels"
         arguments = {
-            "count": Number(count // len(waits.loss.devices), "kernel"),
+            "count": Number(kernels // waits.loss.named_steps, "kernel"),
             "short": Time(SMALL_KERNEL_PS),
         }
     yield from waits.finding(
@@ -544,11 +545,16 @@ def _of_heavy_ops(
         type_ = op_type(name)
         key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
         line = context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
-        yield from _Waits(context, result, rows).finding(
+        waits = _Waits(context, result, rows)
+        of_python = (
+            _line(waits.python(State.HOST_OPS)) if side_work_of(name) is SideWork.PYTHON else {}
+        )
+        is_callback = key == "event" and side_work_of(name) is SideWork.PYTHON
+        yield from waits.finding(
             rules.CPU_HEAVY_OP,
             arguments={
                 "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
-                **({"line": Line(line)} if line else {}),
+                **({"line": Line(line)} if line else of_python),
             },
             evidence=[
                 Evidence(
@@ -560,8 +566,8 @@ def _of_heavy_ops(
                 )
             ],
             title=key,
-            action=key,
-            notes=(key,),
+            action="callback" if is_callback else key,
+            notes=("" if is_callback else key,),
         )
 
 

@@ -543,10 +543,17 @@ def _slow_product_labels(context: Context, device: int) -> BoolArray:
     return products
 
 
-def _saved_ratio(context: Context, slow: NumberFormat) -> float | None:
-    """How much less a product takes in the quickest 32-bit format, by the peaks of the GPUs; None where one has no known peak."""
+def _saved_ratio(
+    context: Context, slow: NumberFormat, labels_of: Callable[[Context, int], BoolArray]
+) -> float | None:
+    """How much less products take in the quickest 32-bit format, by the peaks of the GPUs that run ops with these labels.
+
+    None where one of them has no known peak.
+    """
     saved = []
-    for device in context.once(time_by_label):
+    for device, computed in context.once(time_by_label).items():
+        if not computed[labels_of(context, device)].any():
+            continue
         peaks = peaks_of(context.trace, device)
         quick = peaks.get(NumberFormat.TF32) or peaks.get(NumberFormat.FP32)
         if slow not in peaks or quick is None:
@@ -557,7 +564,7 @@ def _saved_ratio(context: Context, slow: NumberFormat) -> float | None:
 
 def _saved_of_float64(context: Context) -> float | None:
     """How much less ops in float64 take in 32 bits: products by the peaks of the GPUs, others half, for they move half the bytes."""
-    of_products = _saved_ratio(context, NumberFormat.FP64)
+    of_products = _saved_ratio(context, NumberFormat.FP64, _float64_labels)
     if of_products is None:
         return None
     trace = context.trace
@@ -583,22 +590,24 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
     constant = context.once(_constant_instructions)
     is_of_program = any(ps[constant].any() for ps in computed.values())
     of_float64 = _saved_of_float64(context)
+    of_products = _saved_ratio(context, NumberFormat.FP32, _slow_product_labels)
     every = [
         _of_ops(
             context,
             FLOAT64,
             _float64_labels,
             ("high", "" if is_recorded else "graph"),
-            of_float64 or _SAVED_OF_BYTES,
-            "peaks" if of_float64 else "half",
+            _SAVED_OF_BYTES if of_float64 is None else of_float64,
+            "half" if of_float64 is None else "peaks",
         ),
-        _of_ops(
-            context,
-            SLOW_PRODUCTS,
-            _slow_product_labels,
-            ("high", ""),
-            _saved_ratio(context, NumberFormat.FP32) or 1.0,
-            "peaks",
+        *(
+            (
+                _of_ops(
+                    context, SLOW_PRODUCTS, _slow_product_labels, ("high", ""), of_products, "peaks"
+                ),
+            )
+            if of_products
+            else ()
         ),
         _of_ops(context, CONSTANT, _constant_labels, ("high", "" if is_of_program else "graph")),
         _of_ops(context, FACTORING, _factoring_labels, ("high", "")),

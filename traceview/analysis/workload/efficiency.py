@@ -190,7 +190,7 @@ LOW_MFU: Final = Rule(
         "products in 16 bits reach half of it; a small model cannot."
     ),
     notes={
-        "idle": "In {idle} of the step no op computes.",
+        "idle": "For {idle} of the step nothing computes, or launches of small kernels take the time.",
         "float32": "{float32} of the step is products in float32, which the tensor units do not take.",
         "product": "{product} of the step is products, which would take {mfu} of it at the peak.",
         "cast": "{cast} of the step is conversions between types.",

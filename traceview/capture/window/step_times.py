@@ -23,6 +23,8 @@ _LEAST_SPREAD: Final = 0.02
 
 _WAITING_RATIO: Final = 0.1
 """From this share of its time on, a step waits for input."""
+_ALIKE_WAITS: Final = 2
+"""Steps that wait for input are compared if one side waits at most so many times as long as the other."""
 _LEAST_WAIT_NS: Final = 50_000
 """A call for input that takes less found it ready; XProf draws the line there, too."""
 
@@ -81,6 +83,13 @@ class StepTimes:
         ]
         before, after = max(alike, key=lambda times: min(map(len, times)))
         is_comparable = min(len(before), len(after)) >= _FEWEST
+        if is_comparable and (before, after) == (alike[True][0], alike[True][1]):
+            # A full buffer delays a step less than a slow pipeline; that is not the profiler.
+            waits = [
+                median(step.input_ns for step in steps if step.is_waiting)
+                for steps in (unprofiled, profiled)
+            ]
+            is_comparable = max(waits) <= _ALIKE_WAITS * min(waits)
         if not is_comparable:
             before, after = [step.ns for step in unprofiled], [step.ns for step in profiled]
         return cls(is_comparable, Times.of(before), Times.of(after))

@@ -105,9 +105,10 @@ class _Stretches:
         grouped = groupby(kernels, self._fusions.__contains__)
         runs = [(is_fusion, list(run)) for is_fusion, run in grouped]
         fits: dict[int, list[list[bytes]]] = {}
+        distinct = frozenset(kernels)
         for schedule in self._schedules:
             for begin in range(len(schedule)):
-                stretch = self._from(schedule, begin, runs, frozenset(kernels))
+                stretch = self._from(schedule, begin, runs, distinct)
                 if self._left <= 0:
                     return []
                 if stretch:
@@ -126,16 +127,17 @@ class _Stretches:
         """The instructions of kernels from a place of a schedule on; empty where they do not fit."""
         of_kernels: list[bytes] = []
         for number, (is_fusion, run) in enumerate(runs, start=1):
-            self._left -= len(run)
+            self._left -= 1
             if self._left <= 0:
                 return []
             if is_fusion:
+                if len(schedule) - at < len(run):
+                    return []
+                for place, kernel in enumerate(run, start=at):
+                    self._left -= 1
+                    if not self._may_run(schedule[place], kernel, kernels):
+                        return []
                 taken = schedule[at : at + len(run)]
-                if len(taken) < len(run):
-                    return []
-                pairs = zip(taken, run, strict=True)
-                if not all(self._may_run(each, kernel, kernels) for each, kernel in pairs):
-                    return []
                 at += len(run)
             else:
                 taken = list(

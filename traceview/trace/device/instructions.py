@@ -44,6 +44,7 @@ class InstructionNumbers:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._place: dict[tuple[int, int, int], int] = {}
+        self._keys: list[tuple[int, int, int]] = []
 
     def of(self, op: Int32Array, module: Int32Array, program_id: Int64Array) -> Int32Array:
         """The number of each event's instruction, `NONE` for events that name neither instruction nor program.
@@ -60,9 +61,15 @@ class InstructionNumbers:
         label, first = SWEEPS.labelled(label, id_.astype(np.int32), nothing)
         columns = (op[rows[first]], module[rows[first]], ids[id_[first]])
         keys = zip(*(column.tolist() for column in columns), strict=True)
-        numbers = [self._place.setdefault(key, len(self._place)) for key in keys]
+        numbers = [self._number(key) for key in keys]
         result[rows] = np.array(numbers, dtype=np.int32)[label]
         return result
+
+    def _number(self, key: tuple[int, int, int]) -> int:
+        number = self._place.setdefault(key, len(self._keys))
+        if number == len(self._keys):
+            self._keys.append(key)
+        return number
 
     def named(self, begin: bytes) -> dict[bytes, list[int]]:
         """By program the numbers of those whose names begin so."""
@@ -75,11 +82,9 @@ class InstructionNumbers:
 
     def beside(self, number: int, ops: Int32Array) -> Int32Array:
         """The numbers of instructions of the program that another one is of, by their names."""
-        _, module, program_id = list(self._place)[number]
+        _, module, program_id = self._keys[number]
         keys = ((op, module, program_id) for op in ops.tolist())
-        return np.array(
-            [self._place.setdefault(key, len(self._place)) for key in keys], dtype=np.int32
-        )
+        return np.array([self._number(key) for key in keys], dtype=np.int32)
 
     def instructions(
         self, programs: Iterable[Program], damaged: Callable[[DamageError], None]

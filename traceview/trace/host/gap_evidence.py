@@ -30,7 +30,10 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     Cause.COMPILE: (HostNameKind.COMPILE,),
     Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
     Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
-    Cause.LAUNCH: (HostNameKind.OP, HostNameKind.OTHER, HostNameKind.DISPATCH),
+    Cause.LAUNCH: (
+        *(HostNameKind.OP, HostNameKind.OTHER),
+        *(HostNameKind.DISPATCH, HostNameKind.LAUNCH),
+    ),
     Cause.HOST_OPS: (
         *(HostNameKind.OP, HostNameKind.OTHER),
         *(HostNameKind.DISPATCH, HostNameKind.EXECUTOR),

@@ -112,7 +112,10 @@ class HostEvidence(HostEvents):
         pipeline = (of_pipeline[kind] for kind in (*_SCHEDULING, HostNameKind.OP))
         evidence = Evidence(
             strong=tuple(strong.items()),
-            launch=without_holes(self._spans(launching), BACK_TO_BACK_PS),
+            launch=without_holes(
+                self._spans(merged_rows((launching, of_model[HostNameKind.LAUNCH]))),
+                BACK_TO_BACK_PS,
+            ),
             host_ops=self._spans(computing),
             pipeline=self._spans(merged_rows(pipeline)),
             scheduling=self._spans(merged_rows((*scheduling, functions))),

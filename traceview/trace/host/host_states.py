@@ -14,7 +14,8 @@ shares its `id`. At each instant the first of these layers that is open gives th
 
     the caller                                          an executor thread
     1  strong: input, h2d, compile, sync, checkpoint    strong
-    2  strong on executors, in a graph call             launch, then host_ops, pipeline, unlisted
+    2  strong on executors, in a graph call; h2d and    launch, then host_ops, pipeline, unlisted
+       sync not while it launches itself
     3  launch; launch on executors, in a graph call     strong on all executors, then launch
     4  between: outside of step markers                 host_ops on all executors
     5  host_ops, pipeline; on executors, in a call      scheduling on all executors
@@ -107,7 +108,11 @@ class HostStates(HostEvidence):
         own, others = self._evidence(self.caller), self._executors
         called = self.calls
         yield from own.strong
-        yield from ((cause, intersection(layer, called)) for cause, layer in others.strong)
+        # What the caller launches itself waits for no copy of another thread.
+        beside = difference(called, own.launch)
+        for cause, layer in others.strong:
+            is_copy = cause in (Cause.H2D, Cause.SYNC)
+            yield cause, intersection(layer, beside if is_copy else called)
         if self._has_queue:
             yield Cause.LAUNCH, own.launch
             yield Cause.LAUNCH, intersection(others.launch, called)
