@@ -193,7 +193,7 @@ def test_why_it_is_low(tmp_path: Path) -> None:
         "idle_ratio": pytest.approx(0.28), "product_ratio": pytest.approx(0.2), "float32_ratio": pytest.approx(0.18),
         "memory_ratio": pytest.approx(0.16), "cast_ratio": pytest.approx(0.14), "small_ratio": pytest.approx(0.04),
     }  # fmt: skip
-    assert "In 28% of the step no op computes." in finding.explanation
+    assert "For 28% of the step nothing computes, or" in finding.explanation
     assert "18% of the step is products in float32" in finding.explanation
 
 

@@ -310,11 +310,16 @@ def test_python_of_a_pipeline_that_keeps_up_keeps_the_lock_from_the_step(
         assert bound.title.endswith("to the input pipeline, whose Python keeps the lock")
 
 
-@pytest.mark.parametrize(("python_ms", "is_python"), [(51, True), (49, False)])
+@pytest.mark.parametrize(
+    ("name", "python_ms", "is_python"),
+    [("ParallelMapV2", 51, True), ("ParallelMapV2", 49, False), ("Map", 51, False)],
+)
 def test_a_map_that_is_mostly_python_is_written_in_ops_of_tensorflow(
-    python_ms: float, is_python: bool, tmp_path: Path
+    name: str, python_ms: float, is_python: bool, tmp_path: Path
 ) -> None:
-    _, bound = buffered(tmp_path, work_ms=95, empty_steps=8, python_ms=(20, 20 + python_ms))
+    """One that does not run in parallel is told to do so first: its Python may wait without the lock."""
+    python = (20, 20 + python_ms)
+    _, bound = buffered(tmp_path, work_ms=95, empty_steps=8, name=name, python_ms=python)
     assert bound is not None
     assert bound.action.startswith("Replace Python of the pipeline") == is_python
 

@@ -320,8 +320,8 @@ class _Sentences:
             self._add_line()
 
     def _most_is_python(self, supply: InputSupply) -> bool:
-        """Whether the slowest stage calls functions that are Python for most of the window."""
-        if supply.slowest is None or action_for(kind_of(supply.slowest.name)) not in _WITH_FUNCTION:
+        """Whether the slowest stage calls functions in parallel, and these are Python for most of the window."""
+        if supply.slowest is None or action_for(kind_of(supply.slowest.name)) != "parallel_map":
             return False
         context, window = self._context, self._context.selection.windows[self._host]
         if self._host not in context.idle.states:
