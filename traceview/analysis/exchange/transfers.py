@@ -297,7 +297,11 @@ def _link(trace: Trace, host: int) -> int | None:
 
 # The rule
 
-_AHEAD: Final = "Copy the next batch while this one is computed: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`."
+_AHEAD: Final = "Copy batches ahead: `experimental_distribute_dataset` of the strategy, or `prefetch_to_device` at the end of the pipeline."
+_ON_DEVICE: Final = (
+    "On one GPU: `dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0'))`; `dataset.prefetch` alone keeps the batches on "
+    "the host (TensorFlow 2.21)."
+)
 _LESS: Final = "Send less: uint8 images that are cast on the GPU are a quarter of float32."
 
 H2D_EXPOSED: Final = Rule(
@@ -331,17 +335,11 @@ H2D_EXPOSED: Final = Rule(
         "issuing_thread": "{thread} issues the copies that are exposed longest.",
     },
     action=_AHEAD,
-    advice=(
-        "`strategy.experimental_distribute_dataset(dataset)` copies ahead; without a strategy, on one GPU, use "
-        f"`dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0'))`. {_LESS}"
-    ),
+    advice=f"{_ON_DEVICE} {_LESS}",
     actions={
         "pageable": (
-            (
-                "Take the batches from a tf.data pipeline: "
-                "`strategy.experimental_distribute_dataset(dataset)` stages them in pinned memory."
-            ),
-            f"Do not pass NumPy arrays to the step. {_AHEAD} {_LESS}",
+            _AHEAD,
+            f"Do not pass NumPy arrays to the step: its call copies them. {_ON_DEVICE} {_LESS}",
         ),
         "small": (
             "Send one tensor instead of many: `tf.concat` or `tf.stack` features in the pipeline, `dataset.batch` before `map`.",
