@@ -122,7 +122,10 @@ LAUNCH_BOUND: Final = Rule(
     },
     notes={
         **_SOME_STEPS,
-        "kernels": "Kernels so short take little longer than their launch, also where a graph launches them.",
+        "kernels": (
+            "Kernels so short take little longer than their launch, also where a graph launches them. Bars and findings count them "
+            "as launches, the table of devices as compute."
+        ),
     },
     metrics=_METRICS,
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
