@@ -113,7 +113,7 @@ LAUNCH_BOUND: Final = Rule(
         ),
         "jax-kernels": (
             "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
-            "Where the order matters, let each iteration do more, such as several rows at once.",
+            "",
         ),
         "jax": (
             "Launch fewer and larger kernels: one `jax.jit` around the whole step, or a larger batch per device.",
