@@ -47,6 +47,29 @@ def update(weights: Any, rows: Any) -> Any:
     return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)], loss
 
 
+def descent(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A compiled step of plain gradient descent, of weights and a batch to new weights."""
+
+    def step(weights: Any, batch: Any) -> Any:
+        gradients = jax.grad(loss)(weights, batch)
+        return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)]
+
+    compiled: Callable[[Any, Any], Any] = jax.jit(step)
+    return compiled
+
+
+def adam(state: Any, gradients: Any) -> Any:
+    """New weights, means and squares of gradients, by Adam."""
+    weights, means, squares = state
+    means = [0.9 * mean + 0.1 * g for mean, g in zip(means, gradients, strict=True)]
+    squares = [0.99 * square + 0.01 * g * g for square, g in zip(squares, gradients, strict=True)]
+    weights = [
+        weight - 1e-3 * mean / (jnp.sqrt(square) + 1e-8)
+        for weight, mean, square in zip(weights, means, squares, strict=True)
+    ]
+    return weights, means, squares
+
+
 def run_steps(clock: StepClock, step: Callable[[int], Any]) -> None:
     """Call `step` with the number of each step, and wait for what the step before returned."""
     before = None

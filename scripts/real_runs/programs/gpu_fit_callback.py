@@ -15,7 +15,7 @@ BATCH, FEATURES = sized(256, 16), 256
 rows = numbers(BATCH, FEATURES)
 
 
-class Statistics(tf.keras.callbacks.Callback):  # type: ignore[misc]
+class Statistics(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types here
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         for layer in self.model.layers:
             np.percentile(layer.kernel[:64], [1, 99])

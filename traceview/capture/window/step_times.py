@@ -24,7 +24,7 @@ _LEAST_SPREAD: Final = 0.02
 _WAITING_RATIO: Final = 0.1
 """From this share of its time on, a step waits for input."""
 _ALIKE_WAITS: Final = 2
-"""Steps that wait for input are compared if one side waits at most so many times as long as the other."""
+"""Steps that wait for input are compared if one side waits at most so many times as long as the other; a choice of ours."""
 _LEAST_WAIT_NS: Final = 50_000
 """A call for input that takes less found it ready; XProf draws the line there, too."""
 

@@ -52,7 +52,7 @@ _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
 _MOSTLY_RATIO: Final = 0.5
-"""A thread that used a core for less of a time spent most of it waiting."""
+"""A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _EXPLAINS_RATIO: Final = 0.5
