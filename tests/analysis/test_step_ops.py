@@ -12,7 +12,8 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.compute import HOST_OP, OPTIMIZER_BOUND, ComputeOfDevice
+from traceview.analysis.workload.compute import ComputeOfDevice
+from traceview.analysis.workload.compute_rules import HOST_OP, OPTIMIZER_BOUND
 from traceview.trace.device.side_work import SideWork, side_work_of
 
 Spans = dict[str, tuple[float, float]]
