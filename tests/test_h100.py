@@ -89,6 +89,13 @@ def test_a_throttled_gpu_is_the_machine_and_not_the_program(recordings: Path) ->
     )
 
 
+def test_what_the_host_stages_is_told_from_the_copy(recordings: Path) -> None:
+    """6.22 of 7.44 ms go to memory that the GPU reads, before the copy of 1.22 ms runs."""
+    report = report_of(recordings, "gpu_jax_host_batches/slow-1")
+    (finding,) = [one for one in report.findings if one.code == "h2d-exposed"]
+    assert "For 84% of that time no copy runs yet" in finding.explanation
+
+
 def test_reading_the_loss_in_each_step_drains_the_gpu(recordings: Path) -> None:
     """TensorFlow waits for what is queued, also for the loss of an earlier step: 15 % of a step of 3.4 ms."""
     verdict = report_of(recordings, "gpu_loop_python/healthy-2").verdict

@@ -42,6 +42,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import CLASSES, look_of
+from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.copies import Copies, copies_of
@@ -304,6 +305,9 @@ _ON_DEVICE: Final = (
 )
 _LESS: Final = "Send less: uint8 images that are cast on the GPU are a quarter of float32."
 
+_STAGED_RATIO: Final = 0.5
+"""Where most of the loss is no copy, the sentence says what it is."""
+
 H2D_EXPOSED: Final = Rule(
     code="h2d-exposed",
     states=(State.H2D,),
@@ -330,6 +334,10 @@ H2D_EXPOSED: Final = Rule(
         "slow": (
             "The copies run at {rate}, {link_use} of the rate of their link. Usual causes are pageable memory, small copies, a "
             "shared switch, and memory of another NUMA node."
+        ),
+        "staged": (
+            "For {staged} of that time no copy runs yet: the host prepares it, such as by copying the data to memory that the GPU "
+            "reads. The table of transfers counts the rest."
         ),
         "issuer": "{op}[ on {thread}] issues the copies that are exposed longest.",
         "issuing_thread": "{thread} issues the copies that are exposed longest.",
@@ -392,6 +400,12 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         return None
     arguments, evidence, action = _reason(context, rows, named)
     notes = [action] if action else []
+    columns = context.ledger.columns
+    waiting = rows & (columns.activity == IDLE)
+    staged = int(columns.duration_ps[waiting].sum()) / max(int(columns.duration_ps[rows].sum()), 1)
+    if staged >= _STAGED_RATIO:
+        arguments["staged"] = Part(staged)
+        notes.append("staged")
     longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
     if source is not None and source.thread is not None:
