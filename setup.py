@@ -12,8 +12,10 @@ COMPILED = [
     Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
     for name in ("traceview.base.sweeps", "traceview.xplane.decode")
 ]
-NATIVE = "traceview.capture.process.native"
-COMPILED += [Extension(NATIVE, [f"{NATIVE.replace('.', '/')}.c"], optional=True)]
+COMPILED += [
+    Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)
+    for name in ("traceview.capture.process.native", "traceview.capture.sampling.thread_clocks")
+]
 STARTUP = "traceview.pth"
 
 

@@ -6,7 +6,7 @@ import json
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -106,3 +106,36 @@ def native_threads(idents: Sequence[int], *, length_ms: int, load: float) -> dic
     samples = [(PROFILE_START_NS + ms * 1_000_000, number, stack) for ms, number in rounds]
     threads = [{"ident": ident, "name": None, "native_id": None} for ident in idents]
     return python_group(samples, threads, [round(load * 1000 * ms) for ms, _ in rounds])
+
+
+def clocks_group(
+    loads: dict[int, tuple[float, float]],
+    *,
+    length_ms: int,
+    every_ms: int = 10,
+    own: Collection[int] = (),
+    idents: Mapping[int, int] | None = None,
+) -> dict[str, Any]:
+    """The group `threads`: by thread, which part of a core it has all the time, and which part of the time it waits for one.
+
+    `own`: threads of traceview. `idents`: what pthread_self returns in threads.
+    """
+    columns: list[list[int]] = [[], [], [], [], []]
+    for thread, (ran, waited) in sorted(loads.items()):
+        for ms in range(0, length_ms + 1, every_ms):
+            row = (
+                PROFILE_START_NS + ms * 1_000_000,
+                thread,
+                (idents or {}).get(thread, 0),
+                round(ran * ms * 1e6),
+                round(waited * ms * 1e6),
+            )
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+    packed = b"".join(
+        struct.pack("<q", value - before)
+        for column in columns
+        for before, value in zip([0, *column], column, strict=False)
+    )
+    names = {str(thread): None if thread in own else "tf_Compute" for thread in loads}
+    return {"names": names, "rows": compressed(packed)}

@@ -37,7 +37,6 @@ def analyzed(
     round_ms: float = 5,
     at_work_ratio: float | None = 1,
     name: str | None = "statistics",
-    cores: int | None = None,
 ) -> tuple[list[ThreadAtWork], dict[str, Finding]]:
     """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from `wait_ms` on.
 
@@ -62,8 +61,6 @@ def analyzed(
     path = trace.write(folder)
     threads = [THREADS[0], {**THREADS[1], "name": name}]
     facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)}
-    if cores is not None:
-        facts["cores"] = {"machine_count": 8, "usable_count": cores}
     write_sidecar(path, facts)
     report = traceview.analyze(folder)
     assert {problem.code for problem in report.capture.problems} == {"no-gpu-plane"}
@@ -103,33 +100,6 @@ def test_a_thread_that_computes_in_python(
     rows, findings = analyzed(tmp_path, **changes)
     keeps_lock = any(not row.takes_cores for row in rows)
     assert (keeps_lock, "python-thread" in findings) == (is_seen, is_seen)
-
-
-@pytest.mark.parametrize(
-    ("cores", "lost_ms"),
-    [
-        pytest.param(1, 19.2, id="one core for two threads"),
-        pytest.param(2, None, id="a core for each"),
-        pytest.param(None, None, id="nobody recorded the cores"),
-    ],
-)
-def test_a_thread_that_keeps_no_lock_costs_its_share_of_the_cores(
-    cores: int | None, lost_ms: float | None, tmp_path: Path
-) -> None:
-    """Rounds come in time, so it keeps no lock. It computes from 1 to 39.4 ms, and half of that is lost.
-
-    The step waits up to 31 ms and then runs its op.
-    """
-    (row,), findings = analyzed(tmp_path, round_ms=2.4, cores=cores)
-    assert row.takes_cores
-    assert ("python-thread" in findings) == (lost_ms is not None)
-    if lost_ms is not None:
-        found = findings["python-thread"]
-        assert found.title == (
-            "replica:0 loses 19.2 of 100 ms (19%) to the core that statistics takes in count, train.py:12"
-        )
-        assert found.loss is not None
-        assert found.loss.ps_per_step == pytest.approx(ms(lost_ms), rel=1e-3)
 
 
 @pytest.mark.parametrize(("wait_ms", "is_reported"), [(5.0, True), (4.9, False)])

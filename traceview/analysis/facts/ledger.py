@@ -10,8 +10,8 @@ In this order:
     waited       dispatch and launches in a gap that began while the host waited for the device to finish
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
     thread       dispatch, launches and Python while another thread of the script keeps Python's lock, and waits in Python
-                 while one computes; the part of ops and dispatch that one costs which takes a core, as NumPy does
-    input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch lose to the cores that it
+                 while one computes; what ops and dispatch wait for the core that one takes, as NumPy does
+    input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
                  takes; but not a request for a batch that is ready, which is dispatch
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
@@ -30,6 +30,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.analysis.facts.core_waits import CoreWaits, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
     Change,
@@ -39,13 +40,7 @@ from traceview.analysis.facts.dispatch import (
     of_small_kernels,
 )
 from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
-from traceview.analysis.facts.pipeline_threads import (
-    TakenTime,
-    beyond_median,
-    open_threads,
-    pipeline_python,
-    pipeline_work,
-)
+from traceview.analysis.facts.pipeline_threads import pipeline_python
 from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
@@ -145,7 +140,7 @@ def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray
 
 
 _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
-_DISPATCH: Final = (State.HOST_OPS, State.PYTHON, State.UNKNOWN)
+_DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
 
 _NOT_ITS_TURN: Final = (
@@ -324,6 +319,7 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
     changes: list[Change] = []
     window = context.selection.windows[host]
     waits = lock_waits(context.trace, context.idle, device)
+    cores = core_waits(context, host)
     for thread in threads_at_work(context, host):
         waited_ps = covered_ps(intersection(waits, thread.kept), window)
         is_kept = waited_ps >= LOCK_WAIT_RATIO * window.length_ps
@@ -337,48 +333,70 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
         ):
             change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
             changes.append(change)
-        if context.trace.device_list[device].kind == "replica":
-            others = (thread.computed,)
-            changes += _without_cores(context, host, others, State.PYTHON_THREAD, by)
+        others = cores.python_places((thread.number,)) if cores is not None else ()
+        changes += _without_cores(context, host, device, others, State.PYTHON_THREAD, by)
     return changes
 
 
 def _without_cores(
     context: Run,
     host: int,
-    others: Collection[IntervalSet],
+    device: int,
+    others: Collection[int],
     state: State,
     by: tuple[By, int],
+    *,
+    with_dispatch: bool = True,
 ) -> list[Change]:
-    """What ops of a replica, and the dispatch between them, take longer because others have some of the cores.
+    """What a device loses because threads of the model wait for cores that others have, by their places in the clocks.
 
-    All threads that want a core get alike much of all cores.
+    Of the ops of a replica, and of what threads do between the ops or launches of any device.
     """
-    cores = _cores(context.trace, host)
-    if not cores:
+    waits = core_waits(context, host)
+    if waits is None or not others:
         return []
-    threads = open_threads(context.trace, context.idle, host, others)
+    lost = _LostTime(context, host, waits, tuple(others))
+    is_replica = context.trace.device_list[device].kind == "replica"
     changes: list[Change] = []
-    for dispatching in (0, 1):
-        taken = threads.taken(cores, dispatching)
-        changes.append(
-            partial(_shared, taken=taken, is_dispatch=bool(dispatching), state=state, by=by)
-        )
+    if is_replica:
+        changes.append(partial(lost.of_ops, state=state, by=by))
+    if with_dispatch:
+        changes.append(partial(lost.of_dispatch, state=state, by=by))
     return changes
 
 
-def _shared(
-    columns: Columns,
-    taken: TakenTime,
-    is_dispatch: bool,
-    state: State,
-    by: tuple[By, int],
-) -> Columns:
-    rows = is_compute(columns)
-    if is_dispatch:
+class _LostTime(Struct, frozen=True):
+    context: Run
+    host: int
+    waits: CoreWaits
+    others: tuple[int, ...]
+
+    def of_ops(self, columns: Columns, state: State, by: tuple[By, int]) -> Columns:
+        """Ops, each on the thread that runs it."""
+        trace, rows = self.context.trace, is_compute(columns)
+        launch = trace.device_columns.launch[columns.event]
+        line = np.where(rows & (launch != NONE), trace.host_columns.line[launch], NONE)
+        return recast_ends(columns, self._lost(columns, line), state, by)
+
+    def of_dispatch(self, columns: Columns, state: State, by: tuple[By, int]) -> Columns:
+        """What comes between ops: on the thread that is known to cause it, else on the one that runs the steps."""
         rows = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
-    length = np.where(rows, taken.within(columns.start_ps, columns.end_ps), 0)
-    return recast_ends(columns, length, state, by)
+        # A thread has the number of its first line.
+        caller = self.context.idle.states[self.host].caller
+        line = np.where(columns.by_kind == By.THREAD, columns.by, caller)
+        line = np.where(rows, line, NONE)
+        return recast_ends(columns, self._lost(columns, line), state, by)
+
+    def _lost(self, columns: Columns, line: Int64Array) -> Int64Array:
+        lost = np.zeros(columns.count, dtype=np.int64)
+        for each in sorted_unique(line[line != NONE].astype(np.int64)).tolist():
+            place = self.waits.clocks.of_line(each)
+            if place != NONE:
+                rows = line == each
+                bounds = columns.start_ps[rows], columns.end_ps[rows]
+                taken = self.waits.lost_to(self.others, place, union(*bounds))
+                lost[rows] = taken.within(*bounds)
+        return lost
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
@@ -458,48 +476,18 @@ def _taken_by_pipeline(context: Run, host: int, device: int) -> list[Change]:
     if locked:
         python = pipeline_python(context.trace, context.idle, host)
         changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
-    if context.trace.device_list[device].kind != "replica":
-        return changes
-    if supply is None or supply.is_short or locked:
-        changes += _stretched(context, host, device, with_dispatch=not locked)
-    else:
-        others = pipeline_work(context.trace, context.idle, host)
-        changes += _without_cores(context, host, others, State.INPUT, (By.NONE, NONE))
+    cores = core_waits(context, host)
+    if cores is not None:
+        taken = State.INPUT, (By.NONE, NONE)
+        changes += _without_cores(
+            context, host, device, cores.pipeline, *taken, with_dispatch=not locked
+        )
     return changes
 
 
 def _as_dispatch(columns: Columns) -> Columns:
     """Requests for a batch that is ready are dispatch."""
     return recast_rows(columns, is_among(columns, (State.INPUT,)), State.HOST_OPS)
-
-
-def _stretched(context: Run, host: int, device: int, *, with_dispatch: bool) -> list[Change]:
-    """Ops of a replica, and the dispatch between them, beyond their usual time while the pipeline has the cores."""
-    cores = _cores(context.trace, host)
-    if not cores:
-        return []
-    others = pipeline_work(context.trace, context.idle, host)
-    threads = open_threads(context.trace, context.idle, host, others)
-    columns, rows = context.trace.device_columns, context.trace.device_columns.rows_of(device)
-    begun, ended = columns.start_ps[rows], columns.end_ps[rows]
-    longer = beyond_median(columns.op[rows].astype(np.int64), ended - begun)
-    longer = np.minimum(longer, threads.crowded(cores).within(begun, ended))
-    slowed = union(ended - longer, ended)
-    changes: list[Change] = [
-        partial(recast, spans=slowed, among=(State.COMPUTE,), state=State.INPUT)
-    ]
-    if with_dispatch:
-        crowded = threads.crowded(cores, 1)
-        changes.append(partial(_slowed_dispatch, ops=columns.op.astype(np.int64), crowded=crowded))
-    return changes
-
-
-def _slowed_dispatch(columns: Columns, ops: Int64Array, crowded: IntervalSet) -> Columns:
-    is_dispatch = is_among(columns, _DISPATCH) & (columns.activity == IDLE)
-    before = np.where(columns.event == NONE, NONE, ops[columns.event])
-    longer = beyond_median(np.where(is_dispatch, before, NONE), columns.duration_ps)
-    longer = np.minimum(longer, crowded.within(columns.start_ps, columns.end_ps))
-    return recast_ends(columns, np.where(is_dispatch, longer, 0), State.INPUT)
 
 
 # Devices beside each other

@@ -76,12 +76,13 @@ def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
 
 
 class ThreadAtWork(Struct, frozen=True, eq=False):
-    """A thread of the script that computes beside the step, by its name, and the Python that it ran.
+    """A thread of the script that computes beside the step, by its number and name, and the Python that it ran.
 
     `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed`: when it computed, with
     the lock or without. The times are of the window.
     """
 
+    number: int
     thread: str
     kept: IntervalSet
     kept_ps: int
@@ -118,7 +119,7 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:
             times = kept, kept_ps, awaited, awaited_ps, computed, computed_ps
-            found.append(ThreadAtWork(name, *times, shared(line)))
+            found.append(ThreadAtWork(number, name, *times, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 
 

@@ -510,8 +510,8 @@ PYTHON_THREAD: Final = Rule(
     notes={
         "awaited": "For most of that time the thread of the step waits for what the other one makes.",
         "cores": (
-            "It computes without Python's lock, as NumPy does, but has a core that the ops of the step need. The loss is "
-            "what all threads would gain by equal shares of the cores."
+            "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
+            "the step, ready to run, waited for a core because of it, as the kernel counted."
         ),
     },
     meaning=(
@@ -522,8 +522,7 @@ PYTHON_THREAD: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
         "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
-        "Python, and such a thread computes. On CPU devices one that computes without the lock costs its share of the cores, "
-        "where the step would have enough of them without it"
+        "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
     ),
     action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
     advice=(

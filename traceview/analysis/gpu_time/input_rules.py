@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from traceview.analysis.facts.core_waits import core_waits
 from traceview.analysis.facts.input_supply import (
     EMPTY_STEP_RATIO,
     EMPTY_WAIT_RATIO,
@@ -16,7 +17,7 @@ from traceview.analysis.facts.input_supply import (
     causes_prolonged,
     supply_of,
 )
-from traceview.analysis.facts.pipeline_threads import busy_cores, pipeline_python
+from traceview.analysis.facts.pipeline_threads import pipeline_python
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -191,8 +192,8 @@ INPUT_BOUND: Final = Rule(
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
         _CORES: (
-            "Its threads work {busy} of the window, added up. Where more threads have work than there are cores, ops of the model "
-            "take longer; that counts."
+            "Its threads ran {busy} of the window, added up, while threads of the step were ready and waited for a core, as the "
+            "kernel counted; that counts."
         ),
         "host": "No device was recorded: it is the time in which the thread of the step waits for a batch.",
     },
@@ -352,7 +353,8 @@ class _Sentences:
         """That the pipeline takes cores from the model."""
         context = self._context
         window = context.selection.windows[self._host]
-        busy = busy_cores(context.trace, context.idle, self._host, window)
+        cores = core_waits(context, self._host)
+        busy = cores.cores_of(cores.pipeline, window) if cores is not None else 0.0
         self.arguments["busy"] = Part(busy)
         self.notes.append(_CORES)
         if self._is_ready and not self.title:

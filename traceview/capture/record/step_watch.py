@@ -15,6 +15,7 @@ from traceview.capture.record.training_clock import TrainingClock
 from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
+from traceview.capture.sampling.thread_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Place
@@ -55,6 +56,7 @@ class StepWatch(WindowListener):
             PythonListener(is_wanted="python" not in settings.without),
             NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
+            ThreadTimesListener(),
             *self.framework.listeners(say, is_source_wanted="source" not in settings.without),
             self,
             *listeners,

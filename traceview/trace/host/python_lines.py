@@ -40,7 +40,8 @@ from traceview.trace.sidecar.python_samples import (
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1
-_LATEST_NS: Final = (1 << 63) - 1
+LATEST_NS: Final = (1 << 63) - 1
+"""No profile begins later, Unix."""
 _FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 """Samples further from the start of the profile are as if they were so far away: outside of every span."""
 _LATE_PS: Final = 5 * PS_PER_MS // 2
@@ -115,13 +116,18 @@ class PythonLines:
         return union(self._on_clock(start_ns), self._on_clock(start_ns + length_ns))
 
     @property
+    def threads(self) -> tuple[PythonThread, ...]:
+        """The sampled threads, by their numbers."""
+        return self._samples.threads
+
+    @property
     def sampled(self) -> IntervalSet:
         """From the first round of samples to the last."""
         return union(self.time_ps[:1], self.time_ps[-1:])
 
     def thread_of(self, line: int) -> int:
         """The number of the sampled thread whose events are on a line of the trace; `NONE` if it was not sampled."""
-        return self._thread_of_id.get(self._recording.lines[line].id & _BITS, NONE)
+        return self._thread_of_id.get(id_bits(self._recording.lines[line].id), NONE)
 
     def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
         """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
@@ -250,7 +256,7 @@ class PythonLines:
         """The number and name of each thread that Python started, for it knows no others by name."""
         return [
             (number, thread.name)
-            for number, thread in enumerate(self._samples.threads)
+            for number, thread in enumerate(self.threads)
             if thread.name is not None
         ]
 
@@ -432,7 +438,7 @@ class PythonLines:
         for forms in zip(*ids, strict=True):
             for number, id_ in enumerate(forms):
                 if id_ is not None:
-                    known.setdefault(id_ & _BITS, number)
+                    known.setdefault(id_bits(id_), number)
         return known
 
 
@@ -448,7 +454,7 @@ def python_lines(recording: Recording, host: int) -> PythonLines | None:
     """The samples of a host; None without any, or where the trace does not say when the profile began."""
     info = recording.hosts[host]
     samples = info.sidecar.python if info.sidecar is not None else None
-    if samples is None or info.profile_start_ns is None or info.profile_start_ns > _LATEST_NS:
+    if samples is None or info.profile_start_ns is None or info.profile_start_ns > LATEST_NS:
         return None
     return PythonLines(recording, host, samples, info.profile_start_ns)
 
@@ -460,6 +466,11 @@ def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
         return None, None, None, None, thread.native_id
     hashed = _hash(address)
     return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
+
+
+def id_bits(id_: int) -> int:
+    """An id of a line without its sign, as ids are compared."""
+    return id_ & _BITS
 
 
 def _hash(address: int) -> int:

@@ -136,9 +136,9 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
     if record.samples is None or record.stacks is None:
         return None
     try:
-        content = _unpacked(record.samples)
-        cpu = b"" if record.cpu is None else _unpacked(record.cpu)
-        tables: Any = json.loads(_unpacked(record.stacks))
+        content = unpacked(record.samples)
+        cpu = b"" if record.cpu is None else unpacked(record.cpu)
+        tables: Any = json.loads(unpacked(record.stacks))
     except (binascii.Error, zlib.error, ValueError, RecursionError):
         wrong.append(f"{path}.samples")
         return None
@@ -150,7 +150,8 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
     return samples if samples.count else None
 
 
-def _unpacked(text: str) -> bytes:
+def unpacked(text: str) -> bytes:
+    """What a text of the sidecar holds; raises `binascii.Error`, `zlib.error` or `ValueError` where it is none or too long."""
     unpacking = zlib.decompressobj()
     content = unpacking.decompress(b64decode(text, validate=True), _MOST_BYTES)
     if not unpacking.eof:

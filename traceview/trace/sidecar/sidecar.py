@@ -13,6 +13,7 @@ from traceview.trace.sidecar.fields import LARGEST, read_as
 from traceview.trace.sidecar.nvml import NvmlRecord
 from traceview.trace.sidecar.placement import RecordedPlacement
 from traceview.trace.sidecar.python_samples import PythonRecord, PythonSamples, python_samples
+from traceview.trace.sidecar.thread_times import ThreadsRecord, ThreadTimes, thread_times
 
 SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
@@ -56,7 +57,7 @@ class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
 
     `edge_steps`: steps on either side of the requested window, recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `wrong_fields`: dotted names of fields of the wrong
+    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `threads`: clocks of all threads. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
@@ -72,6 +73,7 @@ class Sidecar(Struct, frozen=True):
     load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonSamples | None
+    threads: ThreadTimes | None
     wrong_fields: tuple[str, ...]
 
     @property
@@ -115,6 +117,7 @@ class _File(RecordedEnvironment, frozen=True):
     load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonRecord
+    threads: ThreadsRecord
 
 
 class SidecarError(Exception):
@@ -141,6 +144,7 @@ def read_sidecar(trace: Location) -> Sidecar | None:
     wrong: list[str] = []
     file = read_as(_File, content, wrong)
     python = python_samples(file.python, wrong, "python")
+    threads = thread_times(file.threads, wrong, "threads")
     return Sidecar(
         edge_steps=frozenset(file.window.edge_steps),
         cut_steps=frozenset(file.window.cut_steps),
@@ -156,5 +160,6 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         load=file.load,
         outside_view=file.outside_view,
         python=python,
+        threads=threads,
         wrong_fields=tuple(dict.fromkeys(wrong)),
     )

@@ -1,0 +1,152 @@
+"""What a device loses where threads of the model are ready and others have the cores: as much as the kernel counted.
+
+Steps of 100 ms with one replica: 10 ms of dispatch, then an op on a thread that waits for a core in 30% of all time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import traceview
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
+from tests.sidecars import write_sidecar
+from traceview.analysis.rules.finding import Finding
+
+CALLER, EXECUTOR, PIPELINE, SECOND, NOBODY, SCRIPT = 1, 41, 50, 42, 90, 77
+LOADS: Final = {CALLER: (0.1, 0.2), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
+OP_MS: Final = 90 * 0.3
+DISPATCH_MS: Final = 10 * 0.2
+
+
+def found(
+    folder: Path,
+    *,
+    loads: dict[int, tuple[float, float]] | None = LOADS,
+    cores: int | None = 2,
+    code: str = "input-bound",
+    is_on_gpu: bool = False,
+    idents: dict[int, int] | None = None,
+    load: dict[str, int] | None = None,
+    **clocks: Any,
+) -> Finding | None:
+    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`."""
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("tf_data_private", PIPELINE)
+    executor, second = trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)
+    samples = []
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        step.host("InstantiatedCapturedFunction::Run", 0, 100, {"id": 900}, thread=worker)
+        step.host("decode:DecodePng", 0, 100, thread=worker)
+        step.host("IteratorGetNextOp::DoCompute", 0, 1)
+        step.host(
+            "Iterator::Root::Prefetch", 0, 1, {"id": 2, "buffer_limit": 2, "buffered_elements": 1}
+        )
+        step.host("Iterator::Root::Prefetch::Map", 0, 99, {"id": 3, "parent_id": 2}, thread=worker)
+        step.host("FunctionRun", 1, 100)
+        step.host("replica_0/side:Add", 10, 100, thread=second)
+        if is_on_gpu:
+            step.kernel(0, 10, 100, launch_ms=9)
+        else:
+            step.host("replica_0/x:MatMul", 10, 100, thread=executor)
+        for number in range(0, 100, 2):
+            at_ns = PROFILE_START_NS + round((step.start_ms + number) * 1e6)
+            samples += [(at_ns, n, (("train.py", "count", 12, True),)) for n in (0, 1)]
+    threads = [
+        {"ident": None, "name": "MainThread", "native_id": CALLER},
+        {"ident": None, "name": "statistics", "native_id": SCRIPT},
+    ]
+    cpu_us = [round(t * 1e-3) % 10**9 if thread else -1 for t, thread, _ in samples]
+    facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)}
+    if loads is not None:
+        facts["threads"] = clocks_group(loads, length_ms=1000, idents=idents, **clocks)
+    if cores is not None:
+        facts["cores"] = {"machine_count": 8, "usable_count": cores}
+    if load is not None:
+        facts["load"] = load
+    write_sidecar(trace.write(folder), facts)
+    report = traceview.analyze(folder)
+    return next((row for row in report.findings if row.code == code), None)
+
+
+def lost_ms(finding: Finding | None) -> float:
+    assert finding is not None
+    assert finding.loss is not None
+    return finding.loss.ps_per_step / ms(1)
+
+
+def test_ops_and_dispatch_lose_what_their_threads_wait(tmp_path: Path) -> None:
+    finding = found(tmp_path)
+    assert lost_ms(finding) == pytest.approx(OP_MS + DISPATCH_MS, rel=0.05)
+    assert finding is not None
+    assert "to the cores that the input pipeline takes: Map" in finding.title
+    assert "Its threads ran 80% of the window, added up" in finding.explanation
+
+
+def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
+    """The numbers of the kernel are others then."""
+    loads = {thread + 1000: load for thread, load in LOADS.items()}
+    idents = {thread + 1000: thread for thread in LOADS}
+    assert lost_ms(found(tmp_path, loads=loads, idents=idents)) > OP_MS * 0.9
+    assert found(tmp_path / "unknown", loads=loads) is None
+
+
+@pytest.mark.parametrize(
+    ("others", "load", "share"),
+    [
+        pytest.param({NOBODY: (0.8, 0.0)}, None, 0.5, id="a thread without events"),
+        pytest.param(
+            {}, {"elapsed_ns": 10, "busy_ns": 25, "own_ns": 17}, 0.5, id="other processes"
+        ),
+    ],
+)
+def test_each_owes_as_much_as_it_ran(
+    others: dict[int, tuple[float, float]],
+    load: dict[str, int] | None,
+    share: float,
+    tmp_path: Path,
+) -> None:
+    finding = found(tmp_path, loads={**LOADS, **others}, load=load)
+    assert lost_ms(finding) == pytest.approx(share * (OP_MS + DISPATCH_MS), rel=0.05)
+
+
+def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
+    loads = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
+    finding = found(tmp_path, loads=loads, code="python-thread")
+    assert lost_ms(finding) == pytest.approx(0.8 * (OP_MS + DISPATCH_MS), rel=0.05)
+    assert finding is not None
+    assert "to the core that statistics takes in count, train.py:12" in finding.title
+
+
+def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:
+    """Its threads want 2.4 cores of two: a sixth of that is more than there is."""
+    loads = {**LOADS, SECOND: (0.9, 0.3)}
+    expected = 90 * (0.3 - 0.4 / 2.4) + 10 * (0.2 - 0.4 / 2.4)
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"loads": None}, id="no clocks"),
+        pytest.param({"cores": None}, id="the cores are not known"),
+        pytest.param(
+            {"cores": 1, "loads": {**LOADS, SECOND: (0.9, 0.3)}}, id="the model wants more"
+        ),
+        pytest.param({"loads": {**LOADS, CALLER: (0.1, 0), EXECUTOR: (0.9, 0)}}, id="no waits"),
+    ],
+)
+def test_where_nobody_waits_or_nobody_knows_nothing_is_lost(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    assert found(tmp_path, **changes) is None
+
+
+def test_a_kernel_needs_no_core(tmp_path: Path) -> None:
+    """But what the host does before it does."""
+    loads = {CALLER: (0.1, 0.9), PIPELINE: (0.8, 0.0)}
+    # The launch is at 9 ms. The caller waits longer than the pipeline ran.
+    assert lost_ms(found(tmp_path, is_on_gpu=True, loads=loads)) == pytest.approx(0.8 * 9, rel=0.01)

@@ -1,0 +1,99 @@
+"""The clocks of threads, from the sidecar to the times of the trace; text that is none is named and left out."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scripts.scenarios.model import marked_steps, new_trace
+from tests.python_sidecars import PROFILE_START_NS, clocks_group
+from tests.sidecars import write_sidecar
+from traceview.base.units import PS_PER_MS, PS_PER_NS
+from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
+from traceview.trace.reading.load import load
+
+
+def clocks_of(folder: Path, group: dict[str, Any]) -> tuple[ThreadClocks | None, tuple[str, ...]]:
+    trace = new_trace(length_ms=100)
+    executor = trace.thread("tf_Compute", 41)
+    for step in marked_steps(trace, count=2, period_ms=50, marker_ms=50):
+        step.host("replica_0/x:MatMul", 0, 50, thread=executor)
+    write_sidecar(trace.write(folder), {"threads": group})
+    loaded = load(folder)
+    sidecar = loaded.hosts[0].sidecar
+    assert sidecar is not None
+    return thread_clocks(loaded, 0), sidecar.wrong_fields
+
+
+def group_of(rows: list[tuple[int, int, int, int, int]]) -> dict[str, Any]:
+    """Milliseconds from the start of the profile, thread, ident, and nanoseconds that it ran and waited."""
+    columns = np.array(rows, dtype="<i8").T
+    columns[0] = columns[0] * 1_000_000 + PROFILE_START_NS
+    packed = np.diff(columns, axis=1, prepend=0).astype("<i8").tobytes()
+    return {"names": {"41": "tf_Compute"}, "rows": b64encode(zlib.compress(packed)).decode()}
+
+
+def test_a_clock_that_did_not_move_has_no_row(tmp_path: Path) -> None:
+    """Three rounds, 10 ms apart; the second thread sleeps until after the second one."""
+    rows = [
+        (0, 41, 0, 5, 1),
+        (10, 41, 0, 7, 1),
+        (20, 41, 0, 9, 4),
+        (0, 42, 0, 3, 0),
+        (20, 42, 0, 8, 2),
+    ]
+    clocks, wrong = clocks_of(tmp_path, group_of(rows))
+    assert clocks is not None
+    assert wrong == ()
+    assert (clocks.time_ps - clocks.time_ps[0]).tolist() == [0, 10 * PS_PER_MS, 20 * PS_PER_MS]
+    assert (clocks.ran_ps // PS_PER_NS).tolist() == [[5, 7, 9], [3, 3, 8]]
+    assert (clocks.waited_ps // PS_PER_NS).tolist() == [[1, 1, 4], [0, 0, 2]]
+    # Threads of traceview have no name.
+    assert clocks.is_own.tolist() == [False, True]
+    assert [clocks.of_line(line) for line, _ in enumerate(load(tmp_path).lines)].count(0) == 1
+
+
+def test_what_is_read_in_one_round_has_one_time(tmp_path: Path) -> None:
+    clocks, _ = clocks_of(tmp_path, clocks_group({41: (1, 0), 42: (0.5, 0)}, length_ms=40))
+    assert clocks is not None
+    assert clocks.ran_ps.shape == (2, 5)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([(0, 42, 0, 1, 1), (0, 41, 0, 1, 1)], id="threads out of order"),
+        pytest.param([(5, 41, 0, 1, 1), (0, 41, 0, 2, 2)], id="times out of order"),
+        pytest.param([(0, 41, 0, 5, 1), (9, 41, 0, 4, 1)], id="a clock that goes back"),
+        pytest.param([(0, 41, 0, 5, -1)], id="less than nothing"),
+        pytest.param([(0, 41, 0, (1 << 63) - 1, 1)], id="more than there is"),
+    ],
+)
+def test_clocks_that_none_can_be(
+    rows: list[tuple[int, int, int, int, int]], tmp_path: Path
+) -> None:
+    assert clocks_of(tmp_path, group_of(rows)) == (None, ("threads.rows",))
+
+
+@pytest.mark.parametrize(
+    "text", ["?", "AAAA", b64encode(zlib.compress(b"x" * 41)).decode(), "é"], ids=repr
+)
+def test_text_that_holds_no_clocks(text: str, tmp_path: Path) -> None:
+    assert clocks_of(tmp_path, {"rows": text, "names": {}}) == (None, ("threads.rows",))
+
+
+@pytest.mark.parametrize("names", [{"1" * 5000: "x"}, {"٣": "x"}, {"-1": "x"}, {"": "x"}])
+def test_names_of_no_thread(names: dict[str, str], tmp_path: Path) -> None:
+    group = {**group_of([(0, 41, 0, 1, 1)]), "names": names}
+    clocks, wrong = clocks_of(tmp_path, group)
+    assert clocks is not None
+    assert (clocks.is_own.tolist(), wrong) == ([True], ())
+
+
+def test_without_the_group(tmp_path: Path) -> None:
+    assert clocks_of(tmp_path, {}) == (None, ())

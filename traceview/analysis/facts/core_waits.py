@@ -1,0 +1,213 @@
+"""Finds what the threads of the model lose because they are ready, and others have the cores.
+
+The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Of what runs on a thread
+between two looks at the clocks, the part in which the thread waited is lost: without the wait it were shorter by that. A part
+of the waits the threads of the model owe to each other: what they want beyond all cores. The rest they owe to the other
+threads and processes, to each in proportion to what it ran, and never more than that: a core that it gives back runs one
+thread at a time.
+
+Of the model are the threads with its events; others are those that work for the input pipeline, and threads of the script in
+Python, which compute beside the step. What threads without any events ran is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.facts.run import Run
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array, IntervalSet
+from traceview.base.units import PS_PER_MS, PS_PER_NS
+from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
+from traceview.trace.model import NONE
+from traceview.trace.windows import Window
+from traceview.xplane.planes import ActivityClass
+
+_AROUND_PS: Final = 25 * PS_PER_MS
+"""On either side of an interval: several turns of threads that share a core."""
+
+Floats = npt.NDArray[np.float64]
+
+
+class TakenTime(Struct, frozen=True, eq=False):
+    """What is lost of the time on a thread up to each of some moments, both int64 `[n]`."""
+
+    time_ps: Int64Array
+    lost_ps: Int64Array
+
+    def within(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
+        """How much is lost in each of these spans, int64."""
+        before, until = (
+            np.interp(moments, self.time_ps, self.lost_ps).astype(np.int64)
+            for moments in (start_ps, end_ps)
+        )
+        result: Int64Array = until - before
+        return result
+
+
+class CoreWaits(Struct, frozen=True, eq=False, dict=True):
+    """Who waits for a core on one host, and who has it.
+
+    `model`, `awaited`, `pipeline`, `python`: places of threads in the clocks, those of the model, which of them run ops or the
+    steps, those of the pipeline, and by the number of each sampled thread of the script. `beside_ps`: what other processes ran, in
+    all the time of the load that was recorded, and that time.
+    """
+
+    clocks: ThreadClocks
+    cores: int
+    model: tuple[int, ...]
+    awaited: tuple[int, ...]
+    pipeline: tuple[int, ...]
+    python: Mapping[int, int]
+    beside_ps: tuple[int, int]
+
+    def lost_to(self, others: tuple[int, ...], thread: int, spans: IntervalSet) -> TakenTime:
+        """What a thread loses to others, by their places, of what it does in some spans."""
+        ran = self._around(self._ran[list(others)].sum(axis=0))
+        share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
+        opened = spans.within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
+        waited = self._waited[thread]
+        # A thread that sleeps in what it does waits for no core.
+        of = np.maximum(self._ran[thread] + waited, opened)
+        waits = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
+        lost = np.clip(waits - self._among_model, 0.0, 1.0) * share * self._span
+        return TakenTime(self.clocks.time_ps, np.append(0, np.cumsum(lost.astype(np.int64))))
+
+    def python_places(self, threads: Collection[int]) -> tuple[int, ...]:
+        """The places of threads of the script in Python, by their numbers, as far as they are known."""
+        return tuple(self.python[each] for each in threads if each in self.python)
+
+    def cores_of(self, others: tuple[int, ...], window: Window) -> float:
+        """How many cores threads took, mean over a window."""
+        ran = self.clocks.ran_ps[list(others)].sum(axis=0)
+        moments = np.array([window.start_ps, window.end_ps])
+        begun, ended = np.interp(moments, self.clocks.time_ps, ran).tolist()
+        return float((ended - begun) / window.length_ps) if window.length_ps else 0.0
+
+    @cached_property
+    def _span(self) -> Floats:
+        return np.diff(self.clocks.time_ps).astype(np.float64)
+
+    @cached_property
+    def _ran(self) -> Floats:
+        return np.diff(self.clocks.ran_ps, axis=1).astype(np.float64)
+
+    @cached_property
+    def _waited(self) -> Floats:
+        return np.diff(self.clocks.waited_ps, axis=1).astype(np.float64)
+
+    @cached_property
+    def _among_model(self) -> Floats:
+        """The part of their time that the threads of the model would wait if they were alone."""
+        model = list(self.model)
+        wanted = self._around((self._ran + self._waited)[model].sum(axis=0))
+        beyond = np.maximum(wanted - self.cores * self._around(self._span), 0.0)
+        result: Floats = np.divide(beyond, wanted, out=np.zeros_like(beyond), where=wanted > 0)
+        return result
+
+    @cached_property
+    def _owed(self) -> Floats:
+        """What the threads that devices wait for wait themselves, and do not owe to each other."""
+        threads = list(self.awaited)
+        waited = self._around(self._waited[threads].sum(axis=0))
+        wanted = self._around(self._ran[threads].sum(axis=0)) + waited
+        result: Floats = np.maximum(waited - self._among_model * wanted, 0.0)
+        return result
+
+    @cached_property
+    def _ran_beside(self) -> Floats:
+        """What all that is not of the model ran: other threads of this process, and other processes."""
+        ran_ps, of_ps = self.beside_ps
+        beside = np.ones(len(self.clocks.numbers), dtype=np.bool_)
+        beside[list(self.model)] = False
+        result: Floats = self._ran[beside].sum(axis=0)
+        return result + self._span * (ran_ps / of_ps if of_ps else 0.0)
+
+    def _around(self, each: Floats) -> Floats:
+        """The sum over the intervals around each, for a wait shows in the clock when it is over."""
+        total, time = np.append(0.0, np.cumsum(each)), self.clocks.time_ps
+        first = np.searchsorted(time, time[:-1] - _AROUND_PS)
+        last = np.searchsorted(time, time[1:] + _AROUND_PS, "right") - 1
+        result: Floats = total[last] - total[first]
+        return result
+
+
+def core_waits(context: Run, host: int) -> CoreWaits | None:
+    """The waits of a host; None where its clocks were not recorded, or what cores it may use is not known."""
+    return context.once(_of_hosts).get(host)
+
+
+def _of_hosts(context: Run) -> dict[int, CoreWaits]:
+    found = {host: _of_host(context, host) for host in context.idle.states}
+    return {host: waits for host, waits in found.items() if waits is not None}
+
+
+def _of_host(context: Run, host: int) -> CoreWaits | None:
+    trace, states = context.trace, context.idle.states[host]
+    clocks, sidecar = thread_clocks(trace, host), trace.hosts[host].sidecar
+    cores = sidecar.environment.cores.usable_count if sidecar is not None else None
+    if clocks is None or not cores:
+        return None
+    columns, rows = trace.device_columns, trace.device_rows(host)
+    launched = columns.launch[rows][columns.class_[rows] == ActivityClass.COMPUTE]
+    compute = _by_place(clocks, states.spans_by_thread(unique_ids(launched[launched != NONE])))
+    works = _by_place(clocks, states.spans_by_thread(states.pipeline_work))
+    pipeline = [
+        place
+        for place, spans in works.items()
+        if place not in compute or _total_ps(spans) > _total_ps(compute[place])
+    ]
+    lines = unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()
+    of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, NONE}
+    return CoreWaits(
+        clocks=clocks,
+        cores=cores,
+        model=tuple(sorted(of_model)),
+        awaited=tuple(sorted(of_model & {*compute, clocks.of_line(states.caller)})),
+        pipeline=tuple(pipeline),
+        python=_of_python(context, host, clocks, {*of_model, *pipeline}),
+        beside_ps=_beside_ps(context, host),
+    )
+
+
+def _total_ps(spans: IntervalSet) -> int:
+    return int((spans.end - spans.start).sum())
+
+
+def _by_place(clocks: ThreadClocks, spans: Mapping[int, IntervalSet]) -> dict[int, IntervalSet]:
+    places = {line: clocks.of_line(line) for line in spans}
+    return {place: spans[line] for line, place in places.items() if place != NONE}
+
+
+def _of_python(
+    context: Run, host: int, clocks: ThreadClocks, not_among: set[int]
+) -> dict[int, int]:
+    """The places of the threads of the script in Python, by their numbers, but of the thread that runs the steps."""
+    python = context.idle.python.get(host)
+    if python is None or not python.is_sampled:
+        return {}
+    places = {
+        number: clocks.of_python(python.lines.threads[number])
+        for number, _ in python.lines.started_by_python
+        if number != python.caller
+    }
+    return {
+        number: place
+        for number, place in places.items()
+        if place != NONE and place not in not_among and not clocks.is_own[place]
+    }
+
+
+def _beside_ps(context: Run, host: int) -> tuple[int, int]:
+    """What other processes ran while the load was recorded, and for how long it was."""
+    sidecar = context.trace.hosts[host].sidecar
+    load = sidecar.load if sidecar is not None else None
+    if load is None or load.busy_ns is None or load.own_ns is None or not load.elapsed_ns:
+        return 0, 0
+    return max(load.busy_ns - load.own_ns, 0) * PS_PER_NS, load.elapsed_ns * PS_PER_NS

@@ -1,0 +1,101 @@
+"""The clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core.
+
+The kernel counts both. `traceview capture` looks at them in rounds, a few milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.units import PS_PER_NS
+from traceview.trace.host.python_lines import LATEST_NS, id_bits, line_ids
+from traceview.trace.model import NONE, Recording
+from traceview.trace.sidecar.python_samples import PythonThread
+from traceview.trace.sidecar.thread_times import ThreadTimes
+
+_ROUND_NS: Final = 2_000_000
+"""What is read in one round is closer together, and what is read in two is further apart."""
+_FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
+
+
+class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
+    """The clocks at the rounds in which they were read.
+
+    `time_ps`: int64 `[r]`. `ran_ps`, `waited_ps`: int64 `[threads, r]`, what each had run and waited until then. `numbers`: the
+    kernel's numbers of the threads. `is_own`: whether a thread is traceview's, bool `[threads]`.
+    """
+
+    recording: Recording
+    time_ps: Int64Array
+    numbers: tuple[int, ...]
+    idents: tuple[int, ...]
+    is_own: BoolArray
+    ran_ps: Int64Array
+    waited_ps: Int64Array
+
+    @classmethod
+    def made(
+        cls, recording: Recording, host: int, times: ThreadTimes, start_ns: int
+    ) -> ThreadClocks:
+        """The clocks of a host whose profile began at `start_ns`, Unix."""
+        order = np.argsort(times.t_ns, kind="stable")
+        is_next = np.append(True, np.diff(times.t_ns[order]) >= _ROUND_NS)
+        round_of = np.empty(order.size, dtype=np.int64)
+        round_of[order] = np.cumsum(is_next) - 1
+        since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+        numbers, thread = unique_inverse(times.thread)
+        first = np.searchsorted(thread, np.arange(numbers.size))
+        last = np.append(first[1:], thread.size)
+        every = np.arange(since_ns.size)
+        ran, waited = (np.empty((numbers.size, every.size), dtype=np.int64) for _ in range(2))
+        for place, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            # A clock that did not move has no row in a round.
+            row = begin + np.maximum(np.searchsorted(round_of[begin:end], every, "right") - 1, 0)
+            ran[place], waited[place] = times.ran_ns[row], times.waited_ns[row]
+        return cls(
+            recording=recording,
+            time_ps=since_ns * PS_PER_NS + recording.hosts[host].start_ps,
+            numbers=tuple(numbers.tolist()),
+            idents=tuple(times.ident[last - 1].tolist()),
+            is_own=np.array([each not in times.names for each in numbers.tolist()], dtype=np.bool_),
+            ran_ps=ran * PS_PER_NS,
+            waited_ps=waited * PS_PER_NS,
+        )
+
+    @cached_property
+    def _place_of_id(self) -> dict[int, int]:
+        known: dict[int, int] = {}
+        ids = [
+            line_ids(PythonThread(ident or None, None, number))
+            for ident, number in zip(self.idents, self.numbers, strict=True)
+        ]
+        for forms in zip(*ids, strict=True):
+            for place, id_ in enumerate(forms):
+                if id_ is not None:
+                    known.setdefault(id_bits(id_), place)
+        return known
+
+    def of_line(self, line: int) -> int:
+        """The place of the thread whose events are on a line of the trace; `NONE` where no clock of it is known."""
+        return self._place_of_id.get(id_bits(self.recording.lines[line].id), NONE)
+
+    def of_python(self, thread: PythonThread) -> int:
+        """The place of a thread of Python; `NONE` where no clock of it is known."""
+        known = (each for each in line_ids(thread) if each is not None)
+        places = (self._place_of_id.get(id_bits(each), NONE) for each in known)
+        return next((place for place in places if place != NONE), NONE)
+
+
+def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
+    """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
+    info = recording.hosts[host]
+    times = info.sidecar.threads if info.sidecar is not None else None
+    if times is None or info.profile_start_ns is None or info.profile_start_ns > LATEST_NS:
+        return None
+    return ThreadClocks.made(recording, host, times, info.profile_start_ns)
