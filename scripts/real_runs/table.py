@@ -302,6 +302,12 @@ PROGRAMS: Final = {
             ("launch", "host_ops", *_BETWEEN_STEPS),
         ),
         Program(
+            "loop_busy_machine",
+            "other processes compute on the same cores",
+            ("other-processes",),
+            ("no_core",),
+        ),
+        Program(
             "loop_micro_batches",
             "gradients of small batches are summed and applied one by one",
             (*_SMALL_OPS, "optimizer-bound"),

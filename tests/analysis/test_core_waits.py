@@ -113,6 +113,16 @@ def test_each_owes_as_much_as_it_ran(
     assert lost_ms(finding) == pytest.approx(share * (OP_MS + DISPATCH_MS), rel=0.05)
 
 
+def test_other_processes_cost_what_they_ran(tmp_path: Path) -> None:
+    """They ran three times as much as the pipeline, and lose of what that leaves."""
+    load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}
+    finding = found(tmp_path, load=load, code="other-processes")
+    left_ms = OP_MS * (1 - 0.25 * 0.3) + DISPATCH_MS * (1 - 0.25 * 0.2)
+    assert lost_ms(finding) == pytest.approx(0.75 * left_ms, rel=0.02)
+    assert finding is not None
+    assert "to other processes, which take 60% of the 4 cores" in finding.title
+
+
 def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     loads = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
     finding = found(tmp_path, loads=loads, code="python-thread")

@@ -314,15 +314,14 @@ def _step_rows(answers: list[HostAnswer], ledger: Ledger, several: bool) -> list
     return rows
 
 
-def _edges(files: list[Path], host: str) -> list[int]:
-    """Steps that a capture recorded on either side of the requested steps."""
+def _group(files: list[Path], host: str, name: str) -> dict[str, Any]:
+    """A group of the sidecar of a host."""
     for file in files:
         sidecar = file.with_name(f"{host}.traceview.json")
         if file.name == f"{host}.xplane.pb" and sidecar.exists():
-            window = json.loads(sidecar.read_text("utf-8")).get("window", {})
-            edges: list[int] = window.get("edge_steps", [])
-            return edges
-    return []
+            group: dict[str, Any] = json.loads(sidecar.read_text("utf-8")).get(name) or {}
+            return group
+    return {}
 
 
 def _have_servers(files: list[Path]) -> bool:
@@ -355,8 +354,10 @@ def run_answer(
     for answer in answers:
         answer.end_spread = spreads.get(answer.host.name, 0)
         answer.shares_ends = answer.host.name in spreads
+        answer.cores = _group(files, answer.host.name, "cores").get("usable_count")
         if method == "marker":
-            edges = _edges(files, answer.host.name)
+            # Steps that a capture recorded on either side of the requested steps.
+            edges = _group(files, answer.host.name, "window").get("edge_steps", [])
             answer.steps = [step for step in answer.steps if step.recorded_number not in edges]
             if edges and answer.steps:
                 first = answer.steps[0]

@@ -57,6 +57,7 @@ class HostAnswer:
         0  # spread of the differences between ends of collectives here and on another host
     )
     shares_ends: bool = False  # whether these ends were compared with another host
+    cores: int | None = None  # that the process may use, as its sidecar says
 
     def activities(self) -> list[Activity]:
         return [a for device in self.devices for a in device.activities]

@@ -25,6 +25,7 @@ STATES = (
         "python",
         "between_calls",
         "python_thread",
+        "no_core",
         "garbage_collection",
         "between",
         "evaluation",
@@ -92,6 +93,7 @@ class Ledger:
             self._dispatch(causes[answer.host.name], answer)
         self._turns()
         self._no_work()
+        self._meetings()
         for answer in self.answers:
             self._without_frames(causes[answer.host.name], answer)
             self._short_kernels(answer)
@@ -402,6 +404,64 @@ class Ledger:
                 at_work = Cover(a.span for other in others for a in other.of_class("compute"))
                 among = [state for state in idle if state != "device_wait"]
                 self._recast(device, at_work if others else window, among, "no_work")
+
+    def _meetings(self) -> None:
+        """What all devices wait in the collectives of a step is what it costs to meet more than once."""
+        crowds = {answer.host.name: self._crowd(answer) for answer in self.answers}
+        of_step: dict[int, dict[int, int]] = {}
+        for device in self.devices:
+            for one in self.segments[id(device)]:
+                if (
+                    one.step is not None
+                    and one.activity is not None
+                    and one.activity.cls == "collective"
+                ):
+                    waited = of_step.setdefault(one.step.number, {})
+                    waited.setdefault(id(device), 0)
+                    if one.state == "device_wait":
+                        waited[id(device)] += self._own_wait(one, crowds[device.host])
+        for device in self.devices:
+            result = []
+            for one in self.segments[id(device)]:
+                waited = of_step.get(one.step.number, {}) if one.step is not None else {}
+                is_wait = one.state == "device_wait" and one.activity is not None
+                whole = waited.get(id(device), 0)
+                if not is_wait or len(waited) < 2 or not whole:
+                    result.append(one)
+                    continue
+                part = int(
+                    self._own_wait(one, crowds[device.host]) * (min(waited.values()) / whole)
+                )
+                if part < one.end - one.start:
+                    result.append(replace(one, end=one.end - part))
+                if part:
+                    met = replace(one, start=one.end - part, state="communication", by=None)
+                    result.append(met)
+            self.segments[id(device)] = result
+
+    @staticmethod
+    def _own_wait(segment: Segment, crowd: Cover) -> int:
+        bounds = (segment.start, segment.end)
+        return segment.end - segment.start - length(clip(crowd.spans, bounds))
+
+    def _crowd(self, answer: HostAnswer) -> Cover:
+        """When as many replicas of a host compute as it has cores."""
+        spans = [
+            (one.start, one.end)
+            for device in answer.devices
+            if device.kind == "replica"
+            for one in self.segments[id(device)]
+            if one.activity is not None and one.activity.cls == "compute"
+        ]
+        if not answer.cores:
+            return Cover([])
+        changes = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
+        crowded, running = [], 0
+        for (at, change), (until, _) in pairwise(changes):
+            running += change
+            if running >= answer.cores:
+                crowded.append((at, until))
+        return Cover(crowded)
 
 
 def _median(lengths: list[int]) -> int:

@@ -49,6 +49,7 @@ CLASSES: Final = _by_key(
 _FAMILY: Final = {
     State.TURN: State.DEVICE_WAIT,
     State.PYTHON_THREAD: State.PYTHON,
+    State.NO_CORE: State.HOST_OPS,
     State.GARBAGE_COLLECTION: State.PYTHON,
     State.BETWEEN_CALLS: State.PYTHON,
     State.EVALUATION: State.BETWEEN,

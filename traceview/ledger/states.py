@@ -29,17 +29,18 @@ class State(IntEnum):
     PYTHON = 9
     BETWEEN_CALLS = 10
     PYTHON_THREAD = 11
-    GARBAGE_COLLECTION = 12
-    BETWEEN = 13
-    EVALUATION = 14
-    CHECKPOINT = 15
-    COMPILE = 16
-    SYNC = 17
-    TURN = 18
-    DEPENDENCY = 19
-    LATENCY = 20
-    NO_WORK = 21
-    UNKNOWN = 22
+    NO_CORE = 12
+    GARBAGE_COLLECTION = 13
+    BETWEEN = 14
+    EVALUATION = 15
+    CHECKPOINT = 16
+    COMPILE = 17
+    SYNC = 18
+    TURN = 19
+    DEPENDENCY = 20
+    LATENCY = 21
+    NO_WORK = 22
+    UNKNOWN = 23
 
     @property
     def key(self) -> str:
@@ -128,6 +129,13 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "bright_white",
         "the thread of the step waited for another thread of Python: for the lock that it held, or for what it makes",
         "for another Python thread",
+    ),
+    State.NO_CORE: Meaning(
+        "no core",
+        "Q",
+        "bright_blue",
+        "a thread of the step was ready and other processes had the cores",
+        "for a core",
     ),
     State.GARBAGE_COLLECTION: Meaning(
         "garbage collection",

@@ -67,10 +67,11 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     python: Mapping[int, int]
     beside_ps: tuple[int, int]
 
-    def lost_to(self, others: tuple[int, ...], thread: int, spans: IntervalSet) -> TakenTime:
-        """What a thread loses to others, by their places, of what it does in some spans."""
-        ran = self._around(self._ran[list(others)].sum(axis=0))
-        share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
+    def lost_to(self, ran: Floats, thread: int, spans: IntervalSet) -> TakenTime:
+        """What a thread loses of what it does in some spans to others, which `ran` so long in each interval."""
+        share = self._around(ran) / np.maximum(
+            np.maximum(self._around(self._ran_beside), self._owed), 1.0
+        )
         opened = spans.within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
         # A thread that sleeps in what it does waits for no core.
@@ -79,11 +80,18 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         lost = np.clip(waits - self._among_model, 0.0, 1.0) * share * self._span
         return TakenTime(self.clocks.time_ps, np.append(0, np.cumsum(lost.astype(np.int64))))
 
-    def python_places(self, threads: Collection[int]) -> tuple[int, ...]:
-        """The places of threads of the script in Python, by their numbers, as far as they are known."""
-        return tuple(self.python[each] for each in threads if each in self.python)
+    def ran_by(self, places: Collection[int]) -> Floats:
+        """What threads ran in each interval between two looks at the clocks, by their places."""
+        result: Floats = self._ran[list(places)].sum(axis=0)
+        return result
 
-    def cores_of(self, others: tuple[int, ...], window: Window) -> float:
+    @property
+    def ran_by_processes(self) -> Floats:
+        """What other processes ran in each interval, if always alike much."""
+        ran_ps, of_ps = self.beside_ps
+        return self._span * (ran_ps / of_ps if of_ps else 0.0)
+
+    def cores_of(self, others: Collection[int], window: Window) -> float:
         """How many cores threads took, mean over a window."""
         ran = self.clocks.ran_ps[list(others)].sum(axis=0)
         moments = np.array([window.start_ps, window.end_ps])
@@ -123,11 +131,9 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _ran_beside(self) -> Floats:
         """What all that is not of the model ran: other threads of this process, and other processes."""
-        ran_ps, of_ps = self.beside_ps
         beside = np.ones(len(self.clocks.numbers), dtype=np.bool_)
         beside[list(self.model)] = False
-        result: Floats = self._ran[beside].sum(axis=0)
-        return result + self._span * (ran_ps / of_ps if of_ps else 0.0)
+        return self.ran_by(np.flatnonzero(beside).tolist()) + self.ran_by_processes
 
     def _around(self, each: Floats) -> Floats:
         """The sum over the intervals around each, for a wait shows in the clock when it is over."""

@@ -13,8 +13,10 @@ In this order:
                  while one computes; what ops and dispatch wait for the core that one takes, as NumPy does
     input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
                  takes; but not a request for a batch that is ready, which is dispatch
+    no core      what ops and dispatch wait for the cores that other processes take
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
+    meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     calls        Python in steps of hosts without samples, where no frame was recorded either
 
 Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
@@ -22,7 +24,7 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,7 +32,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.core_waits import CoreWaits, core_waits
+from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
     Change,
@@ -45,7 +47,7 @@ from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
-from traceview.base.ids import is_in, sorted_unique
+from traceview.base.ids import is_in, sorted_unique, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
@@ -197,6 +199,7 @@ def ledger_of(context: Run) -> Ledger:
         base = each_device(base, changes)
         base = _by_turns(context, base)
         base = _without_work(context, base)
+        base = _by_meeting(context, base)
         base = _by_lines(context, base, lines)
         base = _without_evidence(context, base)
         base = _of_small_kernels(context, base)
@@ -333,8 +336,9 @@ def _held_by_threads(context: Run, host: int, device: int, lines: list[str]) -> 
         ):
             change = partial(recast, spans=spans, among=among, state=State.PYTHON_THREAD, by=by)
             changes.append(change)
-        others = cores.python_places((thread.number,)) if cores is not None else ()
-        changes += _without_cores(context, host, device, others, State.PYTHON_THREAD, by)
+        if cores is not None and thread.number in cores.python:
+            ran = cores.ran_by((cores.python[thread.number],))
+            changes += _without_cores(context, host, device, cores, ran, State.PYTHON_THREAD, by)
     return changes
 
 
@@ -342,20 +346,20 @@ def _without_cores(
     context: Run,
     host: int,
     device: int,
-    others: Collection[int],
+    waits: CoreWaits,
+    ran: Floats,
     state: State,
-    by: tuple[By, int],
+    by: tuple[By, int] = (By.NONE, NONE),
     *,
     with_dispatch: bool = True,
 ) -> list[Change]:
-    """What a device loses because threads of the model wait for cores that others have, by their places in the clocks.
+    """What a device loses because threads of the model wait for cores that others have, which `ran` in each interval.
 
     Of the ops of a replica, and of what threads do between the ops or launches of any device.
     """
-    waits = core_waits(context, host)
-    if waits is None or not others:
+    if not ran.any():
         return []
-    lost = _LostTime(context, host, waits, tuple(others))
+    lost = _LostTime(context, host, waits, ran)
     is_replica = context.trace.device_list[device].kind == "replica"
     changes: list[Change] = []
     if is_replica:
@@ -369,7 +373,7 @@ class _LostTime(Struct, frozen=True):
     context: Run
     host: int
     waits: CoreWaits
-    others: tuple[int, ...]
+    ran: Floats
 
     def of_ops(self, columns: Columns, state: State, by: tuple[By, int]) -> Columns:
         """Ops, each on the thread that runs it."""
@@ -394,7 +398,7 @@ class _LostTime(Struct, frozen=True):
             if place != NONE:
                 rows = line == each
                 bounds = columns.start_ps[rows], columns.end_ps[rows]
-                taken = self.waits.lost_to(self.others, place, union(*bounds))
+                taken = self.waits.lost_to(self.ran, place, union(*bounds))
                 lost[rows] = taken.within(*bounds)
         return lost
 
@@ -478,9 +482,12 @@ def _taken_by_pipeline(context: Run, host: int, device: int) -> list[Change]:
         changes.append(partial(recast, spans=python, among=locked, state=State.INPUT))
     cores = core_waits(context, host)
     if cores is not None:
-        taken = State.INPUT, (By.NONE, NONE)
+        ran = cores.ran_by(cores.pipeline)
         changes += _without_cores(
-            context, host, device, cores.pipeline, *taken, with_dispatch=not locked
+            context, host, device, cores, ran, State.INPUT, with_dispatch=not locked
+        )
+        changes += _without_cores(
+            context, host, device, cores, cores.ran_by_processes, State.NO_CORE
         )
     return changes
 
@@ -562,6 +569,71 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
                 state=State.NO_WORK,
             )
     return each_device(ledger, changes)
+
+
+def _by_meeting(context: Run, ledger: Ledger) -> Ledger:
+    """What all devices wait in collectives of one step, they wait because they meet in more than one: it is communication.
+
+    If they met once, the slowest device of the step would not wait.
+    """
+    columns = ledger.columns
+    meets = (columns.activity == ActivityClass.COLLECTIVE) & (columns.step != NONE)
+    rows = np.flatnonzero(meets & (columns.state == State.DEVICE_WAIT))
+    if not rows.size:
+        return ledger
+    numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
+    _, number = unique_inverse(numbers)
+    number = number[columns.step]
+    shape = len(context.trace.device_list), int(number.max()) + 1
+    takes_part = np.zeros(shape, dtype=np.bool_)
+    takes_part[ledger.device[meets], number[meets]] = True
+    own_ps = columns.duration_ps[rows] - _without_a_core(context, ledger, rows)
+    waited_ps = np.zeros(shape, dtype=np.int64)
+    np.add.at(waited_ps, (ledger.device[rows], number[rows]), own_ps)
+    least_ps = np.where(takes_part, waited_ps, np.iinfo(np.int64).max).min(axis=0)
+    least_ps[takes_part.sum(axis=0) < _FEWEST_BESIDE] = 0
+    share = least_ps / np.maximum(waited_ps, 1)
+    length = np.zeros(columns.count, dtype=np.int64)
+    length[rows] = (own_ps * share[ledger.device[rows], number[rows]]).astype(np.int64)
+    changes = {
+        device: partial(_met, length=length[ledger.rows_of(device)], trace=context.trace)
+        for device in ledger.devices
+    }
+    return each_device(ledger, changes)
+
+
+def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
+    changed = recast_ends(columns, length, State.COMMUNICATION, (By.OP, NONE))
+    rows = (changed.by_kind == By.OP) & (changed.by == NONE)
+    if not rows.any():
+        return columns
+    return with_values(
+        changed, by=np.where(rows, trace.device_columns.op[changed.event], changed.by)
+    )
+
+
+def _without_a_core(context: Run, ledger: Ledger, rows: Int64Array) -> Int64Array:
+    """How much of some rows replicas would have no core to go on: as many others compute as there are cores."""
+    columns, devices = ledger.columns, context.trace.device_list
+    lost = np.zeros(rows.size, dtype=np.int64)
+    for host in context.selection.windows:
+        own = [
+            d for d in ledger.devices if devices[d].host == host and devices[d].kind == "replica"
+        ]
+        cores = _cores(context.trace, host)
+        if not own or not cores:
+            continue
+        of_host = is_in(ledger.device, np.array(own, dtype=np.int64))
+        computes = of_host & (columns.activity == ActivityClass.COMPUTE)
+        moments = np.concatenate((columns.start_ps[computes], columns.end_ps[computes]))
+        count = int(computes.sum())
+        order = np.argsort(moments, kind="stable")
+        running = np.cumsum(np.repeat((1, -1), count)[order])
+        place = np.flatnonzero(running[:-1] >= cores)
+        busy = union(moments[order][place], moments[order][place + 1])
+        chosen = of_host[rows]
+        lost[chosen] = busy.within(columns.start_ps[rows][chosen], columns.end_ps[rows][chosen])
+    return lost
 
 
 class _OthersAtWork:

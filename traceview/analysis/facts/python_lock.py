@@ -38,8 +38,8 @@ _CALLS: Final = b"TFE_Py_"
 SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
 """Causes of idle time in which the thread of the step records nothing."""
 
-HELD_RATIO: Final = 0.5
-"""Of the time that a thread computes: one that keeps the lock, or the step waiting, for less only takes a core."""
+_HELD_RATIO: Final = 0.5
+"""Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
 
 LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
@@ -92,12 +92,6 @@ class ThreadAtWork(Struct, frozen=True, eq=False):
     computed_ps: int
     python: PythonShare
 
-    @property
-    def takes_cores(self) -> bool:
-        """Whether it computes without the lock most of the time, as NumPy does: it takes a core, and no more."""
-        held_ps = max(self.kept_ps, self.awaited_ps)
-        return held_ps < HELD_RATIO * self.computed_ps
-
 
 def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     """The threads of one host, the one that the step may have waited for longest first."""
@@ -114,7 +108,7 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
             covered_ps(spans, window) for spans in (kept, awaited, computed)
         )
         chosen = kept if kept_ps >= awaited_ps else awaited
-        if max(kept_ps, awaited_ps) < HELD_RATIO * computed_ps:
+        if max(kept_ps, awaited_ps) < _HELD_RATIO * computed_ps:
             chosen = computed
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:

@@ -404,6 +404,14 @@ def _ops_between_steps(waits: _Waits) -> tuple[EagerOps, int, int] | None:
     return calls, running_ps // count, own_ps // count
 
 
+def _slows_ops(waits: _Waits) -> bool:
+    """Whether most of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
+    columns = waits.context.ledger.columns
+    busy = waits.rows & (columns.activity != IDLE)
+    lost_ps, busy_ps = (int(columns.duration_ps[rows].sum()) for rows in (waits.rows, busy))
+    return 2 * busy_ps >= lost_ps
+
+
 def _python_thread(waits: _Waits) -> Iterator[Finding]:
     """Waits for other threads of the script: for the lock of Python that they keep, or for what they make."""
     context = waits.context
@@ -416,7 +424,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         return
     longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
-    if longest.takes_cores:
+    if _slows_ops(waits):
         longest, _ = max(threads, key=lambda pair: pair[0].computed_ps)
         key = "cores"
     finding = rules.PYTHON_THREAD.of_rows(
@@ -627,7 +635,7 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None =
     own_ps = ps - mean_ps * ratio / (1 + ratio)
     least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
     limit_ps = rules.HOST_BOUND.limit * mean_ps
-    return own_ps < max(limit_ps, ps / 2) and least_ps < limit_ps
+    return own_ps < limit_ps and least_ps < limit_ps
 
 
 # Ops outside of graphs

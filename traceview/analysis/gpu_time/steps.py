@@ -123,6 +123,7 @@ _SHOWN_BY_EVENTS: Final = (
     State.CHECKPOINT,
     State.COMPILE,
     State.PYTHON_THREAD,
+    State.NO_CORE,
     State.GARBAGE_COLLECTION,
 )
 """States whose reason recorded events show; of others a machine that does something else may be the reason."""

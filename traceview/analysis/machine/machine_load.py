@@ -1,6 +1,6 @@
-"""Machine load: how many cores other processes kept busy while the run was recorded.
+"""Machine load: how many cores other processes kept busy while the run was recorded, and what devices lost by that.
 
-Ops, dispatch and input then take longer, each a little, and nothing in the trace shows why.
+Ops and dispatch then take longer, each a little, and no event shows why; the clocks of the threads do.
 """
 
 from __future__ import annotations
@@ -11,32 +11,27 @@ from typing import Final
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Names, Number, Part
+from traceview.analysis.rules.words import Number, Part
 from traceview.base.record import Count, Hostname, Record, Share
-
-LEAST_RATIO: Final = 0.25
-"""Of the cores: what other processes take from here on is worth a finding; a choice of ours."""
-
-MOST_FREE_RATIO: Final = 0.15
-"""Of the cores: where more of them are idle, other processes take nothing away; a choice of ours."""
+from traceview.ledger.states import State
 
 OTHER_PROCESSES: Final = Rule(
     code="other-processes",
-    severity="warning",
-    title="Other processes take {share} of the {cores} of {hosts}",
+    title="{who:loses/lose} {loss} to other processes, which take {share} of the {cores}",
     meaning=(
-        "Processes beside the one that was recorded kept cores busy, and hardly a core was free. Ops on the CPU, dispatch and the "
-        "input pipeline take longer then, so times on the host say little about the program."
+        "Threads of the step were ready to run and had no core while other processes ran, as the kernel counted: ops on the "
+        "CPU, dispatch and launches took longer."
     ),
     starts_at=(
-        "{least_ratio} of the cores busy with other processes, and less than {most_free_ratio} of them idle, while the capture "
-        "recorded; on Linux"
+        "{limit} of the GPU time in which ops on CPU devices, dispatch or launches wait for cores that other processes have, "
+        "by the clocks of the threads, which the capture reads on Linux"
     ),
-    limits={"least_ratio": LEAST_RATIO, "most_free_ratio": MOST_FREE_RATIO},
+    states=(State.NO_CORE,),
     action="Record again while nothing else runs, or give the training cores of its own: `taskset`, or a limit for the others.",
     advice="Processes that the script starts itself, such as those of a data loader, count too.",
+    reasons={"": "the kernel counts how long threads wait for a core"},
     metrics={"other_ratio": "share of the cores"},
-    example="Other processes take 80% of the 2 cores of host0",
+    example="Both replicas lose 14.1 of 40.2 ms (35%) to other processes, which take 80% of the 2 cores",
 )
 
 
@@ -81,19 +76,18 @@ def compute(context: Context) -> MachineLoad | Skipped:
     return MachineLoad(tuple(found)) if found else Skipped("the capture recorded no load")
 
 
-def diagnose(_: Context, result: MachineLoad) -> Iterator[Finding]:
-    """Hosts whose cores other processes take."""
-    for row in result.hosts:
-        free_ratio = 1.0 - row.own_ratio - row.other_ratio
-        if row.other_ratio >= LEAST_RATIO and free_ratio < MOST_FREE_RATIO:
-            yield OTHER_PROCESSES.finding(
-                arguments={
-                    "share": Part(row.other_ratio),
-                    "cores": Number(row.core_count, "core"),
-                    "hosts": Names((row.host,), "host"),
-                },
-                evidence=[Evidence("other_ratio", row.other_ratio, LEAST_RATIO, row.host)],
-            )
+def diagnose(context: Context, result: MachineLoad) -> Iterator[Finding]:
+    """What devices lose because other processes have the cores."""
+    most = max(result.hosts, key=lambda row: row.other_ratio)
+    finding = OTHER_PROCESSES.of_rows(
+        context,
+        context.ledger.rows(states=OTHER_PROCESSES.states),
+        arguments={"share": Part(most.other_ratio), "cores": Number(most.core_count, "core")},
+        evidence=[Evidence("other_ratio", most.other_ratio, None, most.host)],
+        keeps_waiting=True,
+    )
+    if finding is not None:
+        yield finding
 
 
 ANALYSIS: Final = Analysis[MachineLoad](
