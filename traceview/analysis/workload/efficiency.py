@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,13 @@ from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.flops import DeviceFlops, flops_by_device, label_flops
 from traceview.analysis.measures.label_times import time_by_label
-from traceview.analysis.measures.peaks import peaks_of
+from traceview.analysis.measures.peaks import peak_source, peaks_of
 from traceview.analysis.measures.roofline import label_precisions, roof_by_device
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Ops, Part
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.record import LARGEST, Count, Ratio, Record, Share
+from traceview.base.record import LARGEST, Count, Ratio, Record, Share, one_of
 from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -47,6 +47,8 @@ class DeviceEfficiency(OfDevice, frozen=True):
         programs_ratio: Share of them that XLA programs state; the rest is of the graphs that the capture looked at.
         peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
             a precision is not known.
+        peak_source: Where that is from: plane, what the trace says of the device, or table, what its maker says of the model; null
+            where it is not known.
         mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
             where the peak is.
     """
@@ -56,6 +58,7 @@ class DeviceEfficiency(OfDevice, frozen=True):
     flops_per_step: Count
     programs_ratio: Share
     peak_flops_per_second: Count | None
+    peak_source: Annotated[str, one_of("plane", "table")] | None
     mfu_ratio: Ratio | None
 
 
@@ -93,6 +96,7 @@ def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
         programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
+        peak_source=peak_source(context.trace, device) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
 
