@@ -93,14 +93,20 @@ class GraphLines:
 def _names_of_op(name: str) -> Iterator[str]:
     """The names that an op may have in its graph, each before the scopes around it."""
     yield f"/{_BRANCH.sub('', name)}"
-    call = _CALL.match(name)
-    own = name[call.end() :] if call else name
+    own = _own_name(name)
     yield own
     yield from (f"{scope}/" for scope in _scopes(own))
 
 
+def _own_name(name: str) -> str:
+    """The name of an op in its graph, without the calls that lead to it."""
+    call = _CALL.match(name)
+    return name[call.end() :] if call else name
+
+
 def _names_of_forward_op(parts: Sequence[str], mark: int) -> Iterator[str]:
-    """The names of ops and scopes around a gradient: calls lead to the scope of gradients at `mark`, the op follows."""
+    """The name of a gradient, and those of ops and scopes around it: calls lead to the scope of gradients at `mark`, the op follows."""
+    yield _own_name("/".join(parts))
     calls = _BRANCH.sub("", "".join(f"{part}/" for part in parts[:mark]))
     for scope in _scopes("/".join(parts[mark + 1 :])):
         op = _GRAD.sub("", scope)
