@@ -40,12 +40,19 @@ def label_lines(recording: Recording) -> tuple[str, ...]:
     """The line of each label (`op_labels`), "" where it is not known."""
     columns, rows = recording.device_columns, recording.once(op_labels).row
     lines = recording.once(graph_lines)
-    ops = (recording.names.text(op) or "" for op in columns.op[rows].tolist())
-    of_program = (
-        "" if place == NONE else recording.instructions[place].line
-        for place in columns.instruction[rows].tolist()
-    )
-    return tuple(line or lines.of(op) for line, op in zip(of_program, ops, strict=True))
+    found = []
+    for op, place in zip(
+        columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True
+    ):
+        text, line = recording.names.text(op) or "", ""
+        if place != NONE:
+            instruction = recording.instructions[place]
+            line = instruction.line
+            # Programs of TensorFlow name the op of its graph.
+            if instruction.scope and instruction.op_type:
+                text = f"{instruction.scope}:{instruction.op_type}"
+        found.append(line or lines.of(text))
+    return tuple(found)
 
 
 def graph_lines(recording: Recording) -> GraphLines:
