@@ -473,8 +473,9 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
         return None
     rows = result.devices if result.in_use_count > 1 else ()
     are_mixed = len({row.model for row in rows}) > 1
-    is_uneven = any(row.even_batch != rows[0].even_batch for row in rows)
-    shown = (*_COLUMNS, *((_EVEN,) if is_uneven else ()), *((_MODEL,) if are_mixed else ()))
+    late = result.straggler
+    is_unequal = len(result.hardware) > 1 or (late is not None and late.reason == "slower")
+    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), *((_MODEL,) if are_mixed else ()))
     blocks: list[doc.Block] = [
         *doc.facts(*_facts(result)),
         *view.device_table("Balance by device", rows, shown, "balance"),
