@@ -36,6 +36,9 @@ _MOST_OPS: Final = 100_000
 _SEVERAL: Final = ""
 """Instead of a line, where ops have several."""
 
+_UNKNOWN: Final = "\1"
+"""Instead of a line that was not looked for."""
+
 _OF_ALL: Final = "\0"
 """Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
 
@@ -100,9 +103,13 @@ class _Found:
             named = _NAMED.search(name)
             if named is None:
                 around = name.rpartition("/")[0]
-                # `MatMul/ReadVariableOp` comes first, before what it is read for.
-                line = line_of[around] if around in line_of else self._line(op, type_)
+                line = line_of.get(name, _UNKNOWN)
+                if line == _UNKNOWN:
+                    line = line_of[around] if around in line_of else self._line(op, type_)
                 line_of[name] = line
+                if type_ == "ReadVariableOp":
+                    # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
+                    line_of.setdefault(around, line)
                 ops.append((op, line, [inner for _, inner in inner_graphs(op, graph)]))
             elif named["tape"]:
                 self._taped.append((id(graph), op))
@@ -141,24 +148,22 @@ class _Found:
         if not self._taped:
             return
         types = _gradient_functions()
-        forward: dict[tuple[int, str, str], list[tuple[Any, str | None]]] = {}
+        forward: dict[tuple[int, str, str], _Forward] = {}
         for graph, ops in self._ops.items():
             for op, line, _ in ops:
-                scope = op.name.rpartition("/")[0]
-                forward.setdefault((graph, scope, op.type), []).append((op, line))
+                key = graph, op.name.rpartition("/")[0], op.type
+                forward.setdefault(key, _Forward()).add(op, line)
         for graph, op in self._taped:
             scope = op.name.rpartition(_TAPE_SCOPE)[2].rpartition("/")[0]
             if any(each in known for each in _scopes(scope)):
                 continue
-            of_type = [
-                each
-                for type_ in types.get(self._gradient_function(op), ())
-                for each in forward.get((graph, scope, type_), ())
-            ]
-            if len({line for _, line in of_type}) > 1:
-                given = {tensor.ref() for tensor in op.inputs}
-                of_type = [each for each in of_type if given & _tensors(each[0])]
-            lines = {line for _, line in of_type}
+            base = op.type.removesuffix("Grad")
+            is_of_one = base != op.type and (graph, scope, base) in forward
+            makers = (base,) if is_of_one else types.get(self._gradient_function(op), ())
+            every = [forward[key] for type_ in makers if (key := (graph, scope, type_)) in forward]
+            lines = set[str | None]().union(*(each.lines for each in every))
+            if len(lines) > 1:
+                lines = set[str | None]().union(*(each.lines_of(op.inputs) for each in every))
             if len(lines) == 1 and (line := lines.pop()) not in (None, _SEVERAL, _OF_ALL):
                 yield op.name, line
 
@@ -236,8 +241,25 @@ def _scopes(scope: str) -> Iterator[str]:
         scope = scope.rpartition("/")[0]
 
 
-def _tensors(op: Any) -> set[Any]:
-    return {tensor.ref() for tensor in (*op.inputs, *op.outputs)}
+class _Forward:
+    """The ops of one type in one scope, of which a gradient may be."""
+
+    def __init__(self) -> None:
+        self.lines: set[str | None] = set()
+        self._ops: list[tuple[Any, str | None]] = []
+        self._of_tensor: dict[Any, set[str | None]] = {}
+
+    def add(self, op: Any, line: str | None) -> None:
+        self.lines.add(line)
+        self._ops.append((op, line))
+
+    def lines_of(self, tensors: Iterable[Any]) -> set[str | None]:
+        """The lines of those that take or make one of these tensors."""
+        while self._ops:
+            op, line = self._ops.pop()
+            for tensor in (*op.inputs, *op.outputs):
+                self._of_tensor.setdefault(tensor.ref(), set()).add(line)
+        return set[str | None]().union(*(self._of_tensor.get(each.ref(), ()) for each in tensors))
 
 
 def _gradient_functions() -> dict[str, Sequence[str]]:
