@@ -365,10 +365,11 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
         models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
         if len(models) > 1:
             arguments["models"] = Names(models, "model")
-    row = next(row for row in result.devices if row.device == key)
-    has_split = reason == "slower" and bool(row.even_batch) and bool(result.even_saved_ps_per_step)
+    # A device that does not compute has no row.
+    fewer = next((row.even_batch for row in result.devices if row.device == key), None)
+    has_split = reason == "slower" and bool(fewer) and bool(result.even_saved_ps_per_step)
     if has_split:
-        arguments["fewer"] = Number(row.even_batch or 0)
+        arguments["fewer"] = Number(fewer or 0)
         arguments["batch"] = Number(result.throughput.batch_size or 0)
         arguments["saved"] = Time(result.even_saved_ps_per_step or 0)
     return STRAGGLER.of_rows(
