@@ -273,6 +273,7 @@ def device_balance(ordinal: int) -> DeviceBalance:
         longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
+        even_batch=66 - 4 * ordinal,
         model="Tesla V100",
     )
 
@@ -295,6 +296,7 @@ def balance_result() -> Balance:
         chance_ratio=0.6,
         is_serial=False,
         clock_reason=None,
+        even_saved_ps_per_step=MS // 2,
         straggler=LateDevice(
             HOST,
             "GPU:1",

@@ -122,4 +122,5 @@ def test_its_names_are_redacted(checkout: Path) -> None:
             traceview(checkout, "analyze", str(TRACE), "--format", "json", *redact)
         )["results"]["first_kernels"]["devices"]
     }
-    assert any(kernel.startswith("kernel_") for kernel in kernels)
+    # On the CPU kernels are called as types of ops are.
+    assert any(kernel.startswith(("kernel_", "type_", "op_")) for kernel in kernels), kernels

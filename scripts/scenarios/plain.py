@@ -154,7 +154,7 @@ def not_busy_lines() -> Scenario:
     counters = plane.line(40, "_counters_")
     for index in range(20):
         at_ps = ms(10 * index)
-        counters.add("power_mw", at_ps, at_ps, {"counter_value": 250_000})
+        counters.add("power_mw", at_ps, at_ps, {"power_mw": 250_000.0})
     plane.line(41, "SM Active").add("SM Active", ms(43), ms(49), {"counter_value": 0.5})
     memory = plane.line(25, "Stream #25(MemoryAlloc,MemoryFree)")
     for name, details in (("MemoryAlloc", "memalloc_details"), ("MemoryFree", "MemFree_details")):

@@ -10,10 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
+from scripts.cuda_trace import MS, NCCL_NAME, V100_STATS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
+from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.balance import Balance, LateDevice
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
@@ -366,3 +367,25 @@ def test_a_slower_device_that_differs_says_in_what(key: str, words: str, tmp_pat
     assert "one kind of device" in finding.action
     hardware = [row for row in finding.evidence if row.metric == "hardware"]
     assert [row.where for row in hardware] == ["GPU:0", "GPU:1"]
+
+
+@pytest.mark.parametrize("batch", [100, 7, None])
+def test_the_split_of_the_batch_that_evens_the_compute(batch: int | None, tmp_path: Path) -> None:
+    """Halves that take 20 and 30 ms take 24 each, three fifths and two fifths of the batch."""
+    trace = new_trace()
+    trace.gpu(1, stats={**V100_STATS, "gpu_device_name": "Tesla T4"})
+    for step in marked_steps(trace, marker_ms=50):
+        for ordinal, end in ((0, 22), (1, 32)):
+            step.kernel(ordinal, 2, end)
+            step.kernel(ordinal, end, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    path = trace.write(tmp_path)
+    if batch:
+        write_sidecar(path, {"batch": {"global": batch}})
+    report = traceview.analyze(tmp_path)
+    result = balance(report)
+    expected = {100: [60, 40], 7: [4, 3], None: [None, None]}[batch]
+    assert [row.even_batch for row in result.devices] == expected
+    assert result.even_saved_ps_per_step == 6 * MS
+    finding = findings(report)["straggler-gpu"]
+    words = "With 40 of the 100 examples of a step on GPU:1 all would compute equally long, and steps be up to 6.00 ms shorter"
+    assert (words in finding.explanation) == (batch == 100)

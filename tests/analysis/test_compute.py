@@ -212,3 +212,58 @@ def test_fields_of_another_kind_count_as_absent(tmp_path: Path) -> None:
     report = analyzed(tmp_path, {"float64_ops": {"a": 1}, "constant_ops": {"model/a": 1}})
     assert report.results.compute is not None
     assert report.results.compute.devices[0].constant_ps_per_step == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "kernel", "code"),
+    [
+        ("model/Cast:Cast", "cast_kernel", "casts"),
+        ("model/conv/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer:Transpose", "k", "layout-transposes"),
+        ("model/conv/Conv2D:Conv2D", "void cudnn::ops::nchwToNhwcKernel<float, float>(P)", "layout-transposes"),
+        # A transpose of the model turns what it has to.
+        ("model/attention/transpose:Transpose", "SwapDimension1And2", None),
+        ("model/forecast:Mul", "forecast_kernel", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("length", [2.0, 3.0])
+def test_ops_that_only_move_tensors(
+    op: str, kernel: str, code: str | None, length: float, tmp_path: Path
+) -> None:
+    """From a twentieth of the step on, and with the line that made them."""
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        step.kernel(0, 2, 20, name="volta_sgemm_128x64_nn", op="model/a/MatMul:MatMul")
+        step.kernel(0, 20, 20 + length, name=kernel, op=op)
+    graphs = {"lines": ["model.py:7 in call"], "line_of": {op.partition(":")[0]: 0}}
+    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
+    found = [
+        f for f in traceview.analyze(tmp_path).findings if f.code in ("casts", "layout-transposes")
+    ]
+    assert [each.code for each in found] == ([code] if code and length == 3 else [])
+    for each in found:
+        assert each.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on ")
+        assert ("model.py:7" in each.title) == ("Layout" not in op)
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "code"),
+    [
+        ("convert.5", "jit(step)/convert_element_type", "casts"),
+        ("loop_convert_fusion", "jit(step)/convert_element_type", None),
+        ("input_transpose_fusion", "jit(step)/jvp(Model)/conv_general_dilated", "layout-transposes"),
+        ("transpose.2", "jit(step)/transpose", None),
+        ("loop_add_fusion", "jit(step)/conv_general_dilated", None),
+    ],
+)  # fmt: skip
+def test_instructions_that_only_move_tensors(
+    name: str, scope: str, code: str | None, tmp_path: Path
+) -> None:
+    trace, module = new_trace(), ModuleWriter()
+    module.add(name, "fusion", scope=scope)
+    stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+    for step in marked_steps(trace, marker_ms=50):
+        step.kernel(0, 2, 12, name=name, op="XlaModule:", stats=stats)
+    path = trace.write(tmp_path)
+    add_programs(path, {"jit_step(5)": module})
+    codes = {each.code for each in traceview.analyze(tmp_path).findings}
+    assert codes & {"casts", "layout-transposes"} == ({code} if code else set())

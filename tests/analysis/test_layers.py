@@ -257,6 +257,25 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
     assert sum(row.own_ps_per_step for row in rows) == 17 * MS
 
 
+def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> None:
+    """With `jit_compile=True` instructions name the op; what they give as its line is in TensorFlow."""
+    trace, module = new_trace(), ModuleWriter()
+    module.add("fusion.1", "fusion", scope="model/dense/MatMul")
+    instruction = module.last()
+    instruction.metadata.op_type = b"MatMul"
+    instruction.metadata.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
+    instruction.metadata.source_line = 1221
+    stats = {"hlo_op": Ref("fusion.1"), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 6, name="fusion.1", op="XlaModule:", stats=stats)
+    path = trace.write(tmp_path)
+    add_programs(path, {"jit_step(5)": module})
+    graphs = {"lines": ["model.py:7 in call"], "line_of": {"model/dense/": 0}}
+    write_sidecar(path, {"graphs": graphs})
+    lines = {row.source_line for row in result(tmp_path).rows} - {None}
+    assert lines == {"model.py:7 in call"}
+
+
 def test_the_section_and_its_redaction(tmp_path: Path, command: Command) -> None:
     jax(tmp_path, MODEL)
     shown = command("analyze", str(tmp_path), "--full").out

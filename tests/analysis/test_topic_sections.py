@@ -581,6 +581,7 @@ def gpu(ordinal: int, **changes: Any) -> NvmlRow:
         "ordinal": ordinal,
         "sample_count": 30,
         "throttle_reasons": {},
+        "dram_sample_count": 0,
     }
     return NvmlRow(**fields | changes)
 

@@ -407,6 +407,19 @@ def test_the_same_name_has_the_same_pseudonym_everywhere(tmp_path: Path) -> None
     assert redacted(analyze(tmp_path)) == report
 
 
+def test_a_name_has_one_pseudonym_in_tables_and_sentences() -> None:
+    names = Pseudonyms()
+    layer = names.op("encoder/attention")
+    assert (
+        names.activity("encoder/attention")
+        == names.event("encoder/attention:Mine").partition(":")[0]
+        == layer
+    )
+    for show in (names.activity, names.kernel, names.slice, names.type, names.event):
+        assert show("attention") == layer.rpartition("/")[2]
+    assert names.op("decoder") != names.op("attention") != names.shown("host", "attention")
+
+
 def test_what_identifies_nothing_stays() -> None:
     report = redacted(full_report())
     before, ops = full_report().results.ops, report.results.ops

@@ -84,6 +84,13 @@ def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
     assert read(module.message)["dot.1"].line == "model.py:7", "no such frame"
 
 
+def test_where_tensorflow_makes_all_ops_is_no_line() -> None:
+    module = program()
+    of_dot = module.computation().instructions[1].metadata
+    of_dot.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
+    assert read(module.message)["dot.1"].line == ""
+
+
 def test_a_tuple_has_the_type_of_its_first_shape() -> None:
     module = program()
     shape = module.computation().instructions[1].shape

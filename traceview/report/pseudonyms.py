@@ -87,6 +87,9 @@ _HIDDEN: Final = frozenset(
 )
 """Kinds of names of which nothing stays."""
 
+_OF_EVENTS: Final = frozenset(("op", "kernel", "event", "type"))
+"""Kinds of names that sections take each other's for: a layer in a table is an op, and in a sentence what a device does."""
+
 
 class Pseudonyms:
     """The names of one report so far, and what is shown instead of each."""
@@ -96,11 +99,12 @@ class Pseudonyms:
         self._counts: dict[str, int] = {}
 
     def _numbered(self, kind: str, name: str) -> str:
-        """`path_1`: nothing of the name stays."""
-        if (kind, name) not in self._numbers:
+        """`path_1`: nothing of the name stays. What is of one name has one pseudonym, called after the kind that it is first."""
+        key = ("event" if kind in _OF_EVENTS else kind, name)
+        if key not in self._numbers:
             self._counts[kind] = self._counts.get(kind, 0) + 1
-            self._numbers[kind, name] = f"{kind}_{self._counts[kind]}"
-        return self._numbers[kind, name]
+            self._numbers[key] = f"{kind}_{self._counts[kind]}"
+        return self._numbers[key]
 
     def shown(self, kind: TextKind | None, text: str) -> str:
         """What is shown instead of a text of this kind; without a kind nothing of it is."""

@@ -109,6 +109,8 @@ _MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
 
 _LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
+_OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
+"""Where TensorFlow makes all ops, which its programs give as their line."""
 
 
 def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
@@ -638,9 +640,10 @@ def _numbered(texts: list[str], number: int) -> str:
 
 def _line(file: str, number: int, function: str) -> str:
     """`model.py:42 in call`."""
-    if not file or not 0 < number < 1 << 31:
+    path = file.replace(chr(92), "/")
+    if not path or not 0 < number < 1 << 31 or path.endswith(_OF_EVERY_OP):
         return ""
-    place = f"{file.replace(chr(92), '/').rpartition('/')[2]}:{number}"
+    place = f"{path.rpartition('/')[2]}:{number}"
     inner = function.rpartition(".")[2]
     return f"{place} in {inner}" if inner.isidentifier() else place
 

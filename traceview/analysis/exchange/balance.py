@@ -25,7 +25,7 @@ from traceview.analysis.measures.stragglers import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Names, Number, Ops
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
 from traceview.base.ids import is_in
 from traceview.base.record import (
     Activity,
@@ -70,6 +70,8 @@ class DeviceBalance(OfDevice, frozen=True):
         longer_ratio: That over the mean of the others', less 1; null without steps or others.
         waits_ps_per_step: Mean time that it waits for other devices, picoseconds; null without steps.
         waited_for_ps_per_step: Mean time that another device waits for it, picoseconds; null without steps or others.
+        even_batch: Examples of a step on it with which all devices would compute equally long, of the batch that is divided equally
+            now, if compute is in proportion to examples; null where the batch is not known, and without others.
         model: Model; null where not recorded.
     """
 
@@ -77,6 +79,7 @@ class DeviceBalance(OfDevice, frozen=True):
     longer_ratio: float | None
     waits_ps_per_step: Picoseconds | None
     waited_for_ps_per_step: Picoseconds | None
+    even_batch: Count | None
     model: ModelName | None
 
 
@@ -115,6 +118,8 @@ class Balance(Record, frozen=True):
         is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
             rule chance out; null where concurrency_ratio is.
         clock_reason: Why the three before are null in a run of several devices; null where they are not.
+        even_saved_ps_per_step: By how much the longest compute of a step would be shorter at best, if the batch were divided so that
+            all devices compute equally long, picoseconds; null without steps or others.
         straggler: The device that the others wait for; null if there is none.
         throughput: Examples per second.
         hardware: The devices by what they are, the largest group first.
@@ -130,6 +135,7 @@ class Balance(Record, frozen=True):
     chance_ratio: Ratio | None
     is_serial: bool | None
     clock_reason: Words | None
+    even_saved_ps_per_step: Picoseconds | None
     straggler: LateDevice | None
     throughput: Throughput
     hardware: tuple[HardwareGroup, ...]
@@ -153,6 +159,8 @@ def compute(context: Context) -> Balance | Skipped:
     )
     overlap = context.once(concurrency)
     late = straggler(context)
+    throughput = throughput_of(trace, selection, len(in_use))
+    devices = tuple(_devices(context, in_use, throughput.batch_size))
     return Balance(
         kind=kind,
         visible_count=visible_count,
@@ -163,18 +171,38 @@ def compute(context: Context) -> Balance | Skipped:
         chance_ratio=overlap.chance_ratio if overlap else None,
         is_serial=overlap.is_serial if overlap else None,
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
+        even_saved_ps_per_step=_even_saved_ps([row.compute_ps_per_step for row in devices]),
         straggler=LateDevice(
             *trace.identity(late.device), reason=late.reason, share=late.share, kernels=late.kernels
         )
         if late
         else None,
-        throughput=throughput_of(trace, selection, len(in_use)),
+        throughput=throughput,
         hardware=hardware_groups(trace, in_use),
-        devices=tuple(_devices(context, in_use)),
+        devices=devices,
     )
 
 
-def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
+def _even_saved_ps(compute: Sequence[int | None]) -> int | None:
+    """The longest compute less that of all devices, if each had examples in proportion to how many it computes per second."""
+    known = [ps for ps in compute if ps]
+    if len(known) < max(len(compute), 2):
+        return None
+    return round(max(known) - len(known) / fsum(1 / ps for ps in known))
+
+
+def _even_batches(batch: int, compute: Sequence[float]) -> list[int]:
+    """The batch in proportion to the examples per second of devices that have equal parts of it now; it sums to the batch."""
+    speeds = [1 / ps for ps in compute]
+    exact = [batch * speed / fsum(speeds) for speed in speeds]
+    whole = [int(each) for each in exact]
+    largest = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
+    for place in largest[: batch - sum(whole)]:
+        whole[place] += 1
+    return whole
+
+
+def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
     waited_for, waits = waited_for_ps(ledger), device_waits(ledger)
     steps = ledger.steps_of_device
@@ -182,7 +210,10 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
     compute_of, waits_of = ledger.by_device(computes), ledger.by_device(waits)
     mean_of = {device: compute_of[device] / (steps[device] or 1) for device in in_use}
     all_ps, others = fsum(mean_of.values()), len(in_use) - 1
-    for device in in_use:
+    even: list[int | None] = [None] * len(in_use)
+    if batch and others and all(steps[device] and mean_of[device] for device in in_use):
+        even = [*_even_batches(batch, [mean_of[device] for device in in_use])]
+    for device, even_batch in zip(in_use, even, strict=True):
         count = steps[device]
         others_ps = (all_ps - mean_of[device]) / others if others else 0.0
         is_compared = count and others
@@ -194,6 +225,7 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
             else None,
             waits_ps_per_step=waits_of[device] // count if count else None,
             waited_for_ps_per_step=waited_for[device] // (count * others) if is_compared else None,
+            even_batch=even_batch,
             model=hardware_of(trace, device).model,
         )
 
@@ -246,6 +278,10 @@ STRAGGLER: Final = Rule(
         "slower": "It runs the same kernels as the others and takes longer for them.",
         "mixed": "The devices differ[: {models}]: all of them are as slow as the slowest kind.",
         "kernels": "Most of the difference is in {kernels}.",
+        "split": (
+            "With {fewer} of the {batch} examples of a step on {late} all would compute equally long, and steps be up to {saved} shorter: "
+            "`strategy.experimental_distribute_values_from_function` gives each replica a batch of its own."
+        ),
     },
     reasons={
         "unsteady": "in so few steps chance alone may make it the last",
@@ -329,6 +365,13 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
         models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
         if len(models) > 1:
             arguments["models"] = Names(models, "model")
+    # A device that does not compute has no row.
+    fewer = next((row.even_batch for row in result.devices if row.device == key), None)
+    has_split = reason == "slower" and bool(fewer) and bool(result.even_saved_ps_per_step)
+    if has_split:
+        arguments["fewer"] = Number(fewer or 0)
+        arguments["batch"] = Number(result.throughput.batch_size or 0)
+        arguments["saved"] = Time(result.even_saved_ps_per_step or 0)
     return STRAGGLER.of_rows(
         context,
         late.rows,
@@ -341,6 +384,7 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
             *(("slower",) if reason == "slower" else ()),
             *(("mixed",) if is_mixed else ()),
             *(("kernels",) if has_kernels else ()),
+            *(("split",) if has_split else ()),
         ),
     )
 
@@ -430,7 +474,9 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
         return None
     rows = result.devices if result.in_use_count > 1 else ()
     are_mixed = len({row.model for row in rows}) > 1
-    shown = (*_COLUMNS, *((_MODEL,) if are_mixed else ()))
+    late = result.straggler
+    is_unequal = len(result.hardware) > 1 or (late is not None and late.reason == "slower")
+    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), *((_MODEL,) if are_mixed else ()))
     blocks: list[doc.Block] = [
         *doc.facts(*_facts(result)),
         *view.device_table("Balance by device", rows, shown, "balance"),
@@ -474,6 +520,7 @@ def _facts(result: Balance) -> Iterator[str]:
         )
 
 
+_EVEN: Final = Shown("even batch", "even_batch", 3, meaning="examples that even the compute")
 _MODEL: Final = Shown("model", "model", 3)
 _COLUMNS: Final = (
     DEVICE,

@@ -1,4 +1,4 @@
-"""NVML: what the driver measured of the GPUs while the trace was recorded, and when they are shared or throttled."""
+"""NVML: what the driver, or the profiler, sampled of the GPUs while the trace was recorded: shared, throttled, bound by memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import Final
 
+from traceview.analysis.facts.hardware import hardware_of
 from traceview.analysis.facts.run import throughput_of
-from traceview.analysis.machine.energy import StepSamples, samples_of_steps
+from traceview.analysis.machine.samples import BOUND_RATIO, StepSamples, samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Part, Size
 from traceview.base.record import (
@@ -27,8 +28,8 @@ from traceview.base.stats import low_median
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
-from traceview.trace.model import Host
-from traceview.trace.sidecar.nvml import NvmlGpu
+from traceview.trace.device.counters import counters_of_nvml
+from traceview.trace.sidecar.nvml import NvmlGpu, NvmlSamples
 
 MOST_DEVICES: Final = 64
 """Of one host; traceview capture writes no more."""
@@ -69,14 +70,21 @@ class NvmlRow(OfDevice, frozen=True):
         sm_clock_hz: Median clock of the multiprocessors.
         sm_clock_max_hz: The highest clock that they can have.
         power_watts: Mean power.
+        temperature_celsius: Highest temperature that the trace holds.
         power_limit_watts: The limit that is enforced.
         throttled_ratio: Share of the samples in which something held the clocks back; an idle GPU and clocks that
-            somebody set do not count.
+            somebody set do not count. Where the trace has clocks and nothing says why they are low: share of the samples in compute
+            with less than the highest clock.
         throttle_reasons: What held them back, to the share of the samples in which it did.
         sampled_step_count: Used steps with a sample; null where times of samples and steps cannot be compared.
         throttled_step_count: Those of them with a sample in which something held the clocks back; null likewise.
         joules_per_step: Energy of a used step: mean power in them times their mean length. Null of steps that last less than a
             second together, for power is the mean of up to a second, and of fewer than five samples in steps.
+        sm_active_ratio: While it computes, how much of the time multiprocessors were active, mean of the samples in the trace.
+        dram_ratio: While it computes, what it reads and writes of its memory over the peak of that, mean likewise.
+        dram_bound_ratio: Share of these samples in which that is at least 60%.
+        dram_sample_count: Number of these samples.
+        nvlink_ratio: In used steps, what it sends or receives by NVLink, whichever is more, over the peak, mean likewise.
         other_processes: Processes of other jobs; null if unknown.
         others_unknown: Why they are unknown; null if they are known.
     """
@@ -88,18 +96,24 @@ class NvmlRow(OfDevice, frozen=True):
     sm_clock_hz: Count | None
     sm_clock_max_hz: Count | None
     power_watts: Ratio | None
+    temperature_celsius: Ratio | None
     power_limit_watts: Ratio | None
     throttled_ratio: Share | None
     throttle_reasons: dict[Words, Share]
     sampled_step_count: Count | None
     throttled_step_count: Count | None
     joules_per_step: Ratio | None
+    sm_active_ratio: Share | None
+    dram_ratio: Share | None
+    dram_bound_ratio: Share | None
+    dram_sample_count: Count
+    nvlink_ratio: Share | None
     other_processes: tuple[OtherProcess, ...] | None
     others_unknown: Message | None
 
 
 class Nvml(Record, frozen=True):
-    """What NVML measured of the GPUs.
+    """What NVML measured of the GPUs, and what counters in the trace say of them.
 
     Attributes:
         devices: GPUs in the order of hosts and numbers.
@@ -124,20 +138,27 @@ def sharers(row: NvmlRow) -> list[OtherProcess]:
 
 
 def compute(context: Context) -> Nvml | Skipped:
-    """What NVML measured of each GPU."""
+    """What was sampled of each GPU."""
     trace = context.trace
     rows: list[NvmlRow] = []
     absent: dict[str, str] = {}
     for number, host in enumerate(trace.hosts):
         view = host.sidecar.outside_view if host.sidecar is not None else None
-        if view is None or not view.devices:
+        gpus = {gpu.ordinal or 0: gpu for gpu in _numbered(view.devices if view else ())}
+        devices = {
+            trace.device_list[place].ordinal: place
+            for place in trace.devices_of_host[number]
+            if trace.device_list[place].kind == "gpu"
+        }
+        with_counters = {
+            ordinal for ordinal, place in devices.items() if trace.device_list[place].counters
+        }
+        if not gpus and not with_counters:
             absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
-            continue
-        for gpu in _numbered(view.devices):
-            key = f"GPU:{gpu.ordinal}"
-            name = f"{host.name}/{key}" if len(trace.hosts) > 1 else key
-            of_steps = samples_of_steps(context, number, gpu.samples, throttle_names)
-            rows.append(_row(host, name, gpu, of_steps))
+        rows.extend(
+            _row(context, number, ordinal, devices.get(ordinal), gpus.get(ordinal))
+            for ordinal in sorted(gpus.keys() | with_counters)
+        )
     if not rows:
         known = "; ".join(
             dict.fromkeys(reason for reason in absent.values() if reason != NOT_SAMPLED)
@@ -164,35 +185,74 @@ def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
     return [by_number[number] for number in sorted(by_number)]
 
 
-def _row(host: Host, name: str, gpu: NvmlGpu, of_steps: StepSamples | None) -> NvmlRow:
-    samples = gpu.samples
+def _row(
+    context: Context, number: int, ordinal: int, device: int | None, gpu: NvmlGpu | None
+) -> NvmlRow:
+    trace, host = context.trace, context.trace.hosts[number]
+    recorded = {} if device is None else trace.device_list[device].counters
+    counters = dict(recorded)
+    if gpu is not None:
+        counters |= counters_of_nvml(gpu.samples, host.profile_start_ns)
+    # The clocks of CUDA and of NVML may differ for the same GPU.
+    if gpu is not None:
+        clock_max_hz = _positive(gpu.sm_clock_max_hz)
+    else:
+        clock_max_hz = hardware_of(trace, device).clock_max_hz if device is not None else None
+    full_hz = GPU_THROTTLED.limits["full_clock_ratio"] * clock_max_hz if clock_max_hz else None
+    of_steps = samples_of_steps(context, number, device, counters, throttle_names, full_hz)
+    of_steps = of_steps or _NOT_IN_STEPS
+    key = f"GPU:{ordinal}"
+    samples = gpu.samples if gpu is not None else _NO_SAMPLES
     reasons = samples.integers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
+    throttled, lowered = _mean([float(bool(names)) for names in held_back]), of_steps.lowered_ratio
+    power, heat = recorded.get("power_watts"), recorded.get("temperature_celsius")
     return NvmlRow(
-        *(host.name, name, gpu.ordinal or 0),
-        sample_count=len(samples.t_ns),
+        *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
+        sample_count=len(samples.t_ns)
+        or max((each.value.size for each in counters.values()), default=0),
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
         ),
         memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
-        memory_total_bytes=_positive(gpu.memory_total_bytes),
-        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)),
-        sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
-        power_watts=_mean(samples.numbers(samples.power_watts)),
-        power_limit_watts=gpu.power_limit_watts if (gpu.power_limit_watts or 0) > 0 else None,
-        throttled_ratio=_mean([float(bool(names)) for names in held_back]),
-        throttle_reasons={name: n / len(reasons) for name, n in counts.most_common()},
-        sampled_step_count=of_steps.sampled_count if of_steps else None,
-        throttled_step_count=of_steps.throttled_count if of_steps else None,
-        joules_per_step=of_steps.joules if of_steps else None,
-        other_processes=_others(gpu),
+        memory_total_bytes=_positive(gpu.memory_total_bytes) if gpu is not None else None,
+        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)) or of_steps.clock_hz,
+        sm_clock_max_hz=clock_max_hz,
+        power_watts=_mean(
+            samples.numbers(samples.power_watts) or (power.value.tolist() if power else ())
+        ),
+        temperature_celsius=float(heat.value.max()) if heat is not None else None,
+        power_limit_watts=gpu.power_limit_watts
+        if gpu and (gpu.power_limit_watts or 0) > 0
+        else None,
+        throttled_ratio=lowered if throttled is None else throttled,
+        throttle_reasons=(
+            {name: n / len(reasons) for name, n in counts.most_common()}
+            if reasons or not lowered
+            else {LOWERED: lowered}
+        ),
+        sampled_step_count=of_steps.sampled_count,
+        throttled_step_count=of_steps.throttled_count,
+        joules_per_step=of_steps.joules,
+        sm_active_ratio=of_steps.sm_active_ratio,
+        dram_ratio=of_steps.dram_ratio,
+        dram_bound_ratio=of_steps.dram_bound_ratio,
+        dram_sample_count=of_steps.compute_count,
+        nvlink_ratio=of_steps.nvlink_ratio,
+        other_processes=_others(gpu) if gpu is not None else None,
         others_unknown=(
             gpu.missing.get("other_processes", "not recorded")
-            if gpu.other_processes is None
+            if gpu is not None and gpu.other_processes is None
             else None
         ),
     )
+
+
+LOWERED: Final = "lower clock, for a reason that the trace does not hold"
+
+_NO_SAMPLES: Final = NvmlSamples((), (), (), (), (), ())
+_NOT_IN_STEPS: Final = StepSamples(None, None, None)
 
 
 def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
@@ -302,12 +362,13 @@ GPU_THROTTLED: Final = Rule(
     limits={"throttled_ratio": THROTTLED_RATIO, "full_clock_ratio": 0.97, "steady_count": 10},
     starts_at=(
         "clocks held back in at least {throttled_ratio} of the samples, to less than {full_clock_ratio} of the highest clock (median); "
-        "low confidence below {steady_count} samples"
+        "low confidence below {steady_count} samples, medium where only the trace has clocks, of samples in compute"
     ),
     title="{who:is/are} throttled {ratio} of the time",
     titles={
         "heat": "{who:is/are} throttled {ratio} of the time (heat)",
         "power": "{who:is/are} throttled {ratio} of the time (power)",
+        "clock": "{who:computes/compute} {ratio} of the time below the highest clock",
     },
     meaning=(
         "The driver lowered the clocks, so that all kernels took longer, and with a strategy every replica waits for the "
@@ -317,12 +378,41 @@ GPU_THROTTLED: Final = Rule(
     action="Look for what lowers the clocks: `nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE`.",
     advice="Compare GPUs only while none is throttled.",
     actions={"heat": _HEAT, "power": _POWER},
-    reasons={"many": "judged by {samples} of NVML", "few": "only {samples} of NVML"},
+    reasons={
+        "many": "judged by {samples} of NVML",
+        "few": "only {samples} of NVML",
+        "clock": "the trace holds clocks, and not why they are lower: somebody may have set them",
+    },
     metrics={
         "throttled_ratio": "share of the samples in which the clocks were held back",
         "throttle_reasons": "what held them back",
     },
     example="GPU:2 is throttled 43% of the time (heat)",
+)
+
+DRAM_BOUND: Final = Rule(
+    code="dram-bound",
+    severity="info",
+    limits={"dram_ratio": BOUND_RATIO, "bound_ratio": 0.50, "steady_count": 20},
+    starts_at=(
+        "reads and writes of the GPU's memory at {dram_ratio} of their peak in at least {bound_ratio} of the samples in compute, of "
+        "{steady_count} or more; only where the trace holds these counters"
+    ),
+    title="Memory bounds {who} in {ratio} of the compute",
+    meaning=(
+        "The counters of the GPU show that its memory reads and writes nearly as fast as it can while kernels run: faster "
+        "multiprocessors would not help."
+    ),
+    notes={"mean": "While it computes, memory is busy {busy} of its peak on average."},
+    action="Move fewer bytes: fuse ops that multiply nothing with `jit_compile=True`, and train in mixed precision.",
+    actions={
+        "jax": (
+            "Move fewer bytes: compute in `jnp.bfloat16`, and keep the whole step in one `jax.jit`, which fuses it.",
+            "",
+        )
+    },
+    metrics={"dram_bound_ratio": "samples in compute with busy memory"},
+    example="Memory bounds all 4 GPUs in 63% of the compute",
 )
 
 _STEADY_SAMPLES: Final = int(GPU_THROTTLED.limits["steady_count"])
@@ -342,6 +432,15 @@ def diagnose(context: Context, result: Nvml) -> Iterator[Finding]:
     ]
     if throttled:
         yield _throttled(context, throttled)
+    limits = DRAM_BOUND.limits
+    bound = [
+        row
+        for row in result.devices
+        if row.dram_sample_count >= limits["steady_count"]
+        and (row.dram_bound_ratio or 0) >= limits["bound_ratio"]
+    ]
+    if bound:
+        yield _bound(context, bound)
 
 
 def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
@@ -390,6 +489,14 @@ def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
         "ratio": Part(sum(ratios) / len(ratios)),
         "samples": Number(fewest, "sample"),
     }
+    is_of_clocks = all(LOWERED in row.throttle_reasons for row in rows)
+    sure: tuple[Confidence, str] = (
+        ("low", "few")
+        if fewest < _STEADY_SAMPLES
+        else ("medium", "clock")
+        if is_of_clocks
+        else ("high", "many")
+    )
     clocks = [
         row.sm_clock_hz / row.sm_clock_max_hz
         for row in rows
@@ -399,12 +506,29 @@ def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
         arguments["clock"] = Part(min(clocks))
     return GPU_THROTTLED.finding(
         arguments=arguments,
-        confidence=("high", "many") if fewest >= _STEADY_SAMPLES else ("low", "few"),
+        confidence=sure,
         evidence=[evidence for row in rows for evidence in _throttled_evidence(row)],
         devices=keys,
-        title=kind,
+        title="clock" if is_of_clocks else kind,
         action=kind,
         notes=("clock",) if clocks else (),
+    )
+
+
+def _bound(context: Context, rows: Sequence[NvmlRow]) -> Finding:
+    keys = [row.device for row in rows]
+    return DRAM_BOUND.finding(
+        arguments={
+            "who": devices_argument(context, keys),
+            "ratio": Part(fsum(row.dram_bound_ratio or 0 for row in rows) / len(rows)),
+            "busy": Part(fsum(row.dram_ratio or 0 for row in rows) / len(rows)),
+        },
+        evidence=[
+            Evidence("dram_bound_ratio", row.dram_bound_ratio or 0, None, row.device)
+            for row in rows
+        ],
+        devices=keys,
+        notes=("mean",),
     )
 
 
@@ -448,6 +572,10 @@ _COLUMNS: Final = (
     Shown("memory used", "memory_used_bytes", 6),
     Shown("energy per step", lambda row: _joules(row.joules_per_step), 3),
     Shown("throttled steps", lambda row: _throttled_steps(row), 3),
+    Shown("SMs active", "sm_active_ratio", 3, meaning="while it computes"),
+    Shown("memory busy", "dram_ratio", 3, meaning="of its peak, while it computes"),
+    Shown("NVLink busy", "nvlink_ratio", 4, meaning="of its peak, in steps"),
+    Shown("hottest", lambda row: _degrees(row.temperature_celsius), 5),
     Shown(
         "other processes",
         lambda row: None if row.other_processes is None else len(row.other_processes),
@@ -478,16 +606,22 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
     remarks = doc.remarks(*reasons[: view.few_rows])
     counts = sorted({row.sample_count for row in result.devices})
     few = "" if len(counts) == 1 else f"{counts[0]} to "
+    by_nvml = any(row.nvml_busy_ratio is not None for row in result.devices)
+    source = "NVML" if by_nvml else "the profiler"
     return doc.Section(
         "nvml",
         "GPU clocks, load and other processes",
         (*rows, *remarks),
-        lead=f"Measured by NVML over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
+        lead=f"Measured by {source} over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
     )
 
 
 def _joules(value: float | None) -> str | None:
     return None if value is None else f"{numbers.number(value)} J"
+
+
+def _degrees(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f} °C"
 
 
 def _throttled_steps(row: NvmlRow) -> str | None:
@@ -518,7 +652,7 @@ def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
 ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
     compute=compute,
-    rules=(GPU_SHARED, GPU_THROTTLED),
+    rules=(GPU_SHARED, GPU_THROTTLED, DRAM_BOUND),
     diagnose=diagnose,
     sections=(nvml_section,),
 )

@@ -1,15 +1,16 @@
-"""Knows how many floating-point operations per second GPUs can do at most, by precision, and how fast their memory is.
+"""Knows how many floating-point operations per second GPUs and TPUs can do at most, by precision, and how fast their memory is.
 
-Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
+Planes of TPUs say both of themselves; a table has what planes do not say. Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
 with accumulation in float32. Sources: data sheets of NVIDIA V100, P100, T4, A100, A30, A10, A40, L4, L40, L40S, H100, H200,
 HGX B200, RTX A6000, RTX 6000 Ada; white papers of Ampere GA102 and Ada; data sheets and CDNA white papers of AMD MI100, MI210,
-MI250X (per die, which is a device), MI300X and MI325X.
+MI250X (per die, which is a device), MI300X and MI325X; pages of Cloud TPU v2 to v6e, whose devices are cores in v2 and v3, and
+chips from v4 on.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from traceview.analysis.facts.hardware import hardware_of
 from traceview.trace.model import Trace
@@ -59,7 +60,31 @@ _PEAKS: Final = (
     _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
     _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
 )
+
+
+class _TpuPeak(NamedTuple):
+    """Rates of a TPU in teraFLOP/s and tera-operations per second, and bytes per second of its memory in gigabytes."""
+
+    model: str
+    bf16: float
+    int8: float | None
+    memory: float
+
+
+_TPU_PEAKS: Final = (
+    _TpuPeak(r"\bv2\b", 22.5, None, 300),
+    _TpuPeak(r"\bv3\b", 61.5, None, 450),
+    _TpuPeak(r"\bv4$", 275, 275, 1200),
+    _TpuPeak(r"\bv5 ?(?:e|lite)\b", 197, 393, 819),
+    _TpuPeak(r"\bv5p?$", 459, 918, 2765),
+    _TpuPeak(r"\bv6 ?(?:e|lite)\b", 918, 1836, 1638),
+)
 _TERA: Final = 10**12
+_GIGA: Final = 10**9
+_LARGEST: Final = 1e6
+"""No device does as many teraFLOP/s, or moves as many gigabytes per second."""
+
+PeakSource = Literal["plane", "table"]
 _PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
@@ -68,9 +93,31 @@ _AMD: Final = {(9, 0): 1, (9, 4): 2}
 """By capability what AMD's memory moves over what the plane says, which reckons with two transfers in a cycle: HBM3 makes four."""
 
 
-def bandwidth_of(trace: Trace, device: int) -> int | None:
-    """The bytes per second that the memory of a GPU moves at most, as its plane says; None where that is not known."""
+def _tpu(trace: Trace, device: int) -> tuple[_TpuPeak | None, float, float]:
+    """The row of a TPU in the table, and what its plane says of its FLOP/s and its memory, 0 where it says nothing."""
     entry = trace.device_list[device]
+    known = [peak for peak in _TPU_PEAKS if re.search(peak.model, entry.model or "", re.IGNORECASE)]
+    stated = [
+        float(value) if isinstance(value := entry.stats.get(key), (int, float)) else 0.0
+        for key in ("peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second")
+    ]
+    compute, memory = (each if 0 < each <= _LARGEST else 0.0 for each in stated)
+    return next(iter(known), None), compute, memory
+
+
+def peak_source(trace: Trace, device: int) -> PeakSource | None:
+    """Where the peak of a device is from; None for one that is not known."""
+    if trace.device_list[device].kind == "tpu" and _tpu(trace, device)[1]:
+        return "plane"
+    return "table" if peaks_of(trace, device) else None
+
+
+def bandwidth_of(trace: Trace, device: int) -> int | None:
+    """The bytes per second that the memory of a device moves at most, as its plane says; None where that is not known."""
+    entry = trace.device_list[device]
+    if entry.kind == "tpu":
+        row, _, stated = _tpu(trace, device)
+        return round((stated or (row.memory if row else 0)) * _GIGA) or None
     recorded = entry.count("memory_bandwidth")
     if not recorded or _is_part(trace, device):
         return None
@@ -89,6 +136,11 @@ def _is_part(trace: Trace, device: int) -> bool:
 def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
     """The highest FLOP/s of a device by precision; empty for one that is not known."""
     entry, model = trace.device_list[device], hardware_of(trace, device).model
+    if entry.kind == "tpu":
+        row, stated, _ = _tpu(trace, device)
+        of_tpu = {NumberFormat.BF16: stated or (row.bf16 if row else 0)}
+        of_tpu[NumberFormat.INT8] = (row.int8 if row else None) or 0
+        return {each: round(rate * _TERA) for each, rate in of_tpu.items() if rate}
     if _is_part(trace, device):
         return {}
     chip = tuple(

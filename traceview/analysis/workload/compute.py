@@ -13,7 +13,12 @@ from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 
-from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.facts.kernels import (
+    cast_labels,
+    instructions_that,
+    kernel_names,
+    layout_labels,
+)
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
@@ -21,10 +26,12 @@ from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDe
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
+    CASTS,
     CONSTANT,
     FACTORING,
     FLOAT64,
     HOST_OP,
+    LAYOUTS,
     OPTIMIZER_BOUND,
     SLOW_PRODUCTS,
 )
@@ -39,7 +46,6 @@ from traceview.trace.model import NONE
 from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
@@ -242,21 +248,12 @@ def _float64_kernels(context: Context) -> BoolArray:
 
 def _float64_instructions(context: Context) -> BoolArray:
     """Which labels are instructions of programs with float64 or complex128 results."""
-    return _instructions_that(context, lambda each: each.element_type in (F64, C128))
+    return instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
 
 
 def _constant_instructions(context: Context) -> BoolArray:
     """Which labels are instructions of programs that have no input."""
-    return _instructions_that(context, lambda each: each.is_constant)
-
-
-def _instructions_that(context: Context, matches: Callable[[Instruction], bool]) -> BoolArray:
-    """Which labels are instructions of programs that match."""
-    trace = context.trace
-    # The last entry is that of `NONE`.
-    is_match = np.array([*map(matches, trace.instructions), False], dtype=np.bool_)
-    chosen: BoolArray = is_match[trace.device_columns.instruction[trace.once(op_labels).row]]
-    return chosen
+    return instructions_that(context.trace, lambda each: each.is_constant)
 
 
 def _of_graphs(context: Context) -> list[tuple[BoolArray, BoolArray]]:
@@ -324,8 +321,8 @@ def _factoring_labels(context: Context, device: int) -> BoolArray:
     types, of_label = context.once(_types_of_labels)
     factors = [_FACTORING.fullmatch(type_) is not None for type_ in types]
     marks: BoolArray = np.array(factors, dtype=np.bool_)[of_label]
-    marks |= _instructions_that(
-        context, lambda each: each.scope.rpartition("/")[2] in _FACTORING_PRIMITIVES
+    marks |= instructions_that(
+        context.trace, lambda each: each.scope.rpartition("/")[2] in _FACTORING_PRIMITIVES
     )
     return marks & ~_constant_labels(context, device)
 
@@ -410,6 +407,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
         ),
         _of_ops(context, CONSTANT, _constant_labels, ("high", "" if is_of_program else "graph")),
         _of_ops(context, FACTORING, _factoring_labels, ("high", "")),
+        _of_ops(context, CASTS, lambda of, _: of.trace.once(cast_labels), ("high", "")),
+        _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels), ("high", "")),
     ]
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
@@ -553,6 +552,6 @@ def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
 ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
-    rules=(FLOAT64, SLOW_PRODUCTS, CONSTANT, FACTORING, HOST_OP, OPTIMIZER_BOUND),
+    rules=(FLOAT64, SLOW_PRODUCTS, CONSTANT, FACTORING, CASTS, LAYOUTS, HOST_OP, OPTIMIZER_BOUND),
     diagnose=diagnose,
 )

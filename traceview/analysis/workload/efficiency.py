@@ -6,30 +6,29 @@ that are slower than they could be.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.analysis.facts.kernels import cast_labels
 from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.flops import DeviceFlops, flops_by_device, label_flops
 from traceview.analysis.measures.label_times import time_by_label
-from traceview.analysis.measures.peaks import peaks_of
+from traceview.analysis.measures.peaks import peak_source, peaks_of
 from traceview.analysis.measures.roofline import label_precisions, roof_by_device
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Ops, Part
-from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.record import LARGEST, Count, Ratio, Record, Share
+from traceview.base.intervals import Int64Array
+from traceview.base.record import LARGEST, Count, Ratio, Record, Share, one_of
 from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.columns import table as shown_table
-from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.xplane.kernel_names import NumberFormat
 
@@ -47,6 +46,8 @@ class DeviceEfficiency(OfDevice, frozen=True):
         programs_ratio: Share of them that XLA programs state; the rest is of the graphs that the capture looked at.
         peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
             a precision is not known.
+        peak_source: Where that is from: plane, what the trace says of the device, or table, what its maker says of the model; null
+            where it is not known.
         mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
             where the peak is.
     """
@@ -56,6 +57,7 @@ class DeviceEfficiency(OfDevice, frozen=True):
     flops_per_step: Count
     programs_ratio: Share
     peak_flops_per_second: Count | None
+    peak_source: Annotated[str, one_of("plane", "table")] | None
     mfu_ratio: Ratio | None
 
 
@@ -93,6 +95,7 @@ def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
         programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
+        peak_source=peak_source(context.trace, device) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
 
@@ -119,7 +122,6 @@ def _at_peak_ps(context: Context, device: int) -> float | None:
 # What the time goes to
 
 _SMALL_PS: Final = 5 * PS_PER_US
-_CAST: Final = re.compile(r"(?:^|/)convert_element_type$")
 _IDLE: Final = "idle"
 _PARTS: Final = ("unknown", "float32", "product", "cast", "small", "memory")
 """What ops are: those whose FLOPs are not known; products whose kernels show float32, where tensor units take TF32 or 16 bits; other
@@ -148,7 +150,7 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
         np.isnan(of.flops),
         multiplies & has_units & (precision == NumberFormat.FP32),
         multiplies,
-        context.once(_casts),
+        context.trace.once(cast_labels),
         is_small,
     )
     chosen: Int64Array = np.select(conditions, range(len(conditions)), len(conditions))
@@ -160,18 +162,6 @@ _OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP
 
 def _kernel_precisions(context: Context) -> npt.NDArray[np.uint8]:
     return context.trace.once(label_precisions)
-
-
-def _casts(context: Context) -> BoolArray:
-    """Which labels are conversions between types alone."""
-    trace = context.trace
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    in_program = [_CAST.search(each.scope) is not None for each in trace.instructions]
-    of_instruction = np.array([*in_program, False], dtype=np.bool_)[columns.instruction[rows]]
-    names = trace.once(op_names)
-    is_cast = np.array([type_ == "Cast" for _, type_ in names.ops], dtype=np.bool_)
-    casts: BoolArray = is_cast[names.of_name[columns.op[rows]]] | of_instruction
-    return casts
 
 
 # Finding

@@ -40,12 +40,19 @@ def label_lines(recording: Recording) -> tuple[str, ...]:
     """The line of each label (`op_labels`), "" where it is not known."""
     columns, rows = recording.device_columns, recording.once(op_labels).row
     lines = recording.once(graph_lines)
-    ops = (recording.names.text(op) or "" for op in columns.op[rows].tolist())
-    of_program = (
-        "" if place == NONE else recording.instructions[place].line
-        for place in columns.instruction[rows].tolist()
-    )
-    return tuple(line or lines.of(op) for line, op in zip(of_program, ops, strict=True))
+    found = []
+    for op, place in zip(
+        columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True
+    ):
+        text, line = recording.names.text(op) or "", ""
+        if place != NONE:
+            instruction = recording.instructions[place]
+            line = instruction.line
+            # Programs of TensorFlow name the op of its graph.
+            if instruction.scope and instruction.op_type:
+                text = f"{instruction.scope}:{instruction.op_type}"
+        found.append(line or lines.of(text))
+    return tuple(found)
 
 
 def graph_lines(recording: Recording) -> GraphLines:
@@ -93,14 +100,20 @@ class GraphLines:
 def _names_of_op(name: str) -> Iterator[str]:
     """The names that an op may have in its graph, each before the scopes around it."""
     yield f"/{_BRANCH.sub('', name)}"
-    call = _CALL.match(name)
-    own = name[call.end() :] if call else name
+    own = _own_name(name)
     yield own
     yield from (f"{scope}/" for scope in _scopes(own))
 
 
+def _own_name(name: str) -> str:
+    """The name of an op in its graph, without the calls that lead to it."""
+    call = _CALL.match(name)
+    return name[call.end() :] if call else name
+
+
 def _names_of_forward_op(parts: Sequence[str], mark: int) -> Iterator[str]:
-    """The names of ops and scopes around a gradient: calls lead to the scope of gradients at `mark`, the op follows."""
+    """The name of a gradient, and those of ops and scopes around it: calls lead to the scope of gradients at `mark`, the op follows."""
+    yield _own_name("/".join(parts))
     calls = _BRANCH.sub("", "".join(f"{part}/" for part in parts[:mark]))
     for scope in _scopes("/".join(parts[mark + 1 :])):
         op = _GRAD.sub("", scope)

@@ -27,6 +27,7 @@ from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
 from traceview.trace.device.command_buffers import with_buffered_instructions
 from traceview.trace.device.correlation import find_launches
+from traceview.trace.device.counters import counters_of
 from traceview.trace.device.instructions import InstructionNumbers, program_buffers
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
@@ -430,6 +431,10 @@ class _PartReader:
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
+            counters = counters_of(table)
+            if counters:
+                known = self.devices[device]
+                self.devices[device] = replace(known, counters=known.counters | counters)
             first_line = self.add_lines(device, plane, table)
             if table.count:
                 activity = activity_of(table, self.names, self.numbers)

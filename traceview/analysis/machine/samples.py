@@ -1,0 +1,147 @@
+"""Joins the samples of a device, whatever wrote them, with the used steps of its host and with the states of its ledger.
+
+It says how many steps were throttled, what a step takes of energy, and how busy units and memory are while the device computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.measures.context import Context
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.units import PS_PER_S
+from traceview.ledger.states import State
+from traceview.trace.device.counters import summed
+from traceview.trace.model import Samples
+
+LEAST_SPAN_PS: Final = PS_PER_S
+"""NVML states power as the mean of up to a second, so shorter recordings say more of what was before them."""
+
+FEWEST_SAMPLES: Final = 5
+
+BOUND_RATIO: Final = 0.60
+"""Of the peak of the memory: from there on it bounds a kernel; Nsight Compute calls less of both, memory and units, latency."""
+
+
+class StepSamples(Struct, frozen=True):
+    """What the samples of one GPU say of the used steps of its host; None where they do not.
+
+    `sampled_count`: steps with a sample; `throttled_count`: those with one in which something held the clocks back.
+    `joules`: energy of a step, mean. `lowered_ratio`: share of the samples in compute with a lower clock than the highest, where no
+    reason is sampled; `clock_hz`: the median of their clocks. In compute, means: `sm_active_ratio`, `dram_ratio`; `dram_bound_ratio`: share of
+    the samples from `BOUND_RATIO` on; `compute_count`: samples of the memory in compute. `nvlink_ratio`: mean of the busier direction in steps.
+    """
+
+    sampled_count: int | None
+    throttled_count: int | None
+    joules: float | None
+    lowered_ratio: float | None = None
+    clock_hz: int | None = None
+    sm_active_ratio: float | None = None
+    dram_ratio: float | None = None
+    dram_bound_ratio: float | None = None
+    nvlink_ratio: float | None = None
+    compute_count: int = 0
+
+
+def samples_of_steps(
+    context: Context,
+    host: int,
+    device: int | None,
+    counters: Mapping[str, Samples],
+    is_throttled: Callable[[int], object],
+    full_clock_hz: float | None,
+) -> StepSamples | None:
+    """The samples of a GPU of a host; None without used steps or samples. `full_clock_hz`: from there on no clock is lowered."""
+    steps = context.selection.used_of(host)
+    if not steps or not counters:
+        return None
+    begins, ends = step_bounds(steps)
+    offset_ps = context.trace.hosts[host].start_ps
+
+    def places_of(samples: Samples) -> Int64Array:
+        """The number of the step that each sample lies in, -1 for none."""
+        at = samples.time_ps + offset_ps
+        place = np.searchsorted(begins, at, side="right") - 1
+        inside = (place >= 0) & (at < ends[place])
+        return np.where(inside, place, -1)
+
+    def in_compute(samples: Samples | None) -> npt.NDArray[np.float64]:
+        """The values of the samples in which the device computes."""
+        if samples is None or device is None:
+            return _NONE
+        return samples.value[_computes(context, device, samples.time_ps + offset_ps)]
+
+    reasons, clocks = counters.get("throttle_reasons"), counters.get("sm_clock_hz")
+    sampled, is_held = reasons, np.zeros(0, dtype=np.bool_)
+    computing = _NONE
+    if reasons is not None:
+        held = [bool(is_throttled(int(bits))) for bits in reasons.value.tolist()]
+        is_held = np.array(held, dtype=np.bool_)
+    elif clocks is not None and device is not None and full_clock_hz:
+        sampled, computing = clocks, in_compute(clocks)
+        is_held = (clocks.value < full_clock_hz) & _computes(
+            context, device, clocks.time_ps + offset_ps
+        )
+    place = np.zeros(0, dtype=np.int64) if sampled is None else places_of(sampled)
+    power = counters.get("power_watts")
+    in_steps = _NONE if power is None else power.value[places_of(power) >= 0]
+    dram = in_compute(summed(counters, "dram_read_ratio", "dram_write_ratio"))
+    nvlink = [
+        _mean(samples.value[places_of(samples) >= 0])
+        for key in ("nvlink_receive_ratio", "nvlink_send_ratio")
+        if (samples := counters.get(key)) is not None
+    ]
+    return StepSamples(
+        len(set(place.tolist()) - {-1}),
+        len(set(place[is_held].tolist()) - {-1}),
+        _joules(in_steps, begins, ends),
+        lowered_ratio=_mean(computing < full_clock_hz) if full_clock_hz else None,
+        clock_hz=round(float(np.median(computing))) if computing.size else None,
+        sm_active_ratio=_share(in_compute(counters.get("sm_active_ratio"))),
+        dram_ratio=_share(dram),
+        dram_bound_ratio=_mean(dram >= BOUND_RATIO),
+        nvlink_ratio=max((ratio for ratio in nvlink if ratio is not None), default=None),
+        compute_count=dram.size,
+    )
+
+
+_NONE: Final = np.zeros(0, dtype=np.float64)
+
+
+def _computes(context: Context, device: int, time_ps: Int64Array) -> BoolArray:
+    """At which times a device computes, of those that take part in sums."""
+    ledger = context.ledger
+    own = ledger.rows_of(device)
+    start, columns = ledger.columns.start_ps[own], ledger.columns
+    if not start.size:
+        return np.zeros(time_ps.size, dtype=np.bool_)
+    row = np.maximum(np.searchsorted(start, time_ps, side="right") - 1, 0)
+    is_compute = (columns.state[own] == State.COMPUTE) & ledger.counts[own]
+    since = time_ps - start[row]
+    inside: BoolArray = is_compute[row] & (since >= 0) & (since < columns.duration_ps[own][row])
+    return inside
+
+
+def _mean(values: npt.NDArray[np.float64] | BoolArray) -> float | None:
+    return float(values.mean()) if values.size else None
+
+
+def _share(values: npt.NDArray[np.float64]) -> float | None:
+    """The mean of shares; of a peak that was measured otherwise some are a little more than all."""
+    return _mean(np.minimum(values, 1))
+
+
+def _joules(powers: npt.NDArray[np.float64], begins: Int64Array, ends: Int64Array) -> float | None:
+    """Mean power in the steps times their mean length; None where they are too short or too few samples lie in them."""
+    span_ps = int(ends.max() - begins.min())
+    if powers.size < FEWEST_SAMPLES or span_ps < LEAST_SPAN_PS:
+        return None
+    mean_s = float((ends - begins).mean()) / PS_PER_S
+    return float(powers.mean()) * mean_s
