@@ -17,7 +17,7 @@ from typing import Any, Final
 from traceview.capture.record.rendezvous import Rendezvous
 from traceview.capture.sidecar.cluster import Place, Task, own_place
 from traceview.capture.sidecar.file import write_whole
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3
@@ -32,13 +32,13 @@ class Peers:
     def __init__(
         self,
         out: Path,
-        asked: StepRange | SecondsRange,
+        steps: StepRange,
         interval_s: float,
     ) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
-        self._asked = asked
+        self._steps = steps
         self._folder: Path | None = None
 
     def find(self, environment: Mapping[str, str]) -> bool:
@@ -48,7 +48,7 @@ class Peers:
             if place is None or not place.partners:
                 return False
             self.place = place
-            self._folder = Rendezvous(self._out, place, self._asked).folder
+            self._folder = Rendezvous(self._out, place, self._steps).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True

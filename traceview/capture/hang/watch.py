@@ -19,17 +19,18 @@ from typing import Any, Final
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
 from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.recorded import collectives, python_ops
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
+from traceview.capture.steps.graphs import ops_within
 from traceview.capture.steps.step_objects import traces
 
 SUFFIX: Final = ".hang"
 SCHEMA_VERSION: Final = 1
+_PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _REPORTS: Final = "traceview.analysis.machine.hang.section"
 _TICK_S: Final = 0.25
 """How exactly the time without a step is known."""
@@ -77,7 +78,7 @@ class HangWatch:
         wanted = steps.capture.settings
         out = Path.cwd() / wanted.out
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, wanted.asked, interval_s)
+        self._peers = Peers(out, wanted.steps, interval_s)
         self._silence = Silence(out, after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
@@ -174,12 +175,10 @@ class HangWatch:
         }
         with suppress(Exception):
             # While the graph is being made, it is not known.
-            facts["python_ops"] = python_ops(self._graphs(facts["step_function"]))
+            facts["python_ops"] = self._python_ops(facts["step_function"])
         if self._stop.is_set() or self._steps.window.next_number != self._count:
             return
         self._begin(facts)
-        if self._steps.window.state == "recording":
-            self._add_recorded()
 
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
@@ -221,31 +220,12 @@ class HangWatch:
             facts["missing"]["silence"] = self._silence.problem
         self._write(is_said=True)
 
-    def _add_recorded(self) -> None:
-        """Stop the profile that runs, keep it, and add what it says of collectives.
-
-        Only after the report is written: with a GPU that never answers, stopping may not return.
-        """
-        facts, steps = self._facts, self._steps
-        assert facts is not None
-        steps.window.end_now()
-        kept = steps.capture.kept
-        if kept is None:
-            facts["missing"]["profile"] = "; ".join(steps.window.failures)
-            return
-        self._say("note: the profile was stopped and kept; it shows the steps up to here")
-        try:
-            facts["collectives"] = collectives(kept.trace, self._graphs(facts["step_function"]))
-        except Exception as error:
-            facts["missing"]["profile"] = reason_of(error)
-            return
-        self._write(is_said=True)
-
-    def _graphs(self, function: str | None) -> list[Any]:
-        """The graphs of the step, where the framework has some."""
+    def _python_ops(self, function: str | None) -> int:
+        """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
         objects = getattr(self._steps.framework, "step_objects", None)
         functions = objects.functions(function) if objects is not None and function else ()
-        return [made[-1].graph for made in map(traces, functions) if made]
+        graphs = [made[-1].graph for made in map(traces, functions) if made]
+        return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
 
     def _complete(self, state: str, *, total_s: float | None = None) -> None:
         """The hang is over: say so in its report."""

@@ -105,7 +105,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.asked)
+            folder = self._choice.begin(self.settings.steps)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 
@@ -114,7 +114,7 @@ class Capture:
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
-        self._choice.settle(self.settings.asked)
+        self._choice.settle(self.settings.steps)
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()

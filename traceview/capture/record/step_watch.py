@@ -43,7 +43,7 @@ class StepWatch(WindowListener):
         self._companion: Any = None
         self.framework: Any = framework_of(framework)
         self.capture = Capture(settings, say, self.framework)
-        self.window = StepWindow(settings.asked, self.capture)
+        self.window = StepWindow(settings.steps, self.capture)
         self.observer: Recognizer
         self.hooks: Any
         self.observer, self.hooks = self.framework.watch(
@@ -89,8 +89,7 @@ class StepWatch(WindowListener):
             return self.why_nothing(end)
         for line in shortcomings(self.window, self.capture.sidecar, self.observer):
             self._say(f"note: {line}")
-        if self.window.recorded_s is None:
-            self._say(str(self.window.times()))
+        self._say(str(self.window.times()))
         return None
 
     def why_nothing(self, end: End) -> CaptureError:

@@ -98,6 +98,11 @@ def name_of(function: Any) -> str:
     return type(function).__name__
 
 
+def name_of_model(model: Any) -> str:
+    """The name of a Keras model, or of its class without one."""
+    return str(getattr(model, "name", type(model).__name__))
+
+
 def name_of_concrete(function: Any) -> str:
     """`train_step` for the concrete function `__inference_train_step_123`."""
     name = function.name

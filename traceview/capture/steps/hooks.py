@@ -43,9 +43,6 @@ CONCRETE_CALL: Final = Place(
 STRATEGY_RUN: Final = Place("tensorflow.python.distribute.distribute_lib", "StrategyBase", "run")
 GRADIENT: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "gradient")
 TAPE: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "__enter__")
-SESSION_RUN: Final = Place("tensorflow.python.client.session", "BaseSession", "run", True)
-SERVER: Final = Place("tensorflow.python.training.server_lib", "Server", "__init__", True)
-"""A process that only serves others, such as a parameter server, calls nothing else."""
 DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
@@ -60,7 +57,6 @@ KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_functio
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
 INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
-KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
 class CallSizes:
@@ -138,8 +134,6 @@ class Hooks:
             STRATEGY_RUN: (self._runs, ended),
             GRADIENT: (_moment(observer.gradient_reached), ended),
             TAPE: (_moment(observer.tape_begins), ended),
-            SESSION_RUN: (_moment(observer.begin_training), ended),
-            SERVER: (_moment(observer.begin_training), ended),
             DISTRIBUTED_NEXT: asks,
             DATASET_NEXT: asks,
             KERAS_3: trains,
@@ -211,10 +205,10 @@ class Hooks:
         original = model.train_function
         if error is not None or original is None or original in self._trained_by:
             return result
-        wrapper = self._replace(model)
+        wrapper = self.observe(model)
         return wrapper if result is original else result
 
-    def _replace(self, model: Any) -> Any:
+    def observe(self, model: Any) -> Any:
         """Put something around the training of a model, which is not kept alive by that, and return it."""
         observer, sizes, model_ref = self._observer, self.call_sizes, ref(model)
         callee = observer.keras_model(model)

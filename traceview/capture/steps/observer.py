@@ -28,6 +28,7 @@ from traceview.capture.steps.callee import (
     micro_batches,
     name_of,
     name_of_concrete,
+    name_of_model,
 )
 from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.steps.graphs import computes_gradients, updates_alone
@@ -72,8 +73,7 @@ class Observer(Recognizer):
 
     nothing_called = "no tf.function was called"
     how_to_mark = (
-        "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
-        "--seconds 100:105"
+        "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
     )
 
     def __init__(
@@ -187,7 +187,7 @@ class Observer(Recognizer):
 
     def keras_model(self, model: Any) -> Callee:
         """The callee of the training of one Keras model."""
-        callee = self._new(str(getattr(model, "name", type(model).__name__)), "keras")
+        callee = self._new(name_of_model(model), "keras")
         callee.is_train = True
         self.steps.add(callee.name, model)
         return callee
