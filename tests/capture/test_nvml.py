@@ -105,7 +105,7 @@ def test_what_a_gpu_does_not_answer_is_asked_once(nvml: Nvml) -> None:
     group, _ = sampled(nvml)
     second = group["devices"][1]
     assert "power_watts" not in second["samples"]
-    assert second["missing"]["power_watts"] == "NvmlError: Not Supported"
+    assert second["missing"]["power_watts"] == "NvmlError"
     assert nvml.asked["power of the second"] == 1
 
 
@@ -118,7 +118,7 @@ def test_gpus_that_nvml_does_not_have_are_absent_alone(nvml: Nvml) -> None:
     assert unknown == {
         "ordinal": 2,
         "bus_id": "0000:99:00.0",
-        "missing": {"samples": "NvmlError: Not Found"},
+        "missing": {"samples": "NvmlError"},
     }
 
 
@@ -264,7 +264,7 @@ def test_an_error_in_the_thread_is_a_problem_and_no_more(
 
     monkeypatch.setattr(GpuSamples, "thin", thin)
     group, _ = sampled(nvml, samples=1)
-    assert group["problem"] == "RuntimeError: no such thing"
+    assert group["problem"] == "RuntimeError"
     assert len(group["devices"]) == len(BUS_IDS)
 
 

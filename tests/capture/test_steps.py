@@ -287,7 +287,7 @@ def test_a_profile_of_the_script_that_begins_in_the_window(
     done = capture(profiled(12, stop))
     assert done.code == 0
     assert done.numbers() == list(range(9, 16))
-    assert "the script's own profile into own was not recorded" in done.err
+    assert "the script's own profile was not recorded" in done.err
     assert own_traces(tmp_path) == 0
 
 

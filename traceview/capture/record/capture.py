@@ -26,8 +26,7 @@ from traceview.capture.record.destination import (
 from traceview.capture.record.framework import Framework
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked
+from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 from traceview.capture.window.step_window import StepWindow
 
 
@@ -181,11 +180,10 @@ class Capture:
             try:
                 getattr(listener, moment)(*arguments)
             except Exception as error:
-                self._note("listeners", f"{type(listener).__name__}.{moment}: {error!r}")
+                self._note("listeners", f"{type(listener).__name__}.{moment}: {reason_of(error)}")
 
     def _note(self, about: str, text: str) -> None:
         notes = self._notes.setdefault(about, [])
-        text = masked(text)
         if text not in notes:
             notes.append(text)
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
+from traceview.capture.sidecar.file import reason_of
 
 _PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"
@@ -27,6 +28,7 @@ _SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 _FALSE: Final = ("", "0", "false", "no")
 SCRIPT_PROFILES: Final = "the script's own profile is running"
+SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
 OTHER_CAPTURE: Final = "another traceview capture is running in this process"
 MARKER: Final = "train"
 """The only name that XProf as well as traceview reads as a training step (openxla/xprof, step_parser)."""
@@ -139,7 +141,7 @@ class Profiler(OneProfile):
             else:
                 _synchronise_own(tensorflow, devices)
         except Exception as error:
-            raise CaptureError(f"the devices were not synchronised: {error!r}") from error
+            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
@@ -214,9 +216,7 @@ class _UnrecordedProfile:
 
     def start(self, directory: str, _options: object) -> None:
         if directory:
-            self._say(
-                f"the script's own profile into {directory} was not recorded: it began inside the window"
-            )
+            self._say(SCRIPT_UNRECORDED)
 
     def stop(self) -> None:
         return

@@ -18,7 +18,6 @@ from typing import Any, Final, Literal, Protocol
 
 from traceview.base.errors import TraceviewError
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.sidecar.secrets import masked_message
 from traceview.capture.window.ranges import StepRange
 from traceview.capture.window.recorded_calls import Evaluation, RecordedCall
 from traceview.capture.window.step_times import StepTimes, longest_ns, step_times
@@ -285,7 +284,6 @@ class StepWindow:
 
     def _add_failure(self, error: Exception) -> None:
         message = error.message if isinstance(error, TraceviewError) else repr(error)
-        message = masked_message(message)
         if message not in self.failures:
             self.failures.append(message)
 
