@@ -87,7 +87,7 @@ class RunChoice:
         rank = rank_of(os.environ)
         if place.task.role == ROLE and place.task.index == 0 and rank is not None:
             self._say(
-                f"note: each of the {rank.size} ranks gets its own run; if they train together, --run NAME gives them "
+                f"note: each of the {rank[1]} ranks gets its own run; if they train together, --run NAME gives them "
                 "one run"
             )
 
