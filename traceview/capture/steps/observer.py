@@ -225,7 +225,7 @@ class Observer(Recognizer):
             if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
-            self.eager.stop()
+            self.eager.is_off = True
             callee.step_count += call.count
             if self._first is None:
                 self._first = call.thread
