@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.ranges import StepRange
 from traceview.capture.window.step_window import StepWindow
 
@@ -140,7 +139,7 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     Rounds with and without hooks take turns, so that both see the same load of the machine.
     """
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-    observer = Observer(window, (), StepObjects(), StepInputs())
+    observer = Observer(window, (), StepInputs())
 
     @contextmanager
     def hooked() -> Iterator[None]:

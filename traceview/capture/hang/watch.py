@@ -25,8 +25,7 @@ from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
-from traceview.capture.steps.graphs import ops_within
-from traceview.capture.steps.step_objects import traces
+from traceview.capture.steps.graphs import ops_within, traces
 
 SUFFIX: Final = ".hang"
 SCHEMA_VERSION: Final = 1
@@ -222,8 +221,7 @@ class HangWatch:
 
     def _python_ops(self, function: str | None) -> int:
         """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
-        objects = getattr(self._steps.framework, "step_objects", None)
-        functions = objects.functions(function) if objects is not None and function else ()
+        functions = self._steps.observer.functions_of(function or "")
         graphs = [made[-1].graph for made in map(traces, functions) if made]
         return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
 

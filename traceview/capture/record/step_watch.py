@@ -16,7 +16,6 @@ from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
 
@@ -41,13 +40,15 @@ class StepWatch(WindowListener):
         self._say = say
         self._make_companion = companion
         self._companion: Any = None
-        self.framework: Any = framework_of(framework)
-        self.capture = Capture(settings, say, self.framework)
+        used = framework_of(framework)
+        self.capture = Capture(settings, say, used)
         self.window = StepWindow(settings.steps, self.capture)
-        self.observer: Recognizer
-        self.hooks: Any
-        self.observer, self.hooks = self.framework.watch(
-            self.window, settings.step_functions, places
+        self.observer, self.hooks, of_framework = used.watch(
+            self.window,
+            settings.step_functions,
+            places,
+            say,
+            is_source_wanted="source" not in settings.without,
         )
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
@@ -55,7 +56,7 @@ class StepWatch(WindowListener):
             PythonListener(is_wanted="python" not in settings.without),
             NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
-            *self.framework.listeners(say, is_source_wanted="source" not in settings.without),
+            *of_framework,
             self,
             *listeners,
         ]

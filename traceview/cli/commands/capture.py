@@ -102,7 +102,7 @@ def capture(
     """Run a training script and record some of its steps.
 
     This process becomes the script, or the command; every Python process of it or below it that trains captures itself.
-    The last line of the output names the run. --check reads the scripts, runs none, and exits with 8 if a check failed.
+    The last line of the output names the run. --check reads the script, does not run it, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
@@ -112,8 +112,7 @@ def capture(
 
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
-        scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
-        show_checks(scripts, out)
+        show_checks(None if script is None else Path(script), out)
         return
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
