@@ -76,15 +76,8 @@ class Peers:
         return self._folder / f"{_PREFIX}{task.label}.json"
 
     def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
-        worker: dict[str, Any] = {
-            "task": str(task),
-            "host": None,
-            "state": "unknown",
-            "step_count": None,
-            "waited_ns": None,
-            "silent_ns": None,
-            "line": None,
-        }
+        fields = ("host", "step_count", "waited_ns", "silent_ns", "line")
+        worker: dict[str, Any] = {"task": str(task), "state": "unknown", **dict.fromkeys(fields)}
         path = self._file(task)
         # A worker without a file has never written, and a damaged one says nothing.
         with suppress(KeyError, OSError, RecursionError, TypeError, ValueError, OverflowError):

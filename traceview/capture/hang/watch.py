@@ -87,7 +87,6 @@ class HangWatch:
         self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
-        self._said: list[str] = []
         self._hang_count = 0
         self._place: tuple[Path, str] | None = None
 
@@ -182,8 +181,7 @@ class HangWatch:
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        others = [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
-        most_called = max(others, key=lambda callee: callee.calls, default=None)
+        most_called = max(self._others(), key=lambda callee: callee.calls, default=None)
         task = self._peers.place.task if self._peers.place else None
         return {
             "schema_version": SCHEMA_VERSION,
@@ -205,19 +203,20 @@ class HangWatch:
             "other_function": most_called.name if most_called else None,
         }
 
+    def _others(self) -> list[Any]:
+        """The functions so far that are no step."""
+        return [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
+
     def _other_calls(self) -> int:
-        """Calls so far of functions that are no step."""
-        return sum(
-            callee.calls for callee in list(self._steps.observer.callees) if not callee.is_step
-        )
+        return sum(callee.calls for callee in self._others())
 
     def _begin(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._hang_count += 1
-        self._said = []
         if self._silence.problem is not None:
             facts["missing"]["silence"] = self._silence.problem
-        self._write(is_said=True)
+        for line in self._write():
+            self._say(line)
 
     def _python_ops(self, function: str | None) -> int:
         """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
@@ -231,14 +230,14 @@ class HangWatch:
             return
         total_s = time.monotonic() - self._ended_s if total_s is None else total_s
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
-        self._write(is_said=False)
+        self._write()
         if state == "went-on" and not self._facts["is_lock_held"]:
             verb = "went on" if self._facts["step_count"] else "began"
             self._say(f"training {verb} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
 
-    def _write(self, *, is_said: bool) -> None:
-        """Write the files of the report, and say those of its lines that are new."""
+    def _write(self) -> Sequence[str]:
+        """Write the files of the report, and return the lines that the user should see now."""
         assert self._facts is not None
         if self._place is None:
             self._place = self._steps.capture.report_place()
@@ -247,12 +246,7 @@ class HangWatch:
         files, lines = self._write_up(self._facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
-        new = [line for line in lines if line not in self._said] if is_said else []
-        self._said += new
-        for line in new:
-            self._say(line)
-        if new:
-            self._say(f"all stacks: {folder / stem}.md")
+        return [*lines, f"all stacks: {folder / stem}.md"]
 
     def _beat(self, *, is_ended: bool) -> None:
         """Tell the other workers what this one does."""

@@ -59,7 +59,6 @@ class Capture:
         """
         if self._is_prepared:
             return
-        self._profiler.check()
         self._choice.check()
         self._destination.prepare()
         process = {"pid": os.getpid(), "host": socket.gethostname()}
