@@ -1,7 +1,7 @@
 """Lets several workers agree on one run when the user names none.
 
 The workers of a cluster share only the output folder. There they meet in a folder named after the cluster and the
-steps: the link `<number>` points to the name of the run of one capture, and the file `<number>.<task>` says that a task has
+steps: the file `<number>` holds the name of the run of one capture, and the file `<number>.<task>` says that a task has
 joined it. Both are made at once, by one process, and nobody waits for another, so that a killed process holds nobody up. A
 task joins the newest meeting, or makes the next one if the newest
 
@@ -18,13 +18,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from traceview.capture.record.destination import RENDEZVOUS_PREFIX
 from traceview.capture.sidecar.cluster import Place, Task
@@ -69,7 +69,7 @@ class Rendezvous:
         """Join the capture that is under way, or begin one in a run that `new_run` makes.
 
         `process_age_s`: how long this process has run, by default as the system says. Raises `OSError` if the folder
-        cannot be read or written, or has no symbolic links.
+        cannot be read or written, or has no links.
         """
         age_s = process_age() if process_age_s is None else process_age_s
         self.folder.mkdir(exist_ok=True)
@@ -91,12 +91,14 @@ class Rendezvous:
 
     def _begin(self, number: int, run: Path) -> None:
         """Make a meeting, unless another process has just made it."""
+        candidate = self._candidate(run.name)
         try:
             with suppress(FileExistsError):
-                (self.folder / str(number)).symlink_to(run.name)
+                os.link(candidate, self.folder / str(number))
                 self._forget()
         finally:
-            # A network file system may repeat a request that succeeded, and say that the name exists.
+            candidate.unlink(missing_ok=True)
+            # A network file system may repeat a request that succeeded, and say that the file exists.
             if self._run_of(number, 0) != run.name:
                 with suppress(OSError):
                     run.rmdir()
@@ -104,9 +106,11 @@ class Rendezvous:
     def _run_of(self, number: int, oldest_s: float) -> str | None:
         """The run of a meeting, None if it is not a meeting of this capture."""
         path = self.folder / str(number)
-        with suppress(OSError):
-            return path.readlink().name if path.lstat().st_mtime >= oldest_s else None
-        return None
+        try:
+            is_recent = path.stat().st_mtime >= oldest_s
+            return Path(path.read_text("utf-8")).name if is_recent else None
+        except (OSError, ValueError):
+            return None
 
     def _joins(self, number: int) -> bool:
         """Take the place of this task; False if it is taken."""
@@ -117,9 +121,16 @@ class Rendezvous:
         return True
 
     def _now_s(self) -> float:
-        """The time of the file system."""
-        with tempfile.TemporaryFile(dir=self.folder) as file:
-            return os.fstat(file.fileno()).st_mtime
+        candidate = self._candidate("")
+        try:
+            return candidate.stat().st_mtime
+        finally:
+            candidate.unlink(missing_ok=True)
+
+    def _candidate(self, text: str) -> Path:
+        path = self.folder / f".{uuid4().hex}"
+        path.write_text(text, "utf-8")
+        return path
 
     def _forget(self) -> None:
         """Remove what old captures of any cluster left; running captures never reuse a number."""
@@ -128,7 +139,7 @@ class Rendezvous:
             with suppress(OSError):
                 is_old = folder.stat().st_mtime < oldest_s
                 for path in folder.iterdir():
-                    if path.lstat().st_mtime < oldest_s:
+                    if path.stat().st_mtime < oldest_s:
                         path.unlink()
                 if is_old:
                     folder.rmdir()
