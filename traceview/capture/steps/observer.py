@@ -203,7 +203,8 @@ class Observer(Recognizer):
         if call.was_step:
             self._stepping = None
         # Later graphs matter where a step is recorded; to look for them takes a microsecond.
-        if (not callee.is_train or window.state == "recording") and callee.learns():
+        is_unsure = not callee.is_train or window.state == "recording"
+        if is_unsure and callee.learns() and callee.is_step:
             window.traced()
         if error is not None:
             if call.was_step or is_end_of_data(error):
